@@ -1,0 +1,23 @@
+"""Builds the one compiled part, the record codec; without a compiler the Python twin serves instead."""
+
+import os
+
+from setuptools import Extension, setup
+
+CODEC = Extension(
+    "odradek.records._codec",
+    ["src/odradek/records/_codec.pyx"],
+    extra_compile_args=["-O3"],
+    optional=True,
+)
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("ODRADEK_PURE") == "1":
+        return []
+    from Cython.Build import cythonize
+
+    return cythonize([CODEC], language_level="3")
+
+
+setup(ext_modules=extensions())

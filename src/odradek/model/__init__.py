@@ -1,0 +1,1 @@
+"""Words of the domain: ids, error codes, levels. Imports nothing of ours."""

@@ -1,0 +1,38 @@
+"""Names of things: topics, partitions, brokers, producers.
+
+Ids that are plain numbers or strings on the wire stay so at run time; the new types keep a checker from
+passing one where another is meant.
+"""
+
+from typing import Final, NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+ProducerId = NewType("ProducerId", int)
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER: Final = -1
+NO_LEADER_EPOCH: Final = -1
+UNKNOWN_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+
+TopicId = bytes
+"""Sixteen bytes, as on the wire."""
+
+ZERO_TOPIC_ID: Final[TopicId] = bytes(16)
+
+# Topics that belong to the brokers themselves.
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; prints as Kafka writes it in directory names."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

@@ -1,0 +1,1 @@
+"""What may be asked of the world: clock, files, network, chance. Protocol classes only."""

@@ -1,0 +1,16 @@
+"""The port for time. Times are integers of milliseconds."""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch; may jump."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some fixed moment; never goes back."""
+        ...
+
+    def sleep_ms(self, duration_ms: int) -> Awaitable[None]: ...

@@ -1,0 +1,118 @@
+"""The port for files.
+
+Plain calls are quick: they touch the page cache and return. What may wait for a disk (``sync``, ``sync_dir``,
+a cold read, a scan) is run through ``FileSystem.offload`` by whoever must not wait. Errors are ``OSError``
+with their errno, as the operating system gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file. Positions are given, never kept, but for ``append``, which writes at the end."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def append(self, data: Buffer) -> int:
+        """Write all of ``data`` at the end; give the position it begins at. After an error the end is unknown."""
+        ...
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Up to ``size_bytes`` bytes; fewer only at the end of the file."""
+        ...
+
+    def write_at(self, position: int, data: Buffer) -> None: ...
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return once all that was written is on the disk. Waits."""
+        ...
+
+    def map(self) -> memoryview:
+        """The whole file, read-only, mapped; for files that no longer change. Empty files give an empty view."""
+        ...
+
+    def fileno(self) -> int:
+        """For ``sendfile``. -1 if there is no descriptor behind this file."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileLock(Protocol):
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size_of(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def list_names(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def make_directories(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces ``new``. Durable only after ``sync_dir`` of the directory."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def read_whole(self, path: str) -> bytes: ...
+
+    def write_whole(self, path: str, data: bytes) -> None:
+        """Replace the file in one step that survives a crash: temporary file, sync, rename, sync of directory."""
+        ...
+
+    def lock(self, path: str) -> FileLock:
+        """Take an exclusive lock on a file, creating it; ``BlockingIOError`` if another process holds it."""
+        ...
+
+    def offload(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run work that may wait for a disk away from the event loop (in a simulation: at once)."""
+        ...
+
+
+class FileSlice:
+    """A range of a file, to be sent or read later. The file stays open while slices of it are under way."""
+
+    __slots__ = ("file", "position", "size_bytes")
+
+    def __init__(self, file: File, position: int, size_bytes: int) -> None:
+        self.file = file
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def read(self) -> bytes:
+        return self.file.read_at(self.position, self.size_bytes)
+
+
+Part = Buffer | FileSlice
+"""A piece of an answer: bytes, or a range of a file that the network port may send without copying."""
+
+Parts = Sequence[Part]
