@@ -1,0 +1,204 @@
+"""The real file system, behind the port.
+
+A descriptor is closed when its ``File`` is closed or when nothing holds the ``File`` any longer, whichever
+comes first: a slice of a file that is still being sent keeps the descriptor alive though the log has let go
+of it. Locks are POSIX record locks, which is what a JVM takes on the same file, so the two exclude each
+other; since those do not exclude within one process, a table of held paths does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from odradek.ports.files import Buffer
+
+T = TypeVar("T")
+
+THREADS_DEFAULT = 8
+
+_HELD: set[str] = set()  # of the process, as the locks themselves are
+
+
+class RealFile:
+    """A descriptor and, once asked for, the size of the file behind it; no other writer is expected."""
+
+    __slots__ = ("_descriptor", "_path", "_size")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._size = -1
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        if self._size < 0:
+            self._size = os.lseek(self._descriptor, 0, os.SEEK_END)
+        return self._size
+
+    def append(self, data: Buffer) -> int:
+        position = self._size
+        if position < 0:
+            position = self.size()
+        self._size = -1
+        written = os.pwrite(self._descriptor, data, position)
+        size_bytes = len(data)
+        if written != size_bytes:
+            self._write_rest(position, data, written)
+        self._size = position + size_bytes
+        return position
+
+    def _write_rest(self, position: int, data: Buffer, written: int) -> None:
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(self._descriptor, view[written:], position + written)
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        data = os.pread(self._descriptor, size_bytes, position)
+        if len(data) == size_bytes or not data:
+            return data
+        parts = [data]
+        received = len(data)
+        while received < size_bytes and data:
+            data = os.pread(self._descriptor, size_bytes - received, position + received)
+            parts.append(data)
+            received += len(data)
+        return b"".join(parts)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._size = -1
+        self._write_rest(position, data, os.pwrite(self._descriptor, data, position))
+
+    def truncate(self, size_bytes: int) -> None:
+        self._size = -1
+        os.ftruncate(self._descriptor, size_bytes)
+        self._size = size_bytes
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def map(self) -> memoryview:
+        if os.fstat(self._descriptor).st_size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class RealFileLock:
+    def __init__(self, file: RealFile) -> None:
+        self._file = file
+
+    def release(self) -> None:
+        self._file.close()
+        _HELD.discard(self._file.path)
+
+
+class RealFileSystem:
+    """Files of this machine, with threads for what may wait."""
+
+    def __init__(self, threads_max: int = THREADS_DEFAULT) -> None:
+        self._threads_max = threads_max
+        self._pool: ThreadPoolExecutor | None = None
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size_of(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_names(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def list_files(self, path: str) -> dict[str, int]:
+        with os.scandir(path) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read_whole(self, path: str) -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+
+    def write_whole(self, path: str, data: bytes) -> None:
+        temporary = f"{path}.tmp"
+        file = RealFile(temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        try:
+            file.append(data)
+            file.sync()
+        finally:
+            file.close()
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def lock(self, path: str) -> RealFileLock:
+        held_as = os.path.realpath(path)
+        if held_as in _HELD:
+            raise BlockingIOError(errno.EAGAIN, "already locked by this process", path)
+        file = RealFile(held_as, os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+        try:
+            fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as failure:
+            file.close()
+            if failure.errno in {errno.EACCES, errno.EAGAIN}:
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from None
+            raise
+        _HELD.add(held_as)
+        return RealFileLock(file)
+
+    def offload(self, work: Callable[[], T]) -> Awaitable[T]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="odradek-files")
+        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        """Wait for the threads and end them."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None

@@ -1,0 +1,363 @@
+"""Files in memory that crash honestly.
+
+What was written and not synced may be lost in a crash: of a file's writes since its last ``sync`` a crash
+keeps some prefix, and may tear the write after it (cut short, with a flipped last byte, or with its size but
+only zeros). Names are a journal of their own: a create, remove or rename is durable once a directory it
+touches is synced; of the rest a crash keeps some prefix. A file whose name never became durable is gone, with
+all that was synced into it. Open files die with the crash.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import Buffer
+
+T = TypeVar("T")
+
+
+class _Inode:
+    """Bytes of one file: as read now, as surely on the disk, and the writes between the two."""
+
+    __slots__ = ("data", "durable", "modified_ms", "pending")
+
+    def __init__(self, modified_ms: int, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.durable = bytes(data)
+        self.pending: list[tuple[int, bytes | None]] = []  # position and data; None cuts at the position
+        self.modified_ms = modified_ms
+
+    def change(self, position: int, data: bytes | None) -> None:
+        self.pending.append((position, data))
+        _apply(self.data, position, data)
+
+    def sync(self) -> None:
+        self.durable = bytes(self.data)
+        self.pending.clear()
+
+    def crash(self, chance: Entropy) -> None:
+        content = bytearray(self.durable)
+        kept = chance.below(len(self.pending) + 1)
+        for position, data in self.pending[:kept]:
+            _apply(content, position, data)
+        for position, data in self.pending[kept : kept + 1]:
+            if data is not None:
+                _apply(content, position, _torn(data, chance))
+        self.data = content
+        self.sync()
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        del content[position:]
+        content.extend(bytes(position - len(content)))
+    else:
+        content.extend(bytes(max(0, position - len(content))))
+        content[position : position + len(data)] = data
+
+
+def _torn(data: bytes, chance: Entropy) -> bytes:
+    kept = data[: chance.below(len(data) + 1)]
+    match chance.below(4):
+        case 0 if kept:
+            return kept[:-1] + bytes([kept[-1] ^ 0xFF])
+        case 1:
+            return kept + bytes(len(data) - len(kept))
+        case _:
+            return kept
+
+
+class MemoryFile:
+    def __init__(self, files: MemoryFileSystem, path: str, inode: _Inode, writable: bool) -> None:
+        self._files = files
+        self._path = path
+        self._inode = inode
+        self._writable = writable
+        self._life = files.crashes
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def _opened(self, *, to_write: bool = False) -> _Inode:
+        if self._life != self._files.crashes or (to_write and not self._writable):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        return self._inode
+
+    def size(self) -> int:
+        return len(self._opened().data)
+
+    def append(self, data: Buffer) -> int:
+        position = self.size()
+        self.write_at(position, data)
+        return position
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        return bytes(self._opened().data[position : position + size_bytes])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        inode = self._opened(to_write=True)
+        self._files.write(self._path, inode, position, bytes(data))
+
+    def truncate(self, size_bytes: int) -> None:
+        self._opened(to_write=True).change(size_bytes, None)
+
+    def sync(self) -> None:
+        inode = self._opened()
+        self._files.refuse_sync(self._path)
+        inode.sync()
+
+    def map(self) -> memoryview:
+        return memoryview(bytes(self._opened().data))
+
+    def fileno(self) -> int:
+        return -1
+
+    def close(self) -> None:
+        self._life = -1
+
+
+class MemoryFileLock:
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class _Names:
+    """A tree of names: directories and the files they hold."""
+
+    def __init__(self, directories: set[str], files: dict[str, _Inode]) -> None:
+        self.directories = directories
+        self.files = files
+
+    def copy(self) -> _Names:
+        return _Names(set(self.directories), dict(self.files))
+
+    def rename(self, old: str, new: str) -> None:
+        if old in self.files:
+            self.files[new] = self.files.pop(old)
+        inside = f"{old}/"
+        for path in [path for path in self.files if path.startswith(inside)]:
+            self.files[new + path[len(old) :]] = self.files.pop(path)
+        for path in [path for path in self.directories if path == old or path.startswith(inside)]:
+            self.directories.discard(path)
+            self.directories.add(new + path[len(old) :])
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+        self.directories.discard(path)
+
+    def drop_unreachable(self) -> None:
+        for path in sorted(self.directories - {"/"}):
+            if posixpath.dirname(path) not in self.directories:
+                self.directories.discard(path)
+        for path in list(self.files):
+            if posixpath.dirname(path) not in self.directories:
+                del self.files[path]
+
+
+class _NameChange:
+    __slots__ = ("apply", "touched")
+
+    def __init__(self, touched: set[str], apply: Callable[[_Names], None]) -> None:
+        self.touched = touched
+        self.apply = apply
+
+
+class MemoryFileSystem:
+    """Paths are absolute or taken from the root."""
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self.crashes = 0
+        self._now_ms = now_ms
+        self._names = _Names({"/"}, {})
+        self._durable_names = self._names.copy()
+        self._journal: list[_NameChange] = []
+        self._locked: set[str] = set()
+        self._write_failure: tuple[int, int, str] | None = None
+        self._sync_failure: tuple[int, str] | None = None
+
+    # What a test may do to it.
+
+    def crash(self, chance: Entropy) -> None:
+        """Lose power: keep what is durable and, by chance, some of the rest."""
+        self.crashes += 1
+        kept = chance.below(len(self._journal) + 1)
+        for change in self._journal[:kept]:
+            change.apply(self._durable_names)
+        self._journal.clear()
+        self._durable_names.drop_unreachable()
+        for inode in self._durable_names.files.values():
+            inode.crash(chance)
+        self._names = self._durable_names.copy()
+        self._locked.clear()
+
+    def fail_next_write(self, code: int, *, written: int = 0, name_end: str = "") -> None:
+        """Let the next write (to a file whose name ends so) fail after ``written`` bytes."""
+        self._write_failure = (code, written, name_end)
+
+    def fail_next_sync(self, code: int, *, name_end: str = "") -> None:
+        """Let the next sync (of a file or directory whose name ends so) fail."""
+        self._sync_failure = (code, name_end)
+
+    # What files ask of it.
+
+    def write(self, path: str, inode: _Inode, position: int, data: bytes) -> None:
+        failure = self._write_failure
+        inode.modified_ms = self._now_ms()
+        if failure is not None and path.endswith(failure[2]):
+            self._write_failure = None
+            inode.change(position, data[: failure[1]])
+            raise OSError(failure[0], os.strerror(failure[0]), path)
+        inode.change(position, data)
+
+    def refuse_sync(self, path: str) -> None:
+        failure = self._sync_failure
+        if failure is not None and path.endswith(failure[1]):
+            self._sync_failure = None
+            raise OSError(failure[0], os.strerror(failure[0]), path)
+
+    # The port.
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> MemoryFile:
+        path = _whole(path)
+        if path in self._names.directories and writable:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if create and path not in self._names.files:
+            self._require_directory(posixpath.dirname(path))
+            inode = _Inode(self._now_ms())
+            self._change({posixpath.dirname(path)}, lambda names: names.files.__setitem__(path, inode))
+        return MemoryFile(self, path, self._file(path), writable)
+
+    def exists(self, path: str) -> bool:
+        path = _whole(path)
+        return path in self._names.files or path in self._names.directories
+
+    def size_of(self, path: str) -> int:
+        return len(self._file(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def list_names(self, path: str) -> list[str]:
+        path = _whole(path)
+        self._require_directory(path)
+        everything = [*self._names.files, *self._names.directories]
+        return sorted(posixpath.basename(one) for one in everything if one != "/" and _parent(one) == path)
+
+    def list_files(self, path: str) -> dict[str, int]:
+        path = _whole(path)
+        self._require_directory(path)
+        files = self._names.files.items()
+        return {posixpath.basename(one): len(inode.data) for one, inode in files if _parent(one) == path}
+
+    def is_directory(self, path: str) -> bool:
+        return _whole(path) in self._names.directories
+
+    def make_directories(self, path: str) -> None:
+        path = _whole(path)
+        if path in self._names.files:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        if path not in self._names.directories:
+            self.make_directories(posixpath.dirname(path))
+            self._change({posixpath.dirname(path)}, lambda names: names.directories.add(path))
+
+    def rename(self, old: str, new: str) -> None:
+        old, new = _whole(old), _whole(new)
+        if not self.exists(old):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        self._require_directory(posixpath.dirname(new))
+        if new in self._names.directories and self.list_names(new):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
+        touched = {posixpath.dirname(old), posixpath.dirname(new)}
+        self._change(touched, lambda names: names.rename(old, new))
+
+    def remove(self, path: str) -> None:
+        path = _whole(path)
+        self._file(path)
+        self._change({posixpath.dirname(path)}, lambda names: names.remove(path))
+
+    def remove_tree(self, path: str) -> None:
+        path = _whole(path)
+        self._require_directory(path)
+        for name in self.list_names(path):
+            inside = posixpath.join(path, name)
+            if self.is_directory(inside):
+                self.remove_tree(inside)
+            else:
+                self.remove(inside)
+        self._change({posixpath.dirname(path)}, lambda names: names.remove(path))
+
+    def sync_dir(self, path: str) -> None:
+        path = _whole(path)
+        self._require_directory(path)
+        self.refuse_sync(path)
+        left = []
+        for change in self._journal:
+            if path in change.touched:
+                change.apply(self._durable_names)
+            else:
+                left.append(change)
+        self._journal = left
+
+    def read_whole(self, path: str) -> bytes:
+        return bytes(self._file(path).data)
+
+    def write_whole(self, path: str, data: bytes) -> None:
+        temporary = f"{path}.tmp"
+        file = self.open(temporary, create=True)
+        file.truncate(0)
+        file.append(data)
+        file.sync()
+        file.close()
+        self.rename(temporary, path)
+        self.sync_dir(posixpath.dirname(_whole(path)))
+
+    def lock(self, path: str) -> MemoryFileLock:
+        path = _whole(path)
+        if path in self._locked:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        self.open(path, create=True).close()
+        self._locked.add(path)
+        return MemoryFileLock(self._locked, path)
+
+    def offload(self, work: Callable[[], T]) -> Awaitable[T]:
+        return _at_once(work)
+
+    def _change(self, touched: set[str], apply: Callable[[_Names], None]) -> None:
+        apply(self._names)
+        self._journal.append(_NameChange(touched, apply))
+
+    def _file(self, path: str) -> _Inode:
+        path = _whole(path)
+        if path in self._names.directories:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if path not in self._names.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self._names.files[path]
+
+    def _require_directory(self, path: str) -> None:
+        if path in self._names.files:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if path not in self._names.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+async def _at_once(work: Callable[[], T]) -> T:
+    return work()
+
+
+def _whole(path: str) -> str:
+    return posixpath.normpath(posixpath.join("/", path))
+
+
+def _parent(path: str) -> str:
+    return posixpath.dirname(path)

@@ -1,0 +1,194 @@
+"""The file port's contract, on the real files and on those in memory; and what only one of them can show."""
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import odradek
+from odradek.system.files import RealFileSystem
+from odradek.testing.contracts import FileSystemContract
+from odradek.testing.files import MemoryFileSystem
+
+
+class Chance:
+    """Entropy from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def token(self, size_bytes: int) -> bytes:
+        return self._random.randbytes(size_bytes)
+
+    def below(self, limit: int) -> int:
+        return self._random.randrange(limit)
+
+    def uuid(self) -> bytes:
+        return self.token(16)
+
+
+class TestRealFiles(FileSystemContract):
+    @pytest.fixture
+    def files(self) -> Iterator[RealFileSystem]:
+        files = RealFileSystem(threads_max=2)
+        yield files
+        files.close()
+
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> str:
+        return str(tmp_path)
+
+
+class TestMemoryFiles(FileSystemContract):
+    @pytest.fixture
+    def files(self) -> MemoryFileSystem:
+        return MemoryFileSystem()
+
+    @pytest.fixture
+    def directory(self, files: MemoryFileSystem) -> str:
+        files.make_directories("/data")
+        return "/data"
+
+
+_LOCK_ELSEWHERE = """
+import sys
+from odradek.system.files import RealFileSystem
+try:
+    RealFileSystem().lock(sys.argv[1])
+except BlockingIOError:
+    print("refused")
+else:
+    print("taken")
+"""
+
+
+def _lock_in_another_process(path: str) -> str:
+    command = [sys.executable, "-c", _LOCK_ELSEWHERE, path]
+    source = str(Path(odradek.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return run.stdout.strip()
+
+
+def test_a_lock_keeps_other_processes_out(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    lock = RealFileSystem().lock(path)
+    assert _lock_in_another_process(path) == "refused"
+    lock.release()
+    assert _lock_in_another_process(path) == "taken"
+
+
+def test_a_descriptor_is_closed_with_the_last_holder(tmp_path: Path) -> None:
+    descriptors = Path("/proc/self/fd")
+    file = RealFileSystem().open(str(tmp_path / "a"), create=True)
+    before = len(list(descriptors.iterdir()))
+    del file
+    assert len(list(descriptors.iterdir())) == before - 1
+
+
+def test_a_crash_keeps_all_that_was_synced() -> None:
+    for seed in range(50):
+        files = MemoryFileSystem()
+        file = files.open("/a", create=True)
+        file.append(b"kept")
+        file.sync()
+        files.sync_dir("/")
+        file.append(b"perhaps")
+        files.crash(Chance(seed))
+        content = files.read_whole("/a")
+        assert content.startswith(b"kept")
+        assert len(content) <= len(b"keptperhaps")
+
+
+def test_a_crash_may_lose_cut_tear_or_zero_what_was_not_synced() -> None:
+    seen = set()
+    for seed in range(400):
+        files = MemoryFileSystem()
+        file = files.open("/a", create=True)
+        files.sync_dir("/")
+        file.append(b"abc")
+        files.crash(Chance(seed))
+        seen.add(files.read_whole("/a"))
+    assert {b"", b"a", b"ab", b"abc", b"\0\0\0", b"ab\x9c"} <= seen
+
+
+def test_a_truncation_not_synced_may_come_undone() -> None:
+    sizes = set()
+    for seed in range(30):
+        files = MemoryFileSystem()
+        files.write_whole("/a", b"abc")
+        files.open("/a").truncate(1)
+        files.crash(Chance(seed))
+        sizes.add(files.size_of("/a"))
+    assert sizes == {1, 3}
+
+
+def test_names_are_durable_only_once_the_directory_is_synced() -> None:
+    outcomes = set()
+    for seed in range(60):
+        files = MemoryFileSystem()
+        files.write_whole("/old", b"abc")
+        files.rename("/old", "/new")
+        files.open("/other", create=True).sync()
+        files.crash(Chance(seed))
+        outcomes.add(tuple(files.list_names("/")))
+    assert outcomes == {("old",), ("new",), ("new", "other")}
+
+    files = MemoryFileSystem()
+    files.write_whole("/old", b"abc")
+    files.rename("/old", "/new")
+    files.sync_dir("/")
+    files.crash(Chance(1))
+    assert files.list_names("/") == ["new"]
+
+
+def test_files_of_a_directory_that_was_never_synced_go_with_it() -> None:
+    lost = 0
+    for seed in range(20):
+        files = MemoryFileSystem()
+        files.make_directories("/d")
+        files.write_whole("/d/a", b"abc")
+        files.crash(Chance(seed))
+        assert files.exists("/d") == files.exists("/d/a")
+        lost += not files.exists("/d")
+    assert lost
+
+
+def test_open_files_and_locks_end_with_a_crash() -> None:
+    files = MemoryFileSystem()
+    file = files.open("/a", create=True)
+    files.lock("/.lock")
+    files.crash(Chance(3))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.append(b"abc")
+    files.lock("/.lock")
+
+
+def test_the_next_write_or_sync_can_be_made_to_fail() -> None:
+    files = MemoryFileSystem()
+    file = files.open("/a.log", create=True)
+    files.fail_next_write(errno.ENOSPC, written=2, name_end=".log")
+    files.open("/a.index", create=True).append(b"fine")
+    with pytest.raises(OSError, match="No space left"):
+        file.append(b"abc")
+    assert files.read_whole("/a.log") == b"ab"
+    file.append(b"c")
+    files.fail_next_sync(errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.sync()
+
+
+def test_modification_times_come_from_the_given_clock() -> None:
+    now = 5
+    files = MemoryFileSystem(lambda: now)
+    file = files.open("/a", create=True)
+    now = 9
+    file.append(b"abc")
+    now = 11
+    assert files.modified_ms("/a") == 9
