@@ -23,7 +23,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, data: Buffer) -> int:
-        """Write all of ``data`` at the end; give the position it begins at. After an error the end is unknown."""
+        """Write all of ``data`` at the end; give where it begins. After an error the end is unknown."""
         ...
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
@@ -39,7 +39,7 @@ class File(Protocol):
         ...
 
     def map(self) -> memoryview:
-        """The whole file, read-only, mapped; for files that no longer change. Empty files give an empty view."""
+        """The whole file, read-only, mapped; for files that change no more. Empty ones give an empty view."""
         ...
 
     def fileno(self) -> int:
@@ -87,7 +87,7 @@ class FileSystem(Protocol):
     def read_whole(self, path: str) -> bytes: ...
 
     def write_whole(self, path: str, data: bytes) -> None:
-        """Replace the file in one step that survives a crash: temporary file, sync, rename, sync of directory."""
+        """Replace the file in one step that survives a crash: write beside it, sync, rename, sync again."""
         ...
 
     def lock(self, path: str) -> FileLock:
