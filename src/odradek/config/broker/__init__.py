@@ -1,0 +1,51 @@
+# ruff: noqa: F403
+"""Every broker setting of Kafka 3.9, by area, and the settings that are Odradek's own.
+
+Each setting is a constant named like it (``log.segment.bytes`` is ``LOG_SEGMENT_BYTES``); all of them are
+exported from here, so that a reader need not know the area. ``BROKER`` holds them all, ``BY_NAME`` finds one.
+"""
+
+from odradek.config.broker.groups import *
+from odradek.config.broker.groups import GROUPS_SETTINGS
+from odradek.config.broker.log import *
+from odradek.config.broker.log import LOG_SETTINGS
+from odradek.config.broker.network import *
+from odradek.config.broker.network import NETWORK_SETTINGS
+from odradek.config.broker.own import *
+from odradek.config.broker.own import OWN_SETTINGS
+from odradek.config.broker.quotas import *
+from odradek.config.broker.quotas import QUOTAS_SETTINGS
+from odradek.config.broker.raft import *
+from odradek.config.broker.raft import RAFT_SETTINGS
+from odradek.config.broker.remote import *
+from odradek.config.broker.remote import REMOTE_SETTINGS
+from odradek.config.broker.replication import *
+from odradek.config.broker.replication import REPLICATION_SETTINGS
+from odradek.config.broker.security import *
+from odradek.config.broker.security import SECURITY_SETTINGS
+from odradek.config.broker.server import *
+from odradek.config.broker.server import SERVER_SETTINGS
+from odradek.config.broker.transactions import *
+from odradek.config.broker.transactions import TRANSACTIONS_SETTINGS
+from odradek.config.broker.zookeeper import *
+from odradek.config.broker.zookeeper import ZOOKEEPER_SETTINGS
+from odradek.config.table import by_name
+
+AREAS = {
+    "General": SERVER_SETTINGS,
+    "Network": NETWORK_SETTINGS,
+    "Logs": LOG_SETTINGS,
+    "Replication": REPLICATION_SETTINGS,
+    "Groups and offsets": GROUPS_SETTINGS,
+    "Transactions": TRANSACTIONS_SETTINGS,
+    "Security": SECURITY_SETTINGS,
+    "Quotas and metrics": QUOTAS_SETTINGS,
+    "ZooKeeper": ZOOKEEPER_SETTINGS,
+    "KRaft": RAFT_SETTINGS,
+    "Tiered storage": REMOTE_SETTINGS,
+}
+"""Kafka's settings under the headings of the reference page."""
+
+KAFKA = tuple(setting for area in AREAS.values() for setting in area)
+BROKER = KAFKA + OWN_SETTINGS
+BY_NAME = by_name(BROKER)
