@@ -1,0 +1,76 @@
+"""The client's end of a connection: requests to bytes, bytes to answers matched with their requests.
+
+A broker answers a connection's requests in order, so the next answer must carry the correlation id of the
+oldest request that expects one. A broker that does not know the version of an ApiVersions request answers
+it in version 0; whoever decodes the body looks at the error code, its first two bytes, before trusting the
+version asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import NamedTuple
+
+from odradek.model.errors import RemoteProtocolViolation
+from odradek.ports.files import Part
+from odradek.wire.frames import FrameReader
+from odradek.wire.headers import RequestHeader, decode_response_header, encode_request_header
+
+_size = Struct(">i")
+
+
+class Response(NamedTuple):
+    """One answer: whose it is, and the frame with its body from ``body_position`` on."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    frame: memoryview
+    body_position: int
+
+
+class ClientConnection:
+    """Sans-IO: send what ``request`` gives, receive into ``receive_buffer()``."""
+
+    __slots__ = ("_client_id", "_frames", "_next_id", "_waiting")
+
+    def __init__(self, frame_bytes_max: int, client_id: str | None = None) -> None:
+        self._frames = FrameReader(frame_bytes_max)
+        self._client_id = client_id
+        self._next_id = 0
+        self._waiting: deque[RequestHeader] = deque()
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._waiting)
+
+    def request(
+        self, api_key: int, api_version: int, body: list[Part], *, expects_answer: bool = True
+    ) -> tuple[int, list[Part]]:
+        """Frame a request: its correlation id, and the parts to send."""
+        header = RequestHeader(api_key, api_version, self._next_id, self._client_id)
+        head = encode_request_header(header)
+        size = len(head) + sum(len(part) for part in body)
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        if expects_answer:
+            self._waiting.append(header)
+        return header.correlation_id, [_size.pack(size) + head, *body]
+
+    def receive_buffer(self) -> memoryview:
+        return self._frames.buffer()
+
+    def received(self, count: int) -> list[Response]:
+        """Answers complete after ``count`` more bytes, in the order of their requests."""
+        return [self._match(frame) for frame in self._frames.received(count)]
+
+    def _match(self, frame: memoryview) -> Response:
+        if not self._waiting:
+            raise RemoteProtocolViolation("an answer came that nobody asked for")
+        sent = self._waiting.popleft()
+        correlation_id, position = decode_response_header(frame, sent.api_key, sent.api_version)
+        if correlation_id != sent.correlation_id:
+            raise RemoteProtocolViolation(
+                f"answer {correlation_id} came where {sent.correlation_id} was due (API {sent.api_key})"
+            )
+        return Response(sent.api_key, sent.api_version, correlation_id, frame, position)

@@ -1,0 +1,124 @@
+"""Length-prefixed frames out of a stream of bytes.
+
+Layout: size int32, then that many bytes. Small frames go through one scratch buffer and are copied out of it;
+a large frame gets its own buffer as soon as its size is known, and the rest of it is received straight into
+that. Its buffer grows with what has arrived, so that announcing much and sending little costs the peer's
+words, not our memory. A frame given out owns its bytes: nothing here touches them again.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from odradek.model.errors import RemoteProtocolViolation
+
+SCRATCH_BYTES: Final = 64 * 1024
+LARGE_BYTES: Final = 16 * 1024
+"""A frame above this that is not complete in scratch gets a buffer of its own."""
+
+FIRST_BYTES: Final = 1024 * 1024
+"""The most that is set aside for a large frame on its announcement alone."""
+
+_size_at = Struct(">i").unpack_from
+
+
+class FrameReader:
+    """Receive into ``buffer()``, tell ``received`` how much arrived, get the frames that are complete."""
+
+    __slots__ = (
+        "_end",
+        "_filled",
+        "_large",
+        "_large_bytes",
+        "_large_view",
+        "_scratch",
+        "_scratch_view",
+        "_start",
+        "frame_bytes_max",
+    )
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._scratch_view = memoryview(self._scratch)
+        self._start = 0
+        self._end = 0
+        self._large: bytearray | None = None
+        self._large_view = memoryview(b"")
+        self._large_bytes = 0
+        self._filled = 0
+
+    def buffer(self) -> memoryview:
+        """Where to receive next; never empty, and to be asked for anew before every receive."""
+        if self._large is None:
+            return self._scratch_view[self._end :]
+        if self._filled == len(self._large):
+            self._set_aside(min(2 * self._filled, self._large_bytes))
+        return self._large_view[self._filled :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """Account for ``count`` bytes put into ``buffer()``; give the frames now complete, in order."""
+        if self._large is not None:
+            self._filled += count
+            return self._finish_large()
+        self._end += count
+        return self._cut()
+
+    def _cut(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        scratch, start, end = self._scratch, self._start, self._end
+        while end - start >= 4:
+            size: int = _size_at(scratch, start)[0]
+            if not 0 <= size <= self.frame_bytes_max:
+                self._refuse(size)
+            stop = start + 4 + size
+            if stop > end:
+                if size > LARGE_BYTES:
+                    self._begin_large(size, start + 4, end)
+                    start = end
+                break
+            frames.append(memoryview(scratch[start + 4 : stop]))
+            start = stop
+        self._keep_rest(start, end)
+        return frames
+
+    def _keep_rest(self, start: int, end: int) -> None:
+        """Leave room for at least one small frame behind what is kept."""
+        if start == end:
+            start = end = 0
+        elif start > SCRATCH_BYTES - LARGE_BYTES - 4:
+            rest = self._scratch[start:end]
+            start, end = 0, len(rest)
+            self._scratch_view[:end] = rest
+        self._start, self._end = start, end
+
+    def _refuse(self, size: int) -> None:
+        if size < 0:
+            raise RemoteProtocolViolation(
+                f"a frame announces {size} bytes; the limit is {self.frame_bytes_max}"
+            )
+        raise RemoteProtocolViolation(
+            f"a frame of {size} bytes is larger than the limit of {self.frame_bytes_max}"
+        )
+
+    def _begin_large(self, size: int, start: int, end: int) -> None:
+        self._large_bytes = size
+        self._filled = 0
+        self._set_aside(min(size, FIRST_BYTES))
+        self._large_view[: end - start] = self._scratch_view[start:end]
+        self._filled = end - start
+
+    def _set_aside(self, size: int) -> None:
+        """Give the large frame a buffer of this size, with what it has so far."""
+        larger = bytearray(size)
+        view = memoryview(larger)
+        view[: self._filled] = self._large_view[: self._filled]
+        self._large, self._large_view = larger, view
+
+    def _finish_large(self) -> list[memoryview]:
+        if self._filled < self._large_bytes:
+            return []
+        frame = self._large_view
+        self._large, self._large_view = None, memoryview(b"")
+        return [frame]
