@@ -1,0 +1,48 @@
+"""The watches of one session: who is to be told what, once. Pure.
+
+Which event goes to which kind of watch is ZooKeeper's: a node's creation, change and deletion go to its data
+watches (``watch_exists`` registers one too); a deletion also to its child watches; a creation or deletion
+also to the parent's child watches, as ``CHILDREN``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.store.port import Event, EventKind, Watcher
+from odradek.store.tree import parent_of
+
+_ByPath = dict[str, dict[Watcher, None]]
+
+
+class Watches:
+    __slots__ = ("_children", "_data")
+
+    def __init__(self) -> None:
+        self._data: _ByPath = {}
+        self._children: _ByPath = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._data.values())) + sum(map(len, self._children.values()))
+
+    def watch_data(self, path: str, watcher: Watcher) -> None:
+        self._data.setdefault(path, {})[watcher] = None
+
+    def watch_children(self, path: str, watcher: Watcher) -> None:
+        self._children.setdefault(path, {})[watcher] = None
+
+    def clear(self) -> None:
+        self._data.clear()
+        self._children.clear()
+
+    def take(self, event: Event) -> Iterator[tuple[Watcher, Event]]:
+        """Who is to hear of a change, each forgotten as it is given."""
+        told = self._data.pop(event.path, {})
+        if event.kind is EventKind.DELETED:
+            told |= self._children.pop(event.path, {})
+        for watcher in told:
+            yield watcher, event
+        if event.kind is not EventKind.CHANGED:
+            parent = parent_of(event.path)
+            for watcher in self._children.pop(parent, ()):
+                yield watcher, Event(EventKind.CHILDREN, parent)
