@@ -1,0 +1,95 @@
+"""OffsetFetch, key 9: how far groups have read. Versions 0 to 9.
+
+Version 0 reads from the store, later versions from the offsets topic. Up to version 7 the request is for
+one group and its topics lie at the top; from version 8 on they lie inside ``groups``.
+"""
+
+from __future__ import annotations
+
+from odradek.wire.schema import array, boolean, int16, int32, int64, message, string, structure
+
+
+@structure
+class OffsetFetchRequestTopic:
+    name: str = string(until=7)
+    partition_indexes: list[int] = array(int32, until=7)
+
+
+@structure
+class OffsetFetchRequestTopics:
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@structure
+class OffsetFetchRequestGroup:
+    group_id: str = string()
+    member_id: str | None = string(since=9, nullable_since=9, default=None, ignorable=True)
+    member_epoch: int = int32(since=9, default=-1, ignorable=True)
+    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable_since=8)
+
+
+@message(versions=range(0, 10), flexible=6)
+class OffsetFetchRequest:
+    """Partitions of a group, or null for all it has (v2 and later).
+
+    v6 is flexible; v7 can insist on offsets that no open transaction may still change; v8 asks for
+    several groups at once; v9 adds member id and epoch for the new consumer protocol.
+    """
+
+    group_id: str = string(until=7)
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, until=7, nullable_since=2)
+    groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, since=8)
+    require_stable: bool = boolean(since=7)
+
+
+@structure
+class OffsetFetchResponsePartition:
+    partition_index: int = int32(until=7)
+    committed_offset: int = int64(until=7)
+    committed_leader_epoch: int = int32(since=5, until=7, default=-1, ignorable=True)
+    metadata: str | None = string(until=7, nullable_since=0)
+    error_code: int = int16(until=7)
+
+
+@structure
+class OffsetFetchResponseTopic:
+    name: str = string(until=7)
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, until=7)
+
+
+@structure
+class OffsetFetchResponsePartitions:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(default=-1)
+    metadata: str | None = string(nullable_since=8)
+    error_code: int = int16()
+
+
+@structure
+class OffsetFetchResponseTopics:
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
+
+
+@structure
+class OffsetFetchResponseGroup:
+    group_id: str = string()
+    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
+    error_code: int = int16()
+
+
+@message(versions=range(0, 10), flexible=6)
+class OffsetFetchResponse:
+    """Offset and metadata per partition; offset -1 where nothing is stored.
+
+    v2 adds an error for the whole, v3 the throttle time, v5 the leader epoch; v6 is flexible; v7 may
+    say UNSTABLE_OFFSET_COMMIT; v8 answers per group; v9 may say STALE_MEMBER_EPOCH and
+    UNKNOWN_MEMBER_ID.
+    """
+
+    throttle_time_ms: int = int32(since=3, ignorable=True)
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)
+    error_code: int = int16(since=2, until=7, ignorable=True)
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, since=8)
