@@ -1,0 +1,63 @@
+"""Types of the compiled record codec; what each function does is said in ``_codec_py``."""
+
+from collections.abc import Iterable
+
+from odradek.records.layout import BatchHeader, Columns, Record, Walked
+
+Buffer = bytes | bytearray | memoryview
+
+def pure_asked() -> bool: ...
+def crc32c(data: Buffer, value: int = 0) -> int: ...
+def crc32c_portable(data: Buffer, value: int = 0) -> int: ...
+def read_headers(buffer: Buffer, position: int = 0) -> list[BatchHeader]: ...
+def accept_in_place(
+    buffer: Buffer,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    append_time: bool,
+    before_max_ms: int,
+    after_max_ms: int,
+    bytes_max: int,
+    compacted: bool,
+    from_client: bool,
+) -> BatchHeader | None: ...
+def place(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None: ...
+def stamp(
+    buffer: bytearray | memoryview, position: int, size: int, attributes: int, max_timestamp: int
+) -> int: ...
+def walk(
+    records: Buffer,
+    count: int,
+    base_timestamp: int,
+    timestamp_fixed: bool,
+    earliest_ms: int,
+    latest_ms: int,
+    compacted: bool,
+    faults_max: int,
+) -> Walked: ...
+def renumber(records: Buffer, count: int, flatten: bool) -> bytes: ...
+def decode_records(
+    records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
+) -> list[Record]: ...
+def decode_columns(
+    records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
+) -> Columns: ...
+
+class BatchBuffer:
+    base_timestamp: int | None
+    max_timestamp: int
+    last_offset_delta: int
+    count: int
+    def __init__(self, base_timestamp: int | None = None) -> None: ...
+    @property
+    def size_bytes(self) -> int: ...
+    def append(
+        self,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Iterable[tuple[str, Buffer | None]] = (),
+        offset_delta: int = -1,
+    ) -> int: ...
+    def records(self) -> bytes: ...

@@ -1,0 +1,121 @@
+"""The record codec in use: the compiled one, or its Python twin when that is missing or not wanted.
+
+Invariant: the choice is made once, at import, and both give equal results. ``ODRADEK_PURE=1`` in the
+environment asks for Python (the compiled part looks; this layer reads no environment). Composition roots say
+so in the log: ``COMPILED`` tells which one runs and ``WHY_PURE`` why it is the slow one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from odradek.records import _codec_py
+from odradek.records._codec_py import Buffer
+from odradek.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from odradek.records.layout import APPEND_TIME_BIT, BATCH_OVERHEAD, CRC_START, BatchHeader, Columns, Record
+from odradek.records.message_set import read_message
+
+_twin: ModuleType
+_why_pure: str | None = None
+try:
+    from odradek.records import _codec
+except ImportError as missing:
+    _twin = _codec_py
+    _why_pure = f"the compiled record codec cannot be used ({missing})"
+else:
+    _twin = _codec
+    if _codec.pure_asked():
+        _twin = _codec_py
+        _why_pure = "ODRADEK_PURE=1 is set"
+
+COMPILED: Final = _why_pure is None
+WHY_PURE: Final = _why_pure
+
+if TYPE_CHECKING:
+    from odradek.records._codec_py import (
+        BatchBuffer,
+        accept_in_place,
+        crc32c,
+        decode_columns,
+        decode_records,
+        place,
+        read_headers,
+        renumber,
+        stamp,
+        walk,
+    )
+else:
+    BatchBuffer = _twin.BatchBuffer
+    accept_in_place = _twin.accept_in_place
+    crc32c = _twin.crc32c
+    decode_columns = _twin.decode_columns
+    decode_records = _twin.decode_records
+    place = _twin.place
+    read_headers = _twin.read_headers
+    renumber = _twin.renumber
+    stamp = _twin.stamp
+    walk = _twin.walk
+
+__all__ = [
+    "COMPILED",
+    "WHY_PURE",
+    "BatchBuffer",
+    "Buffer",
+    "accept_in_place",
+    "crc32c",
+    "decode",
+    "decode_batch",
+    "decode_batch_columns",
+    "decode_columns",
+    "decode_records",
+    "is_intact",
+    "place",
+    "read_headers",
+    "records_of",
+    "renumber",
+    "stamp",
+    "walk",
+]
+
+
+def is_intact(buffer: Buffer, header: BatchHeader) -> bool:
+    """Whether the stored checksum of the batch or message is that of its bytes."""
+    view = memoryview(buffer)
+    if header.magic == 2:
+        return crc32c(view[header.position + CRC_START : header.end_position]) == header.crc
+    return zlib.crc32(view[header.position + 16 : header.end_position]) == header.crc
+
+
+def records_of(buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> memoryview:
+    """The records of a magic 2 batch, decompressed into at most ``bytes_max`` if need be."""
+    area = memoryview(buffer)[header.position + BATCH_OVERHEAD : header.end_position]
+    return decompress(header.codec_id, area, bytes_max) if header.codec_id else area
+
+
+def decode_batch(
+    buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """The records of one batch of any magic; checksums of magic 2 batches are not looked at."""
+    if header.magic < 2:
+        return [message.record for message in read_message(buffer, header, bytes_max)]
+    area = records_of(buffer, header, bytes_max)
+    fixed = bool(header.attributes & APPEND_TIME_BIT)
+    timestamp = header.max_timestamp if fixed else header.base_timestamp
+    return decode_records(area, header.count, header.base_offset, timestamp, fixed)
+
+
+def decode_batch_columns(
+    buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Columns:
+    """The records of one magic 2 batch as columns."""
+    area = records_of(buffer, header, bytes_max)
+    fixed = bool(header.attributes & APPEND_TIME_BIT)
+    timestamp = header.max_timestamp if fixed else header.base_timestamp
+    return decode_columns(area, header.count, header.base_offset, timestamp, fixed)
+
+
+def decode(buffer: Buffer) -> list[Record]:
+    """All records of all whole batches in ``buffer``, of any magic."""
+    return [record for header in read_headers(buffer) for record in decode_batch(buffer, header)]

@@ -1,0 +1,209 @@
+"""Codec ids to functions; every decompression has a hard bound on its output.
+
+Invariant: no call allocates more than the bound given, whatever the input claims. The output goes into a
+buffer of ours that starts at a size the input makes plausible and grows eightfold up to the bound, so a small
+batch costs little and a bomb costs at most one buffer of the bound. Output past the bound is
+MESSAGE_TOO_LARGE, which makes a producer split the batch; input that is no such stream is INVALID_RECORD,
+which no producer retries.
+
+Framings: gzip and zstd as they are. Snappy in xerial's framing (8 bytes of magic, two int32 versions, then
+int32-sized raw blocks), written always, while a raw block alone is read too. LZ4 frames of independent 64 KiB
+blocks; in magic 0 messages the header checksum also covers the frame's magic number, a mistake of the first
+writers that became the format: written so, and not checked on reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.levels import Compression
+from odradek.records._xxh32 import xxh32
+
+DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
+"""What one batch may decompress to: as much as the largest default request could carry uncompressed."""
+
+_FIRST_GUESS_MIN: Final = 64 * 1024
+_GROWTH: Final = 8
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_DESCRIPTOR: Final = b"\x60\x40"
+"""Version 1, independent blocks, no checksums or content size; blocks of at most 64 KiB."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_STORED_BIT: Final = 0x8000_0000
+_LZ4_RATIO_MAX: Final = 255
+_LZ4_DEFAULT_LEVEL: Final = 9
+
+Buffer = bytes | bytearray | memoryview
+
+
+def decompress(codec_id: int, data: Buffer, bytes_max: int, *, magic: int = 2) -> memoryview:
+    """Undo ``compress``; the result is a view of a fresh buffer that the caller owns."""
+    view = memoryview(data)
+    if codec_id == Compression.GZIP:
+        return _inflate(cramjam.gzip.decompress_into, view, _gzip_guess(view), bytes_max)
+    if codec_id == Compression.SNAPPY:
+        return _read_snappy(view, bytes_max)
+    if codec_id == Compression.LZ4:
+        frame, guess = _check_lz4_frame(view, magic)
+        return _inflate(cramjam.lz4.decompress_into, frame, guess, bytes_max)
+    if codec_id == Compression.ZSTD:
+        return _inflate(cramjam.zstd.decompress_into, view, _GROWTH * len(view), bytes_max)
+    raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has id {codec_id}")
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
+    """Compress as Kafka frames it; ``None`` or gzip's -1 is the codec's default level."""
+    if codec == Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data, level=6 if level in (None, -1) else level))
+    if codec == Compression.SNAPPY:
+        return _write_snappy(data)
+    if codec == Compression.LZ4:
+        return _write_lz4(data, _LZ4_DEFAULT_LEVEL if level is None else level, magic)
+    if codec == Compression.ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
+    return bytes(data)
+
+
+def _inflate(
+    into: Callable[[memoryview, bytearray], int], data: memoryview, guess: int, bytes_max: int
+) -> memoryview:
+    size = min(max(guess, _FIRST_GUESS_MIN), bytes_max)
+    while True:
+        out = bytearray(size)
+        try:
+            return memoryview(out)[: into(data, out)]
+        except cramjam.DecompressionError as failed:
+            # The only failure that is about our buffer and not about the stream.
+            if "write whole buffer" not in str(failed):
+                raise _not_a_stream(str(failed)) from failed
+        if size >= bytes_max:
+            raise _too_large(bytes_max)
+        del out
+        size = min(size * _GROWTH, bytes_max)
+
+
+def _too_large(bytes_max: int) -> BrokerError:
+    return BrokerError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch decompresses to more than {bytes_max} bytes")
+
+
+def _not_a_stream(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_RECORD, f"a batch cannot be decompressed: {why}")
+
+
+def _gzip_guess(data: memoryview) -> int:
+    """The last member's size modulo 2**32, which is the whole size unless the stream is odd or a lie."""
+    return int.from_bytes(data[-4:], "little") if len(data) >= 18 else 0
+
+
+def _read_snappy(data: memoryview, bytes_max: int) -> memoryview:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _read_snappy_blocks([data], bytes_max)
+    blocks = []
+    position, end = len(_XERIAL_HEADER), len(data)
+    while position < end:
+        # Writers that were flushed and reopened repeat the header in mid-stream.
+        if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            continue
+        size = int.from_bytes(data[position : position + 4], "big", signed=True)
+        position += 4
+        if not 0 < size <= end - position:
+            raise _not_a_stream(f"a snappy block of {size} bytes where {end - position} are left")
+        blocks.append(data[position : position + size])
+        position += size
+    return _read_snappy_blocks(blocks, bytes_max)
+
+
+def _read_snappy_blocks(blocks: list[memoryview], bytes_max: int) -> memoryview:
+    try:
+        sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
+        # A raw block states its size; snappy cannot exceed it, so the statement is checked before allocating.
+        if sum(sizes) > bytes_max:
+            raise _too_large(bytes_max)
+        out = memoryview(bytearray(sum(sizes)))
+        position = 0
+        for block, size in zip(blocks, sizes, strict=True):
+            if size:
+                cramjam.snappy.decompress_raw_into(block, out[position : position + size])
+            position += size
+    except cramjam.DecompressionError as failed:
+        raise _not_a_stream(str(failed)) from failed
+    return out
+
+
+def _write_snappy(data: Buffer) -> bytes:
+    view = memoryview(data)
+    out = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        out += len(block).to_bytes(4, "big")
+        out += block
+    return bytes(out)
+
+
+def _check_lz4_frame(data: memoryview, magic: int) -> tuple[memoryview, int]:
+    """Hold the frame to what Kafka's readers take; returns the frame alone and a bound on its content."""
+    if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
+        raise _not_a_stream("no lz4 frame starts here")
+    flags, block = data[4], data[5]
+    if flags & 0xE3 != 0x60 or block & 0x8F or block < 0x40:
+        raise _not_a_stream(f"lz4 frame flags {flags:#04x} {block:#04x} are not readable for all")
+    descriptor_end = 14 if flags & 0x08 else 6
+    if len(data) <= descriptor_end:
+        raise _not_a_stream("the lz4 frame header is cut off")
+    end, blocks = _lz4_frame_end(data, descriptor_end + 1, 4 if flags & 0x10 else 0, 4 if flags & 0x04 else 0)
+    frame = data[:end]
+    if magic == 0:
+        frame = memoryview(bytearray(frame))
+        frame[descriptor_end] = xxh32(bytes(frame[4:descriptor_end])) >> 8 & 0xFF
+    return frame, min(blocks << (2 * (block >> 4) + 8), _LZ4_RATIO_MAX * len(frame))
+
+
+def _lz4_frame_end(data: memoryview, position: int, block_check: int, content_check: int) -> tuple[int, int]:
+    blocks = 0
+    while True:
+        if len(data) - position < 4:
+            raise _not_a_stream("the lz4 frame has no end mark")
+        size = int.from_bytes(data[position : position + 4], "little") & ~_LZ4_STORED_BIT
+        position += 4
+        if size == 0:
+            break
+        position += size + block_check
+        blocks += 1
+    if len(data) - position < content_check:
+        raise _not_a_stream("the lz4 frame is cut off")
+    return position + content_check, blocks
+
+
+def _write_lz4(data: Buffer, level: int, magic: int) -> bytes:
+    checked = _LZ4_MAGIC + _LZ4_DESCRIPTOR if magic == 0 else _LZ4_DESCRIPTOR
+    out = bytearray(_LZ4_MAGIC + _LZ4_DESCRIPTOR)
+    out.append(xxh32(checked) >> 8 & 0xFF)
+    # At the default level Kafka uses the fast compressor, at any other the thorough one.
+    fast = level == _LZ4_DEFAULT_LEVEL
+    view = memoryview(data)
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        plain = view[start : start + _LZ4_BLOCK_BYTES]
+        packed = bytes(
+            cramjam.lz4.compress_block(plain, store_size=False)
+            if fast
+            else cramjam.lz4.compress_block(
+                plain, store_size=False, mode="high_compression", compression=level
+            )
+        )
+        if len(packed) < len(plain):
+            out += len(packed).to_bytes(4, "little")
+            out += packed
+        else:
+            out += (len(plain) | _LZ4_STORED_BIT).to_bytes(4, "little")
+            out += plain
+    out += bytes(4)
+    return bytes(out)
