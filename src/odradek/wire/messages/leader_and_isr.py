@@ -43,7 +43,7 @@ class LeaderAndIsrRequest:
     """
 
     controller_id: int = int32()
-    is_k_raft_controller: bool = boolean(since=7)
+    is_kraft_controller: bool = boolean(since=7)
     controller_epoch: int = int32()
     broker_epoch: int = int64(since=2, default=-1, ignorable=True)
     type: int = int8(since=5)

@@ -11,8 +11,8 @@ from odradek.wire.schema import array, boolean, int16, int32, int64, message, st
 
 @structure
 class OffsetFetchRequestTopic:
-    name: str = string(until=7)
-    partition_indexes: list[int] = array(int32, until=7)
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
 
 
 @structure
@@ -45,17 +45,17 @@ class OffsetFetchRequest:
 
 @structure
 class OffsetFetchResponsePartition:
-    partition_index: int = int32(until=7)
-    committed_offset: int = int64(until=7)
-    committed_leader_epoch: int = int32(since=5, until=7, default=-1, ignorable=True)
-    metadata: str | None = string(until=7, nullable_since=0)
-    error_code: int = int16(until=7)
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(since=5, default=-1, ignorable=True)
+    metadata: str | None = string(nullable_since=0)
+    error_code: int = int16()
 
 
 @structure
 class OffsetFetchResponseTopic:
-    name: str = string(until=7)
-    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, until=7)
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
 @structure

@@ -9,14 +9,14 @@ from odradek.wire.schema import array, boolean, int16, int32, int64, message, st
 
 @structure
 class StopReplicaPartitionV0:
-    topic_name: str = string(until=0)
-    partition_index: int = int32(until=0)
+    topic_name: str = string()
+    partition_index: int = int32()
 
 
 @structure
 class StopReplicaTopicV1:
-    name: str = string(until=2)
-    partition_indexes: list[int] = array(int32, until=2)
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
 
 
 @structure
@@ -40,7 +40,7 @@ class StopReplicaRequest:
     """
 
     controller_id: int = int32()
-    is_k_raft_controller: bool = boolean(since=4)
+    is_kraft_controller: bool = boolean(since=4)
     controller_epoch: int = int32()
     broker_epoch: int = int64(since=1, default=-1, ignorable=True)
     delete_partitions: bool = boolean(until=2)

@@ -52,7 +52,7 @@ class UpdateMetadataRequest:
     """
 
     controller_id: int = int32()
-    is_k_raft_controller: bool = boolean(since=8)
+    is_kraft_controller: bool = boolean(since=8)
     type: int = int8(since=8, tag=0)
     controller_epoch: int = int32()
     broker_epoch: int = int64(since=5, default=-1, ignorable=True)
