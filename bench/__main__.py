@@ -1,0 +1,103 @@
+"""Runs the benchmarks: `python -m bench [CASE…]` from the root of the repository.
+
+Environment: ONLY=B1,B2 (the same as arguments), PAIRS=9, FULL=1, SEED=7, SUBJECT=kafka (Kafka against
+itself: a check of the method, every ratio must be about 1), BENCH_CACHE, BENCH_DATA (where the brokers'
+data directories go; a file system with room for some GB).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.cases import (
+    consume_rate,
+    cpu_cost,
+    hot_path,
+    memory,
+    produce_rate,
+    request_rate,
+    start_time,
+    timer_queue,
+)
+from bench.harness import PEER, SUBJECT, Bench
+from bench.machine import facts
+from bench.peers.kafka import HEAP, JVM_FLAGS, KafkaBroker
+from bench.peers.odradek import OdradekBroker
+from bench.places import RESULTS
+from bench.report import markdown, write_json
+
+CASES: Mapping[str, Callable[[Bench], None]] = {
+    "B1": produce_rate.run,
+    "B2": consume_rate.run,
+    "B3": cpu_cost.run,
+    "B5": request_rate.run,
+    "H1": hot_path.run,
+    "O1": start_time.run,
+    "O2": memory.run,
+    "O5": timer_queue.run,
+}
+PAIRS = 5
+SEED = 1
+
+
+def main(arguments: list[str]) -> int:
+    chosen = _chosen(arguments)
+    unknown = [case for case in chosen if case not in CASES]
+    if unknown:
+        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(CASES)}", file=sys.stderr)
+        return 2
+    _allow_many_files()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-", dir=os.environ.get("BENCH_DATA")) as folder:
+        known = facts()
+        bench = _bench(Path(folder))
+        for case in chosen:
+            bench.say(f"{case} …")
+            CASES[case](bench)
+    known |= {
+        **{f"version of {side}": version for side, version in bench.versions.items()},
+        "JVM of the peer": " ".join((f"-Xmx{HEAP}", f"-Xms{HEAP}", *JVM_FLAGS)),
+        "pairs": str(bench.pairs),
+        "seed": str(bench.seed),
+        "seconds": f"{time.monotonic() - began:.0f}",
+    }
+    path = RESULTS / f"{datetime.now(UTC):%Y-%m-%d-%H%M%S}.json"
+    write_json(path, bench.rows, known)
+    table = markdown(bench.rows, known)
+    path.with_suffix(".md").write_text(table + "\n")
+    print(table)
+    bench.say(f"written: {path.name} in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _chosen(arguments: list[str]) -> list[str]:
+    asked = [*arguments, *os.environ.get("ONLY", "").split(",")]
+    return [case for part in asked for case in part.replace(",", " ").split()] or list(CASES)
+
+
+def _bench(folder: Path) -> Bench:
+    subject = KafkaBroker if os.environ.get("SUBJECT") == "kafka" else OdradekBroker
+    return Bench(
+        {SUBJECT: subject, PEER: KafkaBroker},
+        pairs=int(os.environ.get("PAIRS", PAIRS)),
+        full=os.environ.get("FULL", "") not in ("", "0"),
+        seed=int(os.environ.get("SEED", SEED)),
+        workspace=folder,
+    )
+
+
+def _allow_many_files() -> None:
+    """Kafka holds every segment open; O1 has ten thousand."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The benchmarks, one module each, named after what they measure."""

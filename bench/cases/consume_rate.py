@@ -1,0 +1,72 @@
+"""B2: how many MB/s of values a broker gives, 1 KB values in 6 partitions.
+
+Tail: what was just written, all of it in the page cache, as a reader close behind its producer meets it.
+Cold: the same after the log files were written out and dropped from the cache. Prepared fetches walk
+through the whole topic 1 MB at a time and show the broker's own limit.
+"""
+
+from __future__ import annotations
+
+from bench.filling import Filling, evict, fill, log_files
+from bench.harness import Bench, Goal, Row, Sample, load_sample
+from bench.loads.worker import run_load
+from bench.meter import MB
+from bench.peers.broker import Broker
+
+CASE = "B2"
+TOPIC = "consume"
+FILLING = Filling(partitions=6, batches=2400, records=64, size=1000)
+CACHED_SHARE_MAX = 0.05
+CHUNK_BATCHES = 15  # just under 1 MB of whole batches
+SECONDS = 2.5
+GOAL = Goal("ratio", "≥", 1.2)
+
+
+def run(bench: Bench) -> None:
+    with bench.brokers(pinned=True) as sides:
+        for broker in sides.running.values():
+            fill(bench, broker, TOPIC, FILLING)
+        for load, measure in (
+            ("librdkafka, tail", _tail),
+            ("librdkafka, cold", _cold),
+            ("prepared 1 MB fetches, tail", lambda broker: _prepared(bench, broker)),
+        ):
+            bench.compare(Row(CASE, load, "MB/s", GOAL), sides.running, measure, missing=sides.missing)
+
+
+def _tail(broker: Broker) -> Sample:
+    spec = {
+        "bootstrap": broker.bootstrap,
+        "broker_pid": broker.pid,
+        "topic": TOPIC,
+        "partitions": FILLING.partitions,
+        "size": FILLING.size,
+        "settings": {},
+    }
+    result = run_load("consume", spec)
+    return load_sample(result["bytes"] / MB / result["seconds"], result, broker, result["bytes"])
+
+
+def _cold(broker: Broker) -> Sample:
+    cached = evict(log_files(broker, TOPIC))
+    if cached > CACHED_SHARE_MAX:
+        raise ConnectionError(f"{cached:.0%} of the log would not leave the page cache")
+    return _tail(broker)
+
+
+def _prepared(bench: Bench, broker: Broker) -> Sample:
+    chunk_offsets = CHUNK_BATCHES * FILLING.records
+    spec = {
+        "api": "fetch",
+        "port": broker.port,
+        "broker_pid": broker.pid,
+        "topic": TOPIC,
+        "partitions": list(range(FILLING.partitions)),
+        "offsets": list(range(0, FILLING.batches // CHUNK_BATCHES * chunk_offsets, chunk_offsets)),
+        "bytes_max": CHUNK_BATCHES * FILLING.batch_bytes(bench.seed),
+        "in_flight": 1,
+        "seconds": SECONDS,
+    }
+    result = run_load("requests", spec)
+    moved = result["requests"] * chunk_offsets * FILLING.size
+    return load_sample(moved / MB / result["seconds"], result, broker, moved)

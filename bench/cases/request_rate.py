@@ -1,0 +1,56 @@
+"""B5: one-record requests per second on one connection, 100 B, 1 and 5 in flight.
+
+With one in flight this is the round trip: neither side is ever busy. With five the broker may overlap.
+"""
+
+from __future__ import annotations
+
+from bench.filling import Filling, fill
+from bench.harness import Bench, Goal, Row, Sample, load_sample
+from bench.loads.worker import run_load
+from bench.peers.broker import Broker
+
+CASE = "B5"
+SECONDS = 2.0
+SIZE = 100
+FETCH_TOPIC = "one-record"
+GOAL = Goal("ratio", "≥", 1.0)
+
+
+def run(bench: Bench) -> None:
+    with bench.brokers(pinned=True) as sides:
+        for broker in sides.running.values():
+            fill(bench, broker, FETCH_TOPIC, Filling(partitions=1, batches=10, records=1, size=SIZE))
+        for api in ("produce", "fetch"):
+            for in_flight in (1, 5):
+                row = Row(CASE, f"{api}, {in_flight} in flight", "requests/s", GOAL)
+
+                def measure(broker: Broker, api: str = api, in_flight: int = in_flight) -> Sample:
+                    return _measure(bench, broker, api, in_flight)
+
+                bench.compare(row, sides.running, measure, missing=sides.missing)
+
+
+def _measure(bench: Bench, broker: Broker, api: str, in_flight: int) -> Sample:
+    topic = FETCH_TOPIC
+    if api == "produce":
+        topic = bench.fresh_name("requests")
+        broker.create_topic(topic, 1)
+    spec = {
+        "api": api,
+        "port": broker.port,
+        "broker_pid": broker.pid,
+        "topic": topic,
+        "partitions": [0],
+        "records": 1,
+        "size": SIZE,
+        "offsets": [0],
+        "bytes_max": 1,  # a broker gives the first batch whole, and no more
+        "seed": bench.seed,
+        "in_flight": in_flight,
+        "seconds": SECONDS,
+    }
+    result = run_load("requests", spec)
+    if api == "produce":
+        broker.delete_topic(topic)
+    return load_sample(result["requests"] / result["seconds"], result, broker)

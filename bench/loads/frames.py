@@ -1,0 +1,94 @@
+"""Requests built once, byte by byte, and sent as they are a million times.
+
+Written from the protocol's definition and not with Odradek's own codecs, so that a mistake there cannot
+hide here. A frame carries a constant correlation id: answers come in order, nobody looks at it.
+
+  Produce v7   header v1: api 0, version 7, correlation, client id
+               transactional id, acks, timeout, [topic [partition, records]]
+  Fetch v11    header v1: api 1, version 11, correlation, client id
+               replica -1, wait, min bytes, max bytes, isolation, session 0/-1,
+               [topic [partition, leader epoch, offset, log start, max bytes]], [], rack
+  Metadata v4  header v1: api 3, version 4, correlation, client id, [topic], auto creation
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+CORRELATION_ID = 7
+CLIENT_ID = b"bench"
+TIMEOUT_MS = 30_000
+
+
+class Exchange(NamedTuple):
+    """A request and where its answer keeps the error codes, counted from the answer's length field."""
+
+    frame: bytes
+    error_positions: tuple[int, ...]
+
+
+def _string(value: bytes) -> bytes:
+    return struct.pack(">h", len(value)) + value
+
+
+def _framed(api_key: int, version: int, body: bytes) -> bytes:
+    header = struct.pack(">hhi", api_key, version, CORRELATION_ID) + _string(CLIENT_ID)
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def _varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _record(offset_delta: int, value: bytes) -> bytes:
+    body = b"\0" + _varint(0) + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    return _varint(len(body)) + body
+
+
+def batch(values: list[bytes]) -> bytes:
+    """An uncompressed magic-2 batch without keys; bytes 0 to 16 are the broker's to fill."""
+    now_ms = int(time.time() * 1000)  # an old one would let retention delete the log under a reader
+    records = b"".join(_record(index, value) for index, value in enumerate(values))
+    tail = struct.pack(">hiqqqhii", 0, len(values) - 1, now_ms, now_ms, -1, -1, -1, len(values))
+    checked = tail + records
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
+
+
+def produce(topic: str, batches: Mapping[int, bytes], acks: int = 1) -> Exchange:
+    """Produce v7 of one batch for each partition; the error position is right for a single partition."""
+    name = topic.encode()
+    body = struct.pack(">hhii", -1, acks, TIMEOUT_MS, 1) + _string(name) + struct.pack(">i", len(batches))
+    for partition, records in batches.items():
+        body += struct.pack(">ii", partition, len(records)) + records
+    return Exchange(_framed(0, 7, body), (4 + 4 + 4 + 2 + len(name) + 4 + 4,))
+
+
+def fetch(topic: str, partition: int, offset: int, bytes_max: int) -> Exchange:
+    """Fetch v11 without a session, answered at once."""
+    name = topic.encode()
+    body = struct.pack(">iiiibii", -1, 500, 1, 64 << 20, 0, 0, -1)
+    body += struct.pack(">i", 1) + _string(name) + struct.pack(">i", 1)
+    body += struct.pack(">iiqqi", partition, -1, offset, -1, bytes_max)
+    body += struct.pack(">i", 0) + _string(b"")
+    partition_error = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4 + 4
+    return Exchange(_framed(1, 11, body), (12, partition_error))
+
+
+def metadata(topic: str) -> bytes:
+    """Metadata v4 that lets the broker create the topic."""
+    return _framed(3, 4, struct.pack(">i", 1) + _string(topic.encode()) + b"\1")
+
+
+def api_versions() -> bytes:
+    return _framed(18, 0, b"")

@@ -1,0 +1,1 @@
+"""The brokers that are measured, behind one interface."""

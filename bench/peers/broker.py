@@ -1,0 +1,145 @@
+"""What the benchmarks may ask of a broker, whoever wrote it.
+
+A broker has one data directory and one port for its life; `start` and `stop` may alternate on them.
+`launch` only runs the program, for those who measure how long it takes to become useful.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.meter import Usage
+from bench.peers.server_process import BrokerFailed, NotAvailable, ServerProcess
+from bench.places import free_port
+
+READY_SECONDS_MAX = 90.0
+TOPIC_SECONDS_MAX = 60.0
+
+# The same on both sides. Deleted topics must not fill the disk between two measurements.
+SETTINGS: Mapping[str, str] = {"log.segment.delete.delay.ms": "1000"}
+
+
+class Broker(ABC):
+    """One broker of one kind, on loopback."""
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        cores: frozenset[int] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.cores = cores
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.port = free_port()
+        self._process: ServerProcess | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls) -> str:
+        """Fetch or find the program, give its version; raise NotAvailable if it cannot be had."""
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """The program and its arguments; may write configuration files first."""
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_directory(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def launch(self) -> None:
+        self._process = ServerProcess(self._command(), self.directory / "broker.out", self.cores)
+
+    def start(self) -> Self:
+        """Launch and wait until the broker answers a Metadata request naming itself."""
+        self.launch()
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not self._accepts() or not self._answers():
+            self._running().must_live()
+            if time.monotonic() > deadline:
+                words = self._running().last_words()
+                self.close()
+                raise BrokerFailed(f"{self.name} not ready after {READY_SECONDS_MAX:.0f} s:\n{words}")
+            time.sleep(0.05)
+        return self
+
+    def stop(self) -> float:
+        """Stop cleanly; the seconds it took."""
+        seconds = self._running().stop()
+        self._process = None
+        return seconds
+
+    def close(self) -> None:
+        """Stop everything this broker needed, without asking how."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def wipe(self) -> None:
+        """Forget all stored data; the broker must be stopped."""
+        shutil.rmtree(self.log_directory, ignore_errors=True)
+
+    def must_live(self) -> None:
+        self._running().must_live()
+
+    def usage(self) -> Usage:
+        return self._running().usage()
+
+    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Create and wait until every partition has a leader."""
+        admin = self._admin()
+        created = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
+        created[topic].result(TOPIC_SECONDS_MAX)
+        deadline = time.monotonic() + TOPIC_SECONDS_MAX
+        while time.monotonic() < deadline:
+            seen = admin.list_topics(topic, timeout=TOPIC_SECONDS_MAX).topics[topic].partitions
+            if len(seen) == partitions and all(p.leader >= 0 for p in seen.values()):
+                return
+            time.sleep(0.05)
+        raise BrokerFailed(f"{self.name}: {topic} has no leaders after {TOPIC_SECONDS_MAX:.0f} s")
+
+    def delete_topic(self, topic: str) -> None:
+        admin = self._admin()  # must outlive the future
+        admin.delete_topics([topic])[topic].result(TOPIC_SECONDS_MAX)
+
+    def _running(self) -> ServerProcess:
+        if self._process is None:
+            raise BrokerFailed(f"{self.name} is not running")
+        return self._process
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+    def _accepts(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._admin().list_topics(timeout=5).brokers)
+        except KafkaException:
+            return False
+
+
+__all__ = ["Broker", "BrokerFailed", "NotAvailable"]

@@ -1,0 +1,190 @@
+"""Apache Kafka 3.9.1 in ZooKeeper mode, from its published jars, with the settings it ships with.
+
+Maven copies the jars into the cache once. JVM flags are those of Kafka's own start script (1 GB heap,
+G1); logging is at WARN. ZooKeeper is a process of its own that outlives restarts of the broker, and its
+CPU and memory are not counted: the figures favour Kafka there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.peers.broker import Broker, BrokerFailed, NotAvailable
+from bench.peers.server_process import ServerProcess
+from bench.places import cache, free_port
+
+VERSION = "3.9.1"
+HEAP = "1G"
+JAR_COUNT_MIN = 50
+MAVEN_SECONDS_MAX = 600
+ZOOKEEPER_SECONDS_MAX = 30.0
+
+JVM_FLAGS = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+
+# slf4j-reload4j is what Kafka's distribution logs through; the jar's own pom leaves it out.
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>bench</groupId><artifactId>kafka-peer</artifactId><version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+LOG4J = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+def _home() -> Path:
+    return cache() / f"kafka-{VERSION}"
+
+
+def _java(*arguments: str) -> list[str]:
+    home = _home()
+    logging = f"-Dlog4j.configuration=file:{home / 'log4j.properties'}"
+    return ["java", *JVM_FLAGS, logging, "-cp", f"{home / 'jars'}/*", *arguments]
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return path
+
+
+class ZooKeeper:
+    """A standalone ZooKeeper server on loopback."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        properties = {
+            "dataDir": str(directory),
+            "clientPort": str(self.port),
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+        }
+        config = _write_properties(directory / "zookeeper.properties", properties)
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self._process = ServerProcess(
+            _java("-Xmx256M", main, str(config)), directory / "zookeeper.out", cores=None
+        )
+        self._wait()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + ZOOKEEPER_SECONDS_MAX
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            self._process.must_live()
+            time.sleep(0.05)
+        self._process.kill()
+        raise BrokerFailed(f"ZooKeeper not ready:\n{self._process.last_words()}")
+
+    def rss_bytes(self) -> int:
+        return self._process.usage().rss_bytes
+
+    def stop(self) -> None:
+        self._process.stop()
+
+
+class KafkaBroker(Broker):
+    """One Kafka broker; a wiped one gets a fresh root in the same ZooKeeper."""
+
+    name = "kafka"
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        cores: frozenset[int] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, cores=cores, settings=settings)
+        self._zookeeper: ZooKeeper | None = None
+        self._life = 0
+
+    @classmethod
+    def prepare(cls) -> str:
+        home = _home()
+        if shutil.which("java") is None:
+            raise NotAvailable("no java on PATH")
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "log4j.properties").write_text(LOG4J)
+        if len(list(home.glob("jars/*.jar"))) < JAR_COUNT_MIN:
+            _fetch_jars(home)
+        return VERSION
+
+    def launch(self) -> None:
+        if self._zookeeper is None:
+            self._zookeeper = ZooKeeper(self.directory / "zookeeper")
+        super().launch()
+
+    def wipe(self) -> None:
+        super().wipe()
+        self._life += 1
+
+    def close(self) -> None:
+        super().close()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+            self._zookeeper = None
+
+    def _command(self) -> list[str]:
+        assert self._zookeeper is not None
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        properties = {
+            "broker.id": "0",
+            "listeners": listener,
+            "advertised.listeners": listener,
+            "log.dirs": str(self.log_directory),
+            "zookeeper.connect": f"127.0.0.1:{self._zookeeper.port}/life{self._life}",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **self.settings,
+        }
+        config = _write_properties(self.directory / "server.properties", properties)
+        return _java(f"-Xmx{HEAP}", f"-Xms{HEAP}", "kafka.Kafka", str(config))
+
+
+def _fetch_jars(home: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise NotAvailable("no Kafka jars in the cache and no mvn on PATH to fetch them")
+    (home / "pom.xml").write_text(POM)
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+    try:
+        done = subprocess.run(
+            [*command, "-DincludeScope=runtime"],
+            cwd=home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MAVEN_SECONDS_MAX,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise NotAvailable(f"Maven gave nothing in {MAVEN_SECONDS_MAX} s") from late
+    if done.returncode != 0:
+        raise NotAvailable(f"Maven could not fetch the Kafka jars: {done.stdout[-400:].strip()}")

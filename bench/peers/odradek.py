@@ -1,0 +1,40 @@
+"""Odradek itself, started by the command that is installed beside this interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.peers.broker import Broker, NotAvailable
+
+
+def _program() -> Path:
+    return Path(sys.executable).parent / "odradek"
+
+
+class OdradekBroker(Broker):
+    """One `odradek serve` with its embedded store."""
+
+    name = "odradek"
+
+    @classmethod
+    def prepare(cls) -> str:
+        program = _program()
+        if not program.exists():
+            raise NotAvailable(f"no odradek command beside {Path(sys.executable).name}: install the package")
+        done = subprocess.run(
+            [str(program), "--version"], capture_output=True, text=True, check=False, timeout=30
+        )
+        if done.returncode != 0:
+            raise NotAvailable(f"odradek --version ended with {done.returncode}: {done.stderr[-300:]}")
+        return done.stdout.strip()
+
+    def _command(self) -> list[str]:
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.log_directory),
+            **self.settings,
+        }
+        pairs = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        return [str(_program()), "serve", *pairs]

@@ -1,0 +1,90 @@
+"""Results for people and for programs: a Markdown table and a JSON file with every sample."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.harness import PEER, SUBJECT, Row
+
+COLUMNS = (
+    "case",
+    "load",
+    "unit",
+    "ours",
+    "theirs",
+    "ratio",
+    "spread",
+    "CPU s/GB",
+    "peak RSS MB",
+    "limit",
+    "others' CPU",
+    "goal",
+    "met",
+)
+
+
+def markdown(rows: list[Row], facts: Mapping[str, Any]) -> str:
+    """Pairs of figures read ours / theirs."""
+    lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS)), *(_line(_cells(row)) for row in rows)]
+    notes = [f"- {row.case} {row.load}: {side}: {why}" for row in rows for side, why in row.not_run.items()]
+    if notes:
+        lines += ["", "Not run:", "", *notes]
+    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    return "\n".join(lines)
+
+
+def _line(cells: Any) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cells(row: Row) -> list[str]:
+    spread = row.spread()
+    return [
+        row.case,
+        row.load,
+        row.unit,
+        _figure(row.median(SUBJECT)),
+        _figure(row.median(row.peer)) + ("" if row.peer == PEER else f" ({row.peer})"),
+        _figure(row.ratio()),
+        "" if spread is None else f"{spread[0]:.2f} to {spread[1]:.2f}",
+        _both(row, "cpu_s_per_gb"),
+        _both(row, "rss_peak_mb"),
+        " / ".join(filter(None, (row.limit(SUBJECT), row.limit(row.peer)))),
+        _both(row, "others_share"),
+        str(row.goal or ""),
+        {True: "yes", False: "no", None: "not run" if row.goal else ""}[row.met()],
+    ]
+
+
+def _both(row: Row, name: str) -> str:
+    ours, theirs = row.cost(SUBJECT, name), row.cost(row.peer, name)
+    return "" if ours is None and theirs is None else f"{_figure(ours)} / {_figure(theirs)}"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "not run"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def write_json(path: Path, rows: list[Row], facts: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"facts": dict(facts), "rows": [_row(row) for row in rows]}
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "goal": str(row.goal) if row.goal else None,
+        "met": row.met(),
+        "ratio": row.ratio(),
+        "spread": row.spread(),
+        "ours": row.median(SUBJECT),
+        "theirs": row.median(row.peer),
+        "limit": {side: row.limit(side) for side in row.samples},
+    }
