@@ -80,7 +80,7 @@ def _unlink_first(bucket: _Bucket, timer: Timer) -> None:
 
 
 class _Level:
-    """One wheel. Its present tick ends at ``end_of_tick_ms``; deadlines from ``end_ms`` on are too far for it."""
+    """One wheel: ``end_of_tick_ms`` ends its present tick, from ``end_ms`` on deadlines are too far off."""
 
     __slots__ = ("_above", "buckets", "depth", "end_ms", "end_of_tick_ms", "size", "span_ms", "tick_ms")
 
