@@ -15,7 +15,7 @@ def accept_in_place(
     next_offset: int,
     leader_epoch: int,
     now_ms: int,
-    append_time: bool,
+    append_time: int,
     before_max_ms: int,
     after_max_ms: int,
     bytes_max: int,

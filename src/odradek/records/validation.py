@@ -2,8 +2,8 @@
 
 Invariant: what ``accept`` returns is magic 2, whole, checksummed, with consecutive offsets from
 ``next_offset`` and a max timestamp that is true. The order of the checks and the error codes are those of
-Kafka 3.9's produce path. Where Kafka lets a fault through that readers would stumble over, or answers with UNKNOWN_SERVER_ERROR,
-this is stricter or clearer:
+Kafka 3.9's produce path. Where Kafka lets a fault through that readers would stumble over, or answers with
+UNKNOWN_SERVER_ERROR, this is stricter or clearer:
 
 - a record's size must be that of its fields, in compressed batches too: INVALID_RECORD;
 - offset deltas that are not 0, 1, 2 … are renumbered in every batch, not only in compressed ones;
@@ -119,7 +119,7 @@ def accept(
             next_offset,
             leader_epoch,
             now_ms,
-            rules.timestamp_type,  # type: ignore[arg-type]
+            rules.timestamp_type,
             rules.timestamp_before_max_ms,
             rules.timestamp_after_max_ms,
             rules.message_bytes_max,

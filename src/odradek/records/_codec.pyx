@@ -1,0 +1,1026 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The record codec, compiled. ``_codec_py`` says what every function means; this one only says it faster.
+
+Invariant: equal results and equal error codes for all inputs. The interpreter lock is let go while a large
+buffer is checked; the buffer is held (exported) meanwhile, so it cannot be resized or freed.
+
+CRC-32C uses the processor's instruction when it is there: three streams at once, because the instruction
+takes three cycles but can start every cycle, and the three results are joined with a table that says what
+a run of zero bytes does to a CRC. Elsewhere a table of eight rows serves.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, getenv, realloc
+from libc.string cimport memcpy, memset, strcmp
+
+from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
+from odradek.records.layout import BatchHeader, Columns, Fault, Record, Walked
+
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    static uint32_t odr_rows[8][256];
+    static int odr_rows_made = 0;
+
+    static void odr_make_rows(void) {
+        for (uint32_t n = 0; n < 256; n++) {
+            uint32_t crc = n;
+            for (int bit = 0; bit < 8; bit++)
+                crc = crc & 1 ? (crc >> 1) ^ 0x82F63B78u : crc >> 1;
+            odr_rows[0][n] = crc;
+        }
+        for (uint32_t n = 0; n < 256; n++)
+            for (int row = 1; row < 8; row++)
+                odr_rows[row][n] = (odr_rows[row - 1][n] >> 8) ^ odr_rows[0][odr_rows[row - 1][n] & 0xFF];
+        odr_rows_made = 1;
+    }
+
+    static uint32_t odr_crc_portable(uint32_t crc, const uint8_t *p, size_t n) {
+        crc = ~crc;
+        while (n >= 8) {
+            uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+            crc = odr_rows[7][low & 0xFF] ^ odr_rows[6][low >> 8 & 0xFF]
+                ^ odr_rows[5][low >> 16 & 0xFF] ^ odr_rows[4][low >> 24]
+                ^ odr_rows[3][p[4]] ^ odr_rows[2][p[5]] ^ odr_rows[1][p[6]] ^ odr_rows[0][p[7]];
+            p += 8; n -= 8;
+        }
+        while (n--)
+            crc = (crc >> 8) ^ odr_rows[0][(crc ^ *p++) & 0xFF];
+        return ~crc;
+    }
+
+    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    #define ODR_LANE 1024
+    static int odr_hardware = 0;
+    static uint32_t odr_zeros[4][256];
+
+    __attribute__((target("sse4.2")))
+    static uint64_t odr_crc_run(uint64_t crc, const uint8_t *p, size_t n) {
+        uint64_t word;
+        while (n >= 8) {
+            memcpy(&word, p, 8);
+            crc = __builtin_ia32_crc32di(crc, word);
+            p += 8; n -= 8;
+        }
+        while (n--)
+            crc = __builtin_ia32_crc32qi((uint32_t)crc, *p++);
+        return crc;
+    }
+
+    static uint32_t odr_skip_lane(uint32_t crc) {
+        return odr_zeros[0][crc & 0xFF] ^ odr_zeros[1][crc >> 8 & 0xFF]
+             ^ odr_zeros[2][crc >> 16 & 0xFF] ^ odr_zeros[3][crc >> 24];
+    }
+
+    __attribute__((target("sse4.2")))
+    static uint32_t odr_crc_hardware(uint32_t value, const uint8_t *p, size_t n) {
+        uint64_t crc = (uint32_t)~value;
+        while (n >= 3 * ODR_LANE) {
+            uint64_t second = 0, third = 0, a, b, c;
+            for (size_t at = 0; at < ODR_LANE; at += 8) {
+                memcpy(&a, p + at, 8);
+                memcpy(&b, p + ODR_LANE + at, 8);
+                memcpy(&c, p + 2 * ODR_LANE + at, 8);
+                crc = __builtin_ia32_crc32di(crc, a);
+                second = __builtin_ia32_crc32di(second, b);
+                third = __builtin_ia32_crc32di(third, c);
+            }
+            crc = odr_skip_lane((uint32_t)crc) ^ (uint32_t)second;
+            crc = odr_skip_lane((uint32_t)crc) ^ (uint32_t)third;
+            p += 3 * ODR_LANE; n -= 3 * ODR_LANE;
+        }
+        return ~(uint32_t)odr_crc_run(crc, p, n);
+    }
+
+    static void odr_make_zeros(void) {
+        static const uint8_t nothing[ODR_LANE];
+        for (int row = 0; row < 4; row++)
+            for (uint32_t n = 1; n < 256; n++) {
+                uint32_t lowest = n & -n;
+                odr_zeros[row][n] = lowest == n
+                    ? (uint32_t)odr_crc_run(n << (8 * row), nothing, ODR_LANE)
+                    : odr_zeros[row][lowest] ^ odr_zeros[row][n ^ lowest];
+            }
+    }
+
+    static void odr_crc_prepare(void) {
+        odr_make_rows();
+        __builtin_cpu_init();
+        if (__builtin_cpu_supports("sse4.2")) {
+            odr_make_zeros();
+            odr_hardware = 1;
+        }
+    }
+
+    static uint32_t odr_crc(uint32_t value, const uint8_t *p, size_t n) {
+        return odr_hardware ? odr_crc_hardware(value, p, n) : odr_crc_portable(value, p, n);
+    }
+    #else
+    static void odr_crc_prepare(void) { odr_make_rows(); }
+    static uint32_t odr_crc(uint32_t value, const uint8_t *p, size_t n) { return odr_crc_portable(value, p, n); }
+    #endif
+
+    static uint64_t odr_get(const uint8_t *p, int n) {
+        uint64_t value = 0;
+        for (int at = 0; at < n; at++) value = value << 8 | p[at];
+        return value;
+    }
+    static int64_t odr_int64(const uint8_t *p) { return (int64_t)odr_get(p, 8); }
+    static int32_t odr_int32(const uint8_t *p) { return (int32_t)odr_get(p, 4); }
+    static int16_t odr_int16(const uint8_t *p) { return (int16_t)odr_get(p, 2); }
+    static void odr_put(uint8_t *p, uint64_t value, int n) {
+        while (n--) { p[n] = (uint8_t)value; value >>= 8; }
+    }
+
+    static int64_t odr_wrapped_sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+    static int64_t odr_saturated_sum(int64_t a, int64_t b) {
+        int64_t sum;
+        return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
+    }
+
+    /* A tuple subclass made as tuple's own constructor makes it, without the intermediate tuple. */
+    static PyObject *odr_named_tuple(PyObject *type, Py_ssize_t n) {
+        PyObject *made = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, n);
+    #if PY_VERSION_HEX >= 0x030E0000
+        if (made) ((PyTupleObject *)made)->ob_hash = -1;
+    #endif
+        return made;
+    }
+    """
+    void odr_crc_prepare()
+    uint32_t odr_crc(uint32_t value, const uint8_t *p, size_t n) nogil
+    uint32_t odr_crc_portable(uint32_t value, const uint8_t *p, size_t n) nogil
+    int64_t odr_int64(const uint8_t *p) nogil
+    int32_t odr_int32(const uint8_t *p) nogil
+    int16_t odr_int16(const uint8_t *p) nogil
+    void odr_put(uint8_t *p, uint64_t value, int n) nogil
+    int64_t odr_wrapped_sum(int64_t a, int64_t b) nogil
+    int64_t odr_saturated_sum(int64_t a, int64_t b) nogil
+    object odr_named_tuple(object type, Py_ssize_t n)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+
+odr_crc_prepare()
+
+cdef enum:
+    LOG_OVERHEAD = 12
+    BATCH_OVERHEAD = 61
+    CRC_START = 21
+    CODEC_MASK = 0x07
+    APPEND_TIME_BIT = 0x08
+    TRANSACTIONAL_BIT = 0x10
+    CONTROL_BIT = 0x20
+    # Below this the lock's hand-over costs more than the work.
+    UNLOCKED_BYTES_MIN = 16384
+
+cdef enum Verdict:
+    FINE
+    CUT_NUMBER
+    LONG_NUMBER
+    LONG_FIELD
+    HEADER_COUNT
+    HEADER_KEY
+    RECORD_SIZE
+    FIELD_SIZES
+    SURPLUS
+
+_WHY = {
+    CUT_NUMBER: "a record ends in the middle of a number",
+    LONG_NUMBER: "a number in a record is too long",
+    LONG_FIELD: "a field of a record reaches past the end of the batch",
+    HEADER_COUNT: "a record claims a number of headers that it cannot have",
+    HEADER_KEY: "a record header has no key",
+    RECORD_SIZE: "a record claims a size that it cannot have",
+    FIELD_SIZES: "a record's size is not that of its fields",
+    SURPLUS: "bytes follow the batch's last record",
+}
+
+
+cdef object malformed(Verdict verdict):
+    return BrokerError(ErrorCode.INVALID_RECORD, _WHY[verdict])
+
+
+def pure_asked():
+    cdef const char *asked = getenv("ODRADEK_PURE")
+    return asked != NULL and strcmp(asked, "1") == 0
+
+
+def crc32c(data, uint32_t value=0):
+    cdef Py_buffer view
+    cdef uint32_t crc
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    if view.len >= UNLOCKED_BYTES_MIN:
+        with nogil:
+            crc = odr_crc(value, <const uint8_t *>view.buf, view.len)
+    else:
+        crc = odr_crc(value, <const uint8_t *>view.buf, view.len)
+    PyBuffer_Release(&view)
+    return crc
+
+
+def crc32c_portable(data, uint32_t value=0):
+    """The table's CRC, whatever the processor can do: what runs where the instruction is missing."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    crc = odr_crc_portable(value, <const uint8_t *>view.buf, view.len)
+    PyBuffer_Release(&view)
+    return crc
+
+
+# ---- headers ----
+
+cdef inline void fill(object made, Py_ssize_t index, object item):
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(made, index, item)
+
+
+cdef object batch_header(const uint8_t *p, Py_ssize_t position):
+    cdef object made = odr_named_tuple(BatchHeader, 14)
+    fill(made, 0, position)
+    fill(made, 1, odr_int64(p))
+    fill(made, 2, <int64_t>odr_int32(p + 8) + LOG_OVERHEAD)
+    fill(made, 3, odr_int32(p + 12))
+    fill(made, 4, p[16])
+    fill(made, 5, <uint32_t>odr_int32(p + 17))
+    fill(made, 6, odr_int16(p + 21))
+    fill(made, 7, odr_int32(p + 23))
+    fill(made, 8, odr_int64(p + 27))
+    fill(made, 9, odr_int64(p + 35))
+    fill(made, 10, odr_int64(p + 43))
+    fill(made, 11, odr_int16(p + 51))
+    fill(made, 12, odr_int32(p + 53))
+    fill(made, 13, odr_int32(p + 57))
+    return made
+
+
+cdef object message_header(const uint8_t *p, Py_ssize_t position):
+    cdef int attributes = <signed char>p[17]
+    cdef int64_t timestamp = odr_int64(p + 18) if p[16] else -1
+    return BatchHeader(
+        position, odr_int64(p), <int64_t>odr_int32(p + 8) + LOG_OVERHEAD, -1, p[16], <uint32_t>odr_int32(p + 12),
+        attributes, 0, timestamp, timestamp, -1, -1, -1, -1 if attributes & CODEC_MASK else 1,
+    )
+
+
+cdef object read_header(const uint8_t *p, Py_ssize_t position, int64_t size):
+    cdef int64_t smallest = 14 if p[16] == 0 else 22 if p[16] == 1 else BATCH_OVERHEAD - LOG_OVERHEAD
+    if size < smallest:
+        raise BrokerError(
+            ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a magic {p[16]} header's {smallest}"
+        )
+    return batch_header(p, position) if p[16] == 2 else message_header(p, position)
+
+
+cdef list read_all_headers(const uint8_t *start, Py_ssize_t position, Py_ssize_t end):
+    cdef list headers = []
+    cdef const uint8_t *p
+    cdef int64_t size
+    while end - position >= LOG_OVERHEAD:
+        p = start + position
+        size = odr_int32(p + 8)
+        if size < 14:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes is smaller than any can be")
+        if end - position <= LOG_OVERHEAD + 4:
+            break
+        if p[16] > 2:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"unknown magic {p[16]}")
+        if end - position < size + LOG_OVERHEAD:
+            break
+        headers.append(read_header(p, position, size))
+        position += size + LOG_OVERHEAD
+    return headers
+
+
+def read_headers(buffer, Py_ssize_t position=0):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        return read_all_headers(<const uint8_t *>view.buf, position, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+# ---- the walk over records ----
+
+cdef struct Cursor:
+    const uint8_t *p
+    const uint8_t *end
+
+cdef struct Parts:
+    const uint8_t *start
+    const uint8_t *rest
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_size
+    int32_t value_size
+    int32_t header_count
+    const uint8_t *key
+    const uint8_t *value
+    const uint8_t *headers
+    const uint8_t *end
+
+cdef struct Rules:
+    int64_t base_timestamp
+    int64_t earliest
+    int64_t latest
+    bint fixed
+    bint compacted
+
+cdef struct Found:
+    int64_t max_timestamp
+    bint consecutive
+    int64_t faults
+
+
+cdef inline Verdict take_int32(Cursor *at, int32_t *out) noexcept nogil:
+    cdef uint32_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    if at.p < at.end and at.p[0] < 0x80:
+        value = at.p[0]
+        at.p += 1
+        out[0] = <int32_t>((value >> 1) ^ (0 - (value & 1)))
+        return FINE
+    while shift < 35:
+        if at.p >= at.end:
+            return CUT_NUMBER
+        byte = at.p[0]
+        at.p += 1
+        value |= <uint32_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            out[0] = <int32_t>((value >> 1) ^ (0 - (value & 1)))
+            return FINE
+        shift += 7
+    return LONG_NUMBER
+
+
+cdef inline Verdict take_int64(Cursor *at, int64_t *out) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while shift < 70:
+        if at.p >= at.end:
+            return CUT_NUMBER
+        byte = at.p[0]
+        at.p += 1
+        value |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            out[0] = <int64_t>((value >> 1) ^ (0 - (value & 1)))
+            return FINE
+        shift += 7
+    return LONG_NUMBER
+
+
+cdef inline Verdict take_field(Cursor *at, int32_t *size, const uint8_t **field) noexcept nogil:
+    cdef Verdict verdict = take_int32(at, size)
+    if verdict != FINE:
+        return verdict
+    field[0] = at.p
+    if size[0] > 0:
+        if size[0] > at.end - at.p:
+            return LONG_FIELD
+        at.p += size[0]
+    return FINE
+
+
+cdef inline Verdict skip_headers(Cursor *at, int32_t count) noexcept nogil:
+    cdef int32_t size
+    cdef const uint8_t *field
+    cdef Verdict verdict
+    cdef int32_t index
+    for index in range(count):
+        verdict = take_field(at, &size, &field)
+        if verdict != FINE:
+            return verdict
+        if size < 0:
+            return HEADER_KEY
+        verdict = take_field(at, &size, &field)
+        if verdict != FINE:
+            return verdict
+    return FINE
+
+
+cdef inline Verdict take_record(Cursor *at, Parts *parts) noexcept nogil:
+    """Read one record's fields, checking all of its structure."""
+    cdef int32_t size
+    cdef const uint8_t *expected
+    cdef Verdict verdict = take_int32(at, &size)
+    if verdict != FINE:
+        return verdict
+    if size < 1 or size > at.end - at.p:
+        return RECORD_SIZE
+    expected = at.p + size
+    parts.start = at.p
+    parts.end = expected
+    at.p += 1
+    verdict = take_int64(at, &parts.timestamp_delta)
+    if verdict != FINE:
+        return verdict
+    verdict = take_int32(at, &parts.offset_delta)
+    if verdict != FINE:
+        return verdict
+    parts.rest = at.p
+    verdict = take_field(at, &parts.key_size, &parts.key)
+    if verdict != FINE:
+        return verdict
+    verdict = take_field(at, &parts.value_size, &parts.value)
+    if verdict != FINE:
+        return verdict
+    verdict = take_int32(at, &parts.header_count)
+    if verdict != FINE:
+        return verdict
+    if parts.header_count < 0 or parts.header_count > at.end - at.p:
+        return HEADER_COUNT
+    parts.headers = at.p
+    if parts.header_count:
+        verdict = skip_headers(at, parts.header_count)
+        if verdict != FINE:
+            return verdict
+    return FINE if at.p == expected else FIELD_SIZES
+
+
+cdef inline int64_t timestamp_of(Parts *parts, int64_t base_timestamp, bint fixed) noexcept nogil:
+    return base_timestamp if fixed else odr_wrapped_sum(base_timestamp, parts.timestamp_delta)
+
+
+cdef inline bint breaks_rules(Parts *parts, int64_t timestamp, const Rules *rules) noexcept nogil:
+    if rules.compacted and parts.key_size < 0:
+        return True
+    return timestamp != -1 and (timestamp < rules.earliest or timestamp > rules.latest)
+
+
+cdef Verdict walk_all(
+    const uint8_t *p, Py_ssize_t size, int32_t count, const Rules *rules, Found *found
+) noexcept nogil:
+    cdef Cursor at
+    cdef Parts parts
+    cdef Verdict verdict
+    cdef int64_t timestamp
+    cdef int32_t index
+    at.p = p
+    at.end = p + size
+    found.max_timestamp = -1
+    found.consecutive = True
+    found.faults = 0
+    for index in range(count):
+        verdict = take_record(&at, &parts)
+        if verdict != FINE:
+            return verdict
+        timestamp = timestamp_of(&parts, rules.base_timestamp, rules.fixed)
+        if timestamp > found.max_timestamp:
+            found.max_timestamp = timestamp
+        if parts.offset_delta != index:
+            found.consecutive = False
+        if breaks_rules(&parts, timestamp, rules):
+            found.faults += 1
+    return FINE if at.p == at.end else SURPLUS
+
+
+cdef list list_faults(const uint8_t *p, Py_ssize_t size, int32_t count, const Rules *rules, Py_ssize_t faults_max):
+    cdef list faults = []
+    cdef Cursor at
+    cdef Parts parts
+    cdef int64_t timestamp
+    cdef int32_t index
+    at.p = p
+    at.end = p + size
+    for index in range(count):
+        if len(faults) >= faults_max:
+            break
+        take_record(&at, &parts)
+        timestamp = timestamp_of(&parts, rules.base_timestamp, rules.fixed)
+        if breaks_rules(&parts, timestamp, rules):
+            faults.append(Fault(index, parts.offset_delta, timestamp, rules.compacted and parts.key_size < 0))
+    return faults
+
+
+def walk(
+    records,
+    int32_t count,
+    int64_t base_timestamp,
+    bint timestamp_fixed,
+    int64_t earliest_ms,
+    int64_t latest_ms,
+    bint compacted,
+    Py_ssize_t faults_max,
+):
+    cdef Py_buffer view
+    cdef Rules rules
+    cdef Found found
+    cdef Verdict verdict
+    rules.base_timestamp = base_timestamp
+    rules.earliest = earliest_ms
+    rules.latest = latest_ms
+    rules.fixed = timestamp_fixed
+    rules.compacted = compacted
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        if view.len >= UNLOCKED_BYTES_MIN:
+            with nogil:
+                verdict = walk_all(<const uint8_t *>view.buf, view.len, count, &rules, &found)
+        else:
+            verdict = walk_all(<const uint8_t *>view.buf, view.len, count, &rules, &found)
+        if verdict != FINE:
+            raise malformed(verdict)
+        faults = []
+        if found.faults:
+            faults = list_faults(<const uint8_t *>view.buf, view.len, count, &rules, faults_max)
+        return Walked(found.max_timestamp, bool(found.consecutive), faults)
+    finally:
+        PyBuffer_Release(&view)
+
+
+# ---- the usual produce, in one call ----
+
+cdef inline bint is_one_plain_batch(const uint8_t *p, Py_ssize_t size, int64_t bytes_max) noexcept nogil:
+    if size < BATCH_OVERHEAD or size > bytes_max or p[16] != 2:
+        return False
+    return odr_int32(p + 8) == size - LOG_OVERHEAD
+
+
+cdef inline bint is_placeable(const uint8_t *p, bint from_client) noexcept nogil:
+    cdef int attributes = p[22]
+    cdef int32_t count = odr_int32(p + 57)
+    if attributes & (CODEC_MASK | APPEND_TIME_BIT):
+        return False
+    if count <= 0 or odr_int32(p + 23) != count - 1:
+        return False
+    if not from_client:
+        return True
+    if odr_int64(p) or attributes & CONTROL_BIT:
+        return False
+    if odr_int64(p + 43) < 0:
+        return not attributes & TRANSACTIONAL_BIT
+    return odr_int32(p + 53) >= 0 and odr_int16(p + 51) >= 0
+
+
+cdef inline bint is_sound(const uint8_t *p, Py_ssize_t size, const Rules *rules, Found *found) noexcept nogil:
+    if odr_crc(0, p + CRC_START, size - CRC_START) != <uint32_t>odr_int32(p + 17):
+        return False
+    if walk_all(p + BATCH_OVERHEAD, size - BATCH_OVERHEAD, odr_int32(p + 57), rules, found) != FINE:
+        return False
+    return found.consecutive and not found.faults
+
+
+cdef inline void stamp_batch(uint8_t *p, Py_ssize_t size, int16_t attributes, int64_t max_timestamp) noexcept nogil:
+    odr_put(p + 21, <uint16_t>attributes, 2)
+    odr_put(p + 35, <uint64_t>max_timestamp, 8)
+    odr_put(p + 17, odr_crc(0, p + CRC_START, size - CRC_START), 4)
+
+
+cdef bint check_and_place(
+    uint8_t *p, Py_ssize_t size, int64_t next_offset, int32_t leader_epoch, int64_t append_time, const Rules *rules
+) noexcept nogil:
+    """Returns whether the batch was sound; only then is it patched. ``append_time`` -1 means create time."""
+    cdef Found found
+    if not is_sound(p, size, rules, &found):
+        return False
+    odr_put(p, <uint64_t>next_offset, 8)
+    odr_put(p + 12, <uint32_t>leader_epoch, 4)
+    if append_time >= 0:
+        stamp_batch(p, size, (odr_int16(p + 21) & 0x77) | APPEND_TIME_BIT, append_time)
+    elif found.max_timestamp != odr_int64(p + 35):
+        stamp_batch(p, size, odr_int16(p + 21) & 0x77, found.max_timestamp)
+    return True
+
+
+def accept_in_place(
+    buffer,
+    int64_t next_offset,
+    int32_t leader_epoch,
+    int64_t now_ms,
+    bint append_time,
+    int64_t before_max_ms,
+    int64_t after_max_ms,
+    int64_t bytes_max,
+    bint compacted,
+    bint from_client,
+):
+    cdef Py_buffer view
+    cdef Rules rules
+    cdef uint8_t *p
+    cdef bint placed
+    cdef int64_t stamped = now_ms if append_time else -1
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    p = <uint8_t *>view.buf
+    header = None
+    if not view.readonly and is_one_plain_batch(p, view.len, bytes_max) and is_placeable(p, from_client):
+        rules.base_timestamp = odr_int64(p + 27)
+        rules.earliest = INT64_MIN if append_time else odr_saturated_sum(now_ms, -before_max_ms)
+        rules.latest = INT64_MAX if append_time else odr_saturated_sum(now_ms, after_max_ms)
+        rules.fixed = False
+        rules.compacted = compacted
+        if view.len >= UNLOCKED_BYTES_MIN:
+            with nogil:
+                placed = check_and_place(p, view.len, next_offset, leader_epoch, stamped, &rules)
+        else:
+            placed = check_and_place(p, view.len, next_offset, leader_epoch, stamped, &rules)
+        if placed:
+            header = batch_header(p, 0)
+    PyBuffer_Release(&view)
+    return header
+
+
+cdef uint8_t *writable(object buffer, Py_buffer *view, Py_ssize_t position, Py_ssize_t size) except NULL:
+    PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
+    if view.readonly or position < 0 or size < BATCH_OVERHEAD or position + size > view.len:
+        PyBuffer_Release(view)
+        raise ValueError("no writable batch there")
+    return <uint8_t *>view.buf + position
+
+
+def place(buffer, Py_ssize_t position, int64_t base_offset, int32_t leader_epoch):
+    cdef Py_buffer view
+    cdef uint8_t *p = writable(buffer, &view, position, BATCH_OVERHEAD)
+    odr_put(p, <uint64_t>base_offset, 8)
+    odr_put(p + 12, <uint32_t>leader_epoch, 4)
+    PyBuffer_Release(&view)
+
+
+def stamp(buffer, Py_ssize_t position, Py_ssize_t size, int16_t attributes, int64_t max_timestamp):
+    cdef Py_buffer view
+    cdef uint8_t *p = writable(buffer, &view, position, size)
+    stamp_batch(p, size, attributes, max_timestamp)
+    crc = <uint32_t>odr_int32(p + 17)
+    PyBuffer_Release(&view)
+    return crc
+
+
+# ---- records out ----
+
+cdef inline object field_bytes(const uint8_t *field, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char *>field, size)
+
+
+cdef object read_record_headers(Parts *parts):
+    cdef Cursor at
+    cdef int32_t size = -1
+    cdef const uint8_t *field = NULL
+    cdef int32_t index
+    cdef object headers = PyTuple_New(parts.header_count)
+    cdef object pair
+    at.p = parts.headers
+    at.end = parts.end
+    for index in range(parts.header_count):
+        take_field(&at, &size, &field)
+        pair = PyTuple_New(2)
+        fill(pair, 0, PyUnicode_DecodeUTF8(<const char *>field, size, "replace"))
+        take_field(&at, &size, &field)
+        fill(pair, 1, field_bytes(field, size))
+        fill(headers, index, pair)
+    return headers
+
+
+cdef object made_record(Parts *parts, int64_t base_offset, int64_t timestamp):
+    cdef object made = odr_named_tuple(Record, 5)
+    fill(made, 0, odr_wrapped_sum(base_offset, parts.offset_delta))
+    fill(made, 1, timestamp)
+    fill(made, 2, field_bytes(parts.key, parts.key_size))
+    fill(made, 3, field_bytes(parts.value, parts.value_size))
+    fill(made, 4, read_record_headers(parts) if parts.header_count else ())
+    return made
+
+
+def decode_records(records, int32_t count, int64_t base_offset, int64_t base_timestamp, bint timestamp_fixed):
+    cdef Py_buffer view
+    cdef Cursor at
+    cdef Parts parts
+    cdef Verdict verdict
+    cdef int32_t index
+    cdef list decoded = []
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        at.p = <const uint8_t *>view.buf
+        at.end = at.p + view.len
+        for index in range(count):
+            verdict = take_record(&at, &parts)
+            if verdict != FINE:
+                raise malformed(verdict)
+            decoded.append(
+                made_record(&parts, base_offset, timestamp_of(&parts, base_timestamp, timestamp_fixed))
+            )
+        if at.p != at.end:
+            raise malformed(SURPLUS)
+        return decoded
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef struct Column:
+    uint8_t *validity
+    int32_t *ends
+    uint8_t *content
+    int32_t size
+
+
+cdef inline void put_cell(Column *column, Py_ssize_t row, const uint8_t *field, int32_t size) noexcept nogil:
+    if size >= 0:
+        column.validity[row >> 3] |= <uint8_t>(1 << (row & 7))
+        memcpy(column.content + column.size, field, size)
+        column.size += size
+    column.ends[row + 1] = column.size
+
+
+cdef Verdict measure(
+    const uint8_t *p, Py_ssize_t size, int32_t count, int64_t *key_bytes, int64_t *value_bytes
+) noexcept nogil:
+    cdef Cursor at
+    cdef Parts parts
+    cdef Verdict verdict
+    cdef int32_t index
+    at.p = p
+    at.end = p + size
+    key_bytes[0] = value_bytes[0] = 0
+    for index in range(count):
+        verdict = take_record(&at, &parts)
+        if verdict != FINE:
+            return verdict
+        key_bytes[0] += parts.key_size if parts.key_size > 0 else 0
+        value_bytes[0] += parts.value_size if parts.value_size > 0 else 0
+    return FINE if at.p == at.end else SURPLUS
+
+
+cdef object zeros(Py_ssize_t size):
+    made = PyByteArray_FromStringAndSize(NULL, size)
+    memset(PyByteArray_AS_STRING(made), 0, size)
+    return made
+
+
+cdef void fill_columns(
+    Cursor at, int32_t count, int64_t base_offset, int64_t base_timestamp, bint fixed,
+    int64_t *offsets, int64_t *timestamps, Column *keys, Column *values
+) noexcept nogil:
+    cdef Parts parts
+    cdef int32_t index
+    for index in range(count):
+        take_record(&at, &parts)
+        offsets[index] = odr_wrapped_sum(base_offset, parts.offset_delta)
+        timestamps[index] = timestamp_of(&parts, base_timestamp, fixed)
+        put_cell(keys, index, parts.key, parts.key_size)
+        put_cell(values, index, parts.value, parts.value_size)
+
+
+def decode_columns(records, int32_t count, int64_t base_offset, int64_t base_timestamp, bint timestamp_fixed):
+    cdef Py_buffer view
+    cdef Cursor at
+    cdef Column keys, values
+    cdef Verdict verdict
+    cdef int64_t key_bytes, value_bytes
+    cdef int64_t *offsets_at
+    cdef int64_t *timestamps_at
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        at.p = <const uint8_t *>view.buf
+        at.end = at.p + view.len
+        with nogil:
+            verdict = measure(at.p, view.len, count, &key_bytes, &value_bytes)
+        if verdict != FINE:
+            raise malformed(verdict)
+        count = max(count, 0)
+        offsets, timestamps = zeros(8 * <Py_ssize_t>count), zeros(8 * <Py_ssize_t>count)
+        key_validity, value_validity = zeros((<Py_ssize_t>count + 7) // 8), zeros((<Py_ssize_t>count + 7) // 8)
+        key_ends, value_ends = zeros(4 * (<Py_ssize_t>count + 1)), zeros(4 * (<Py_ssize_t>count + 1))
+        key_content, value_content = zeros(key_bytes), zeros(value_bytes)
+        keys = column_of(key_validity, key_ends, key_content)
+        values = column_of(value_validity, value_ends, value_content)
+        offsets_at = <int64_t *>PyByteArray_AS_STRING(offsets)
+        timestamps_at = <int64_t *>PyByteArray_AS_STRING(timestamps)
+        with nogil:
+            fill_columns(
+                at, count, base_offset, base_timestamp, timestamp_fixed, offsets_at, timestamps_at, &keys, &values
+            )
+        return Columns(
+            count, offsets, timestamps, key_validity, key_ends, key_content, value_validity, value_ends, value_content
+        )
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef Column column_of(object validity, object ends, object content):
+    cdef Column column
+    column.validity = <uint8_t *>PyByteArray_AS_STRING(validity)
+    column.ends = <int32_t *>PyByteArray_AS_STRING(ends)
+    column.content = <uint8_t *>PyByteArray_AS_STRING(content)
+    column.size = 0
+    return column
+
+
+# ---- records in ----
+
+cdef inline int int64_size(int64_t value) noexcept nogil:
+    cdef uint64_t zigzag = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    cdef int size = 1
+    while zigzag > 0x7F:
+        zigzag >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_varint(uint8_t *p, int64_t value) noexcept nogil:
+    cdef uint64_t zigzag = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    while zigzag > 0x7F:
+        p[0] = <uint8_t>(zigzag & 0x7F | 0x80)
+        p += 1
+        zigzag >>= 7
+    p[0] = <uint8_t>zigzag
+    return p + 1
+
+
+cdef inline uint8_t *put_field(uint8_t *p, const char *field, Py_ssize_t size) noexcept nogil:
+    p = put_varint(p, size)
+    if size > 0:
+        memcpy(p, field, size)
+        p += size
+    return p
+
+
+def renumber(records, int32_t count, bint flatten):
+    cdef Py_buffer view
+    cdef Cursor at
+    cdef Parts parts
+    cdef Verdict verdict
+    cdef int32_t index
+    cdef uint8_t *start
+    cdef uint8_t *out
+    cdef int64_t delta
+    cdef Py_ssize_t rest
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        at.p = <const uint8_t *>view.buf
+        at.end = at.p + view.len
+        # A rewritten number may be longer than the one it replaces: the delta by 4 bytes, the size by 4.
+        # No more than one record fits in each byte, whatever the count says.
+        made = PyByteArray_FromStringAndSize(NULL, view.len + 8 * max(0, min(<Py_ssize_t>count, view.len)))
+        start = out = <uint8_t *>PyByteArray_AS_STRING(made)
+        for index in range(count):
+            verdict = take_record(&at, &parts)
+            if verdict != FINE:
+                raise malformed(verdict)
+            delta = 0 if flatten else parts.timestamp_delta
+            rest = at.p - parts.rest
+            out = put_varint(out, 1 + int64_size(delta) + int64_size(index) + rest)
+            out[0] = parts.start[0]
+            out = put_varint(put_varint(out + 1, delta), index)
+            memcpy(out, parts.rest, rest)
+            out += rest
+        if at.p != at.end:
+            raise malformed(SURPLUS)
+        return PyBytes_FromStringAndSize(<char *>start, out - start)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef struct Field:
+    Py_buffer view
+    bint exported
+    const char *start
+    Py_ssize_t size
+
+
+cdef int open_field(object given, Field *field) except -1:
+    """Borrow a field's bytes; null has size -1, and plain bytes need no export."""
+    field.exported = False
+    field.start = NULL
+    field.size = -1
+    if given is None:
+        return 0
+    if PyBytes_CheckExact(given):
+        field.start = PyBytes_AS_STRING(given)
+        field.size = PyBytes_GET_SIZE(given)
+        return 0
+    PyObject_GetBuffer(given, &field.view, PyBUF_SIMPLE)
+    field.exported = True
+    field.start = <const char *>field.view.buf
+    field.size = field.view.len
+    return 0
+
+
+cdef inline Py_ssize_t field_size(const Field *field) noexcept nogil:
+    return int64_size(field.size) + (field.size if field.size > 0 else 0)
+
+
+cdef inline void close_field(Field *field) noexcept:
+    if field.exported:
+        PyBuffer_Release(&field.view)
+
+
+cdef bytes encode_headers(object headers):
+    """The header count and the headers as they stand in a record."""
+    cdef tuple given = tuple(headers)
+    cdef Py_ssize_t size
+    cdef const char *name
+    if not given:
+        return b"\0"
+    out = bytearray()
+    out += number_bytes(len(given))
+    for key, value in given:
+        if not isinstance(key, str):
+            raise LocalProtocolViolation("a record header needs a key")
+        name = PyUnicode_AsUTF8AndSize(key, &size)
+        out += number_bytes(size)
+        out += name[:size]
+        if value is None:
+            out += b"\1"
+        else:
+            out += number_bytes(memoryview(value).nbytes)
+            out += value
+    return bytes(out)
+
+
+cdef bytes number_bytes(int64_t value):
+    cdef uint8_t number[10]
+    return PyBytes_FromStringAndSize(<char *>number, put_varint(number, value) - number)
+
+
+cdef class BatchBuffer:
+    cdef uint8_t *_start
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _room
+    cdef bint _has_base
+    cdef int64_t _base_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t last_offset_delta
+    cdef readonly int64_t count
+
+    def __cinit__(self, base_timestamp=None):
+        self.max_timestamp = -1
+        self.last_offset_delta = -1
+        if base_timestamp is not None:
+            self._has_base = True
+            self._base_timestamp = base_timestamp
+
+    def __dealloc__(self):
+        free(self._start)
+
+    @property
+    def base_timestamp(self):
+        return self._base_timestamp if self._has_base else None
+
+    @property
+    def size_bytes(self):
+        return self._size
+
+    cdef int _reserve(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t wanted = self._size + more
+        cdef uint8_t *moved
+        if wanted <= self._room:
+            return 0
+        if wanted > INT32_MAX - BATCH_OVERHEAD:
+            raise LocalProtocolViolation("a batch cannot pass 2 GiB")
+        wanted = max(wanted, 2 * self._room, 1024)
+        moved = <uint8_t *>realloc(self._start, wanted)
+        if moved == NULL:
+            raise MemoryError
+        self._start = moved
+        self._room = wanted
+        return 0
+
+    def append(self, int64_t timestamp, key, value, headers=(), int64_t offset_delta=-1):
+        cdef int64_t delta = self.last_offset_delta + 1 if offset_delta < 0 else offset_delta
+        cdef int64_t base = self._base_timestamp if self._has_base else timestamp
+        cdef int64_t time_delta = timestamp - base
+        cdef Py_ssize_t body
+        cdef uint8_t *p
+        cdef Field key_field, value_field
+        if timestamp < -1 or delta <= self.last_offset_delta or delta > INT32_MAX:
+            raise LocalProtocolViolation(f"no record can have timestamp {timestamp} and offset delta {delta}")
+        encoded = encode_headers(headers)
+        open_field(key, &key_field)
+        try:
+            open_field(value, &value_field)
+            try:
+                body = (
+                    1 + int64_size(time_delta) + int64_size(delta) + field_size(&key_field)
+                    + field_size(&value_field) + PyBytes_GET_SIZE(encoded)
+                )
+                self._reserve(body + 5)
+                p = put_varint(self._start + self._size, body)
+                p[0] = 0
+                p = put_varint(put_varint(p + 1, time_delta), delta)
+                p = put_field(p, key_field.start, key_field.size)
+                p = put_field(p, value_field.start, value_field.size)
+                memcpy(p, PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
+                self._size = p + PyBytes_GET_SIZE(encoded) - self._start
+            finally:
+                close_field(&value_field)
+        finally:
+            close_field(&key_field)
+        self._has_base = True
+        self._base_timestamp = base
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        self.last_offset_delta = delta
+        self.count += 1
+        return self._size
+
+    def records(self):
+        return PyBytes_FromStringAndSize(<char *>self._start, self._size)
