@@ -6,6 +6,7 @@ separated by commas with spaces around them dropped. Class names are kept as tex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
@@ -217,10 +218,10 @@ def _read_double(given: str) -> float:
     # Java allows a type letter after the digits, and has no underscores in texts.
     digits = given[:-1] if given[-1:] in {"f", "F", "d", "D"} else given
     try:
-        value = float(digits)
+        value = math.nan if "_" in digits else float(digits)
     except ValueError:
-        value = float("nan")
-    if value != value or "_" in given:  # noqa: PLR0124  (only NaN differs from itself)
+        value = math.nan
+    if not math.isfinite(value):
         raise ValueError("Not a number of type DOUBLE")
     return value
 

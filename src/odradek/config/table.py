@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from odradek.model.errors import ConfigError
 from odradek.model.levels import ConfigType
@@ -60,27 +59,77 @@ class Secret:
         return "[hidden]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Setting(Generic[V]):
-    """One declared setting.
+    """One declared setting; cannot be changed.
 
     ``parse`` reads a trimmed text or raises ``ValueError`` with the reason; ``check`` gives the reason why a
     value is not allowed, or None. ``allowed`` says the same for readers of the reference page. An ``inert``
     setting is read, checked and described, and changes nothing. An ``unlisted`` one works and is left out of
     descriptions, as Kafka does with its undocumented settings.
+
+    Written out rather than a dataclass: importing and running that machinery would cost every command of the
+    program more than all the tables together.
     """
+
+    __slots__ = (
+        "allowed",
+        "check",
+        "default",
+        "doc",
+        "dynamic",
+        "importance",
+        "inert",
+        "name",
+        "parse",
+        "type",
+        "unlisted",
+    )
 
     name: str
     type: ConfigType
     default: V
     importance: Importance
     doc: str
-    parse: Callable[[str], V] = field(repr=False)
-    check: Callable[[Any], str | None] | None = field(default=None, repr=False)
-    allowed: str = ""
-    dynamic: Scope = Scope.READ_ONLY
-    inert: bool = False
-    unlisted: bool = False
+    parse: Callable[[str], V]
+    check: Callable[[Any], str | None] | None
+    allowed: str
+    dynamic: Scope
+    inert: bool
+    unlisted: bool
+
+    def __init__(
+        self,
+        name: str,
+        type: ConfigType,  # noqa: A002
+        default: V,
+        importance: Importance,
+        doc: str,
+        parse: Callable[[str], V],
+        *,
+        check: Callable[[Any], str | None] | None = None,
+        allowed: str = "",
+        dynamic: Scope = Scope.READ_ONLY,
+        inert: bool = False,
+        unlisted: bool = False,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "type", type)
+        put(self, "default", default)
+        put(self, "importance", importance)
+        put(self, "doc", doc)
+        put(self, "parse", parse)
+        put(self, "check", check)
+        put(self, "allowed", allowed)
+        put(self, "dynamic", dynamic)
+        put(self, "inert", inert)
+        put(self, "unlisted", unlisted)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{self.name} is a constant: its {name} cannot be set")
+
+    def __repr__(self) -> str:
+        return f"Setting({self.name!r})"
 
     @property
     def sensitive(self) -> bool:
@@ -191,14 +240,15 @@ def read(table: Mapping[str, Setting[Any]], given: Mapping[str, str]) -> Setting
 
 
 def java_double(value: float) -> str:
-    """A double as Java prints it: 0.5, 1.0E7, 1.7976931348623157E308."""
+    """A finite double as Java prints it: 0.5, 1.0E7, 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    mantissa, _, exponent = repr(value).partition("e")
-    if not exponent:
-        mantissa, _, exponent = f"{value:.16e}".partition("e")
-        digits = mantissa.rstrip("0")
-        mantissa = digits + "0" if digits.endswith(".") else digits
-    if "." not in mantissa:
-        mantissa += ".0"
-    return f"{mantissa}E{int(exponent)}"
+    mantissa, _, power = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    exponent = int(power or 0) + len(whole) - 1
+    digits = whole + fraction
+    if whole == "0":
+        digits = fraction.lstrip("0")
+        exponent -= len(fraction) - len(digits) + 1
+    digits = digits.rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{exponent}"

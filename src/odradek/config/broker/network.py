@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.config import endpoints
 from odradek.config.kinds import (
     CLUSTER_WIDE,
     HIGH,
@@ -25,6 +26,8 @@ LISTENERS = text(
     HIGH,
     "Where the broker listens: a list of NAME://host:port. An empty host means all interfaces.",
     dynamic=PER_BROKER,
+    check=endpoints.check_list,
+    allowed="NAME://host:port, …",
 )
 
 ADVERTISED_LISTENERS = text(
@@ -33,6 +36,8 @@ ADVERTISED_LISTENERS = text(
     HIGH,
     "The addresses told to clients, by listener name; the listeners themselves if not set.",
     dynamic=PER_BROKER,
+    check=endpoints.check_list,
+    allowed="NAME://host:port, …",
 )
 
 LISTENER_SECURITY_PROTOCOL_MAP = text(
@@ -41,6 +46,8 @@ LISTENER_SECURITY_PROTOCOL_MAP = text(
     LOW,
     "Which security protocol each listener name uses.",
     dynamic=PER_BROKER,
+    check=endpoints.check_protocols,
+    allowed="NAME:PROTOCOL, …",
 )
 
 CONTROL_PLANE_LISTENER_NAME = text(
@@ -131,6 +138,8 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES = text(
     MEDIUM,
     "Other limits for single addresses or host names, as a list of address:limit.",
     dynamic=CLUSTER_WIDE,
+    check=endpoints.check_limits,
+    allowed="address:limit, …",
 )
 
 MAX_CONNECTION_CREATION_RATE = int32(

@@ -1,4 +1,4 @@
-"""Settings of KRaft mode. Accepted so that a file which names them loads; the broker runs the ZooKeeper way."""
+"""Settings of KRaft mode. Accepted so that a file which names them loads; this broker has no such mode."""
 
 from __future__ import annotations
 

@@ -1,0 +1,39 @@
+"""Settings of a broker that exist only while they are set at run time: the replication throttles.
+
+They cannot stand in a configuration file and are described only when they have been set.
+"""
+
+from __future__ import annotations
+
+from odradek.config.kinds import CLUSTER_WIDE, LONG_MAX, MEDIUM, declared, int64
+from odradek.config.table import by_name
+
+LEADER_REPLICATION_THROTTLED_RATE = int64(
+    "leader.replication.throttled.rate",
+    LONG_MAX,
+    MEDIUM,
+    "Bytes per second this broker sends to throttled followers.",
+    at_least=0,
+    dynamic=CLUSTER_WIDE,
+)
+
+FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
+    "follower.replication.throttled.rate",
+    LONG_MAX,
+    MEDIUM,
+    "Bytes per second this broker fetches for throttled replicas.",
+    at_least=0,
+    dynamic=CLUSTER_WIDE,
+)
+
+REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = int64(
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    LONG_MAX,
+    MEDIUM,
+    "Bytes per second used for moving replicas between this broker's directories.",
+    at_least=0,
+    dynamic=CLUSTER_WIDE,
+)
+
+THROTTLES = declared(globals())
+THROTTLES_BY_NAME = by_name(THROTTLES)

@@ -1,0 +1,130 @@
+"""What settings mean together: the finer unit wins, the old name stands in for the new one, -1 is no bound.
+
+Functions of the broker's ``Settings`` come first, those of a topic's after them.
+"""
+
+from __future__ import annotations
+
+from odradek.config import broker, topic
+from odradek.config.endpoints import parse_limits, split_list
+from odradek.config.kinds import HOUR_MS, LONG_MAX, MINUTE_MS
+from odradek.config.table import Settings
+from odradek.model.levels import Compression, TimestampType
+
+UNLIMITED = -1
+
+SYNONYM_GROUPS = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
+"""Names for one thing, the finest unit first. One set in a higher layer puts out all of a lower layer."""
+
+
+def retention_ms(settings: Settings) -> int:
+    """How long segments are kept, or UNLIMITED."""
+    if (millis := settings[broker.LOG_RETENTION_MS]) is None:
+        if (minutes := settings[broker.LOG_RETENTION_MINUTES]) is not None:
+            millis = minutes * MINUTE_MS
+        else:
+            millis = settings[broker.LOG_RETENTION_HOURS] * HOUR_MS
+    return UNLIMITED if millis < 0 else millis
+
+
+def roll_ms(settings: Settings) -> int:
+    millis = settings[broker.LOG_ROLL_MS]
+    return settings[broker.LOG_ROLL_HOURS] * HOUR_MS if millis is None else millis
+
+
+def roll_jitter_ms(settings: Settings) -> int:
+    millis = settings[broker.LOG_ROLL_JITTER_MS]
+    return settings[broker.LOG_ROLL_JITTER_HOURS] * HOUR_MS if millis is None else millis
+
+
+def flush_ms(settings: Settings) -> int:
+    millis = settings[broker.LOG_FLUSH_INTERVAL_MS]
+    return settings[broker.LOG_FLUSH_SCHEDULER_INTERVAL_MS] if millis is None else millis
+
+
+def timestamp_before_max_ms(settings: Settings) -> int:
+    """The deprecated setting for both directions counts where the newer one is untouched."""
+    limit = settings[broker.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS]
+    return settings[broker.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
+
+
+def timestamp_after_max_ms(settings: Settings) -> int:
+    limit = settings[broker.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS]
+    return settings[broker.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
+
+
+def log_dirs(settings: Settings) -> tuple[str, ...]:
+    """Data directories as written, in order; empty only if the settings are wrong."""
+    dirs = settings[broker.LOG_DIRS]
+    return tuple(split_list(settings[broker.LOG_DIR] if dirs is None else dirs))
+
+
+def broker_id(settings: Settings) -> int:
+    """The chosen id, under either name, or -1 for one that is to be handed out."""
+    chosen = settings[broker.BROKER_ID]
+    return settings[broker.NODE_ID] if chosen == -1 else chosen
+
+
+def connection_limits(settings: Settings) -> dict[str, int]:
+    """Connection limits by address or host name; others have max.connections.per.ip."""
+    return parse_limits(settings[broker.MAX_CONNECTIONS_PER_IP_OVERRIDES])
+
+
+def zookeeper_connection_timeout_ms(settings: Settings) -> int:
+    millis = settings[broker.ZOOKEEPER_CONNECTION_TIMEOUT_MS]
+    return settings[broker.ZOOKEEPER_SESSION_TIMEOUT_MS] if millis is None else millis
+
+
+def is_compacted(settings: Settings) -> bool:
+    """Of a topic."""
+    return "compact" in settings[topic.CLEANUP_POLICY]
+
+
+def is_deleted(settings: Settings) -> bool:
+    """Of a topic: whether retention applies to it."""
+    return "delete" in settings[topic.CLEANUP_POLICY]
+
+
+def timestamp_type(settings: Settings) -> TimestampType:
+    """Of a topic."""
+    label = settings[topic.MESSAGE_TIMESTAMP_TYPE]
+    return TimestampType.LOG_APPEND_TIME if label == "LogAppendTime" else TimestampType.CREATE_TIME
+
+
+def topic_timestamp_before_max_ms(settings: Settings) -> int:
+    limit = settings[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS]
+    return settings[topic.MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
+
+
+def topic_timestamp_after_max_ms(settings: Settings) -> int:
+    limit = settings[topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS]
+    return settings[topic.MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
+
+
+_CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_LEVELS = {
+    Compression.GZIP: topic.COMPRESSION_GZIP_LEVEL,
+    Compression.LZ4: topic.COMPRESSION_LZ4_LEVEL,
+    Compression.ZSTD: topic.COMPRESSION_ZSTD_LEVEL,
+}
+
+
+def stored_compression(settings: Settings) -> Compression | None:
+    """Codec a topic's batches are stored in; None keeps each as the producer sent it."""
+    return _CODECS.get(settings[topic.COMPRESSION_TYPE])
+
+
+def compression_level(settings: Settings, codec: Compression) -> int:
+    """A topic's level for a codec; -1 for codecs without levels."""
+    setting = _LEVELS.get(codec)
+    return -1 if setting is None else settings[setting]
