@@ -1,0 +1,36 @@
+"""Offsets committed with OffsetCommit version 0, kept in the store: ``/consumers/G/offsets/T/P``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.model.ids import TopicPartition
+from odradek.store import paths
+from odradek.store.payloads import decode_number, encode_number
+from odradek.store.port import NoNode, Store
+from odradek.store.tree import check_path, parent_of
+
+
+async def write_consumer_offset(store: Store, group: str, partition: TopicPartition, offset: int) -> None:
+    path, data = paths.consumer_offset(group, partition), encode_number(offset)
+    try:
+        await store.set(path, data)
+    except NoNode:
+        await store.ensure_path(parent_of(path))
+        await store.ensure_path(path)
+        await store.set(path, data)
+
+
+async def read_consumer_offsets(
+    store: Store, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The offsets there are; a partition without one is left out."""
+    asked = list(partitions)
+    nodes = [paths.consumer_offset(group, partition) for partition in asked]
+    for path in nodes:
+        check_path(path)
+    return {
+        partition: decode_number(path, node[0])
+        for partition, path, node in zip(asked, nodes, await store.get_many(nodes), strict=True)
+        if node is not None and node[0]
+    }

@@ -1,0 +1,73 @@
+"""Producer ids, taken from the store a block of 1 000 at a time, so that no two brokers give out one twice.
+
+A block is claimed by writing it to ``/latest_producer_id_block`` under the version that was read. Ids of a
+block that a broker did not use before it stopped are never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from odradek.store import paths
+from odradek.store.payloads import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
+from odradek.store.port import BadVersion, NoNode, Store, StoreError
+
+BLOCK_SIZE: Final = 1000
+_PRODUCER_ID_MAX: Final = (1 << 63) - 1
+_ATTEMPTS_MAX: Final = 100
+
+
+class ProducerIds:
+    """The producer ids of one broker."""
+
+    def __init__(self, store: Store, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._next = 0
+        self._last = -1
+        self._claiming = asyncio.Lock()
+
+    def try_next(self) -> int | None:
+        """An id at once, or None if the block is used up."""
+        if self._next > self._last:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    async def next_id(self) -> int:
+        """An id no producer had before."""
+        producer_id = self.try_next()
+        while producer_id is None:
+            async with self._claiming:
+                if self._next > self._last:  # whoever waited finds the block that another one claimed
+                    block = await claim_block(self._store, self._broker_id)
+                    self._next, self._last = block.first, block.last
+            producer_id = self.try_next()
+        return producer_id
+
+
+async def claim_block(store: Store, broker_id: int) -> ProducerIdBlock:
+    """Take the next block for a broker."""
+    path = paths.LATEST_PRODUCER_ID_BLOCK
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            data, stat = await store.get(path)
+        except NoNode:
+            await store.ensure_path(path)
+            continue
+        block = next_block(path, data, broker_id)
+        try:
+            await store.set(path, encode_producer_id_block(block), stat.version)
+        except BadVersion:
+            continue  # another broker was quicker
+        return block
+    raise StoreError(path, f"no block could be claimed in {_ATTEMPTS_MAX} attempts")
+
+
+def next_block(path: str, data: bytes, broker_id: int) -> ProducerIdBlock:
+    """The block after the one the node holds; the first of all if it holds none."""
+    first = decode_producer_id_block(path, data).last + 1 if data else 0
+    if first > _PRODUCER_ID_MAX - BLOCK_SIZE:
+        raise StoreError(path, f"all producer ids up to {first - 1} are used; there are no more")
+    return ProducerIdBlock(broker_id, first, first + BLOCK_SIZE - 1)
