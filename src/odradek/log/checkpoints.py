@@ -1,0 +1,109 @@
+"""Small text files, always replaced whole: offsets per partition, whose log this is, that the stop was clean.
+
+Offsets of a data directory's partitions (``recovery-point-offset-checkpoint``,
+``log-start-offset-checkpoint``, ``replication-offset-checkpoint``)::
+
+    0                       version
+    2                       number of lines that follow
+    orders 0 1042           topic, partition, offset
+    orders 1 77
+
+``leader-epoch-checkpoint``, of one log, is of the same shape; ``epochs`` reads and writes its text.
+
+``partition.metadata`` is two lines, ``version: 0`` and ``topic_id: `` with the id in URL-safe base64 without
+padding. ``.kafka_cleanshutdown`` is JSON: ``{"version":0,"brokerEpoch":-1}``.
+
+A file that is not of its shape is a ``StorageError`` that names it; a missing one reads as empty.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.model.errors import StorageError
+from odradek.model.ids import TopicId, TopicPartition
+from odradek.ports.files import FileSystem
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_STOP: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+
+_VERSION = "0"
+
+
+def _read_lines(files: FileSystem, path: str) -> list[list[str]]:
+    try:
+        text = files.read_whole(path).decode()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise StorageError(f"{path} is not text") from None
+    version, _, rest = text.partition("\n")
+    count, _, rest = rest.partition("\n")
+    if not version.strip() or not count.strip():
+        return []
+    if version.strip() != _VERSION:
+        raise StorageError(f"{path} has version {version!r}; {_VERSION} is the one that can be read")
+    lines = rest.splitlines()
+    if not count.strip().isdigit() or int(count) != len(lines):
+        raise StorageError(f"{path} announces {count!r} lines and has {len(lines)}")
+    return [line.split() for line in lines]
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
+
+
+def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
+    """Offsets by partition."""
+    offsets = {}
+    for line in _read_lines(files, path):
+        try:
+            topic, partition, offset = line
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise StorageError(
+                f"{path} has a line {' '.join(line)!r} that is no topic, partition, offset"
+            ) from None
+    return offsets
+
+
+def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the file; durable on return. Waits."""
+    files.write_whole(path, encode_offsets(offsets))
+
+
+def encode_partition_metadata(topic_id: TopicId) -> bytes:
+    identifier = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+    return f"version: 0\ntopic_id: {identifier}".encode()
+
+
+def read_partition_metadata(files: FileSystem, path: str) -> TopicId | None:
+    """The id of the topic whose log this is; ``None`` if the file is not there."""
+    try:
+        text = files.read_whole(path).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    if fields.get("version") != "0":
+        raise StorageError(f"{path} has version {fields.get('version')!r}; 0 is the one that can be read")
+    try:
+        topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
+    except (binascii.Error, ValueError):
+        topic_id = b""
+    if len(topic_id) != 16:
+        raise StorageError(f"{path} holds no topic id: {fields.get('topic_id')!r}")
+    return topic_id
+
+
+def encode_clean_stop(broker_epoch: int = -1) -> bytes:
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()

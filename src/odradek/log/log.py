@@ -1,0 +1,682 @@
+"""A partition's log: segments in order, appended to at the end, read by offset.
+
+Invariants: offsets only grow; ``log_start_offset <= recovery_point``-or-end, ``high_watermark <=
+log_end_offset``; what lies below ``recovery_point`` is on the disk, names included; the last segment is the
+only one that changes. One owner calls this; what may wait for a disk is ``async`` and runs on the file port's
+threads, with all that it needs gathered before.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from odradek.log.active_segment import ActiveSegment
+from odradek.log.checkpoints import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    encode_partition_metadata,
+    read_partition_metadata,
+)
+from odradek.log.epochs import EpochEnd, LeaderEpochs, format_epochs
+from odradek.log.producers import KeptBatch, ProducerStates
+from odradek.log.segment import Segment, SegmentPlace, TimestampOffset
+from odradek.log.segment_format import Buffer, DirectoryKind, directory_name
+from odradek.log.settings import LogConfig
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
+from odradek.model.ids import TopicId, TopicPartition
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import FileSlice
+from odradek.records.layout import BatchHeader
+from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
+
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Appended:
+    """Where an append went. A duplicate went there before; without records the offsets are -1."""
+
+    __slots__ = (
+        "append_time_ms",
+        "first_offset",
+        "is_duplicate",
+        "last_offset",
+        "log_start_offset",
+        "record_count",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        append_time_ms: int,
+        log_start_offset: int,
+        record_count: int = 0,
+        size_bytes: int = 0,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.append_time_ms = append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_count = record_count
+        self.size_bytes = size_bytes
+        self.is_duplicate = is_duplicate
+
+
+class Fetched:
+    """Batches as they lie in a file. The last one may be cut short; the first only if ``is_cut_short``."""
+
+    __slots__ = ("data", "is_cut_short")
+
+    def __init__(self, data: FileSlice | bytes, is_cut_short: bool = False) -> None:
+        self.data = data
+        self.is_cut_short = is_cut_short
+
+
+NOTHING: Final = Fetched(b"")
+
+
+class LogState:
+    """What is known of a log when it is opened."""
+
+    __slots__ = ("epochs", "log_end_offset", "log_start_offset", "recovery_point", "segments")
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.segments = segments
+        self.epochs = epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+
+
+class Log:
+    """Opened by ``recovery.open_log``. ``on_roll`` is told when a segment was sealed and wants flushing,
+    ``on_failure`` when the disk failed."""
+
+    __slots__ = (
+        "_active",
+        "_bases",
+        "_config",
+        "_cuts",
+        "_entropy",
+        "_epochs_written",
+        "_is_new",
+        "_names_changed",
+        "_on_failure",
+        "_on_roll",
+        "_place",
+        "_producers",
+        "_rules",
+        "_segments",
+        "_topic_id",
+        "epochs",
+        "failure",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        place: SegmentPlace,
+        config: LogConfig,
+        state: LogState,
+        *,
+        entropy: Entropy,
+        is_new: bool = False,
+        on_roll: Callable[[Log], None] = lambda _: None,
+        on_failure: Callable[[StorageError], None] = lambda _: None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.epochs = state.epochs
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.recovery_point = state.recovery_point
+        self.high_watermark = state.log_start_offset
+        self.failure: StorageError | None = None
+        self._place = place
+        self._segments = state.segments
+        self._bases = [segment.base_offset for segment in state.segments]
+        last = state.segments[-1]
+        self._active = last if isinstance(last, ActiveSegment) else None
+        self._producers: ProducerStates | None = None
+        self._topic_id: TopicId | None = None
+        self._entropy = entropy
+        self._is_new = is_new
+        self._names_changed = is_new
+        self._epochs_written = state.epochs.entries
+        self._cuts = 0
+        self._on_roll = on_roll
+        self._on_failure = on_failure
+        self.configure(config)
+
+    # What it is.
+
+    @property
+    def directory(self) -> str:
+        return self._place.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    def configure(self, config: LogConfig) -> None:
+        """Go by other settings from now on; index settings hold from the next segment on."""
+        self._config = config
+        self._rules = config.append_rules()
+        self._place.index_interval_bytes = config.index_interval_bytes
+        self._place.index_bytes_max = config.segment_index_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here nothing is of an open transaction. Without transactions that is the high watermark."""
+        return self.high_watermark
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._segments
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether ``flush.messages`` asks for a flush now."""
+        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+
+    @property
+    def topic_id(self) -> TopicId | None:
+        """Id of the topic whose log this is, as far as it is known."""
+        if self._topic_id is None:
+            path = f"{self._place.directory}/{PARTITION_METADATA}"
+            self._topic_id = read_partition_metadata(self._place.files, path)
+        return self._topic_id
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        """Keep the topic's id with the log; a log of another topic of the same name is refused. Waits."""
+        if self.topic_id == topic_id:
+            return
+        if self.topic_id is not None:
+            raise BrokerError(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"the log of {self.topic_partition} is that of another topic"
+            )
+        path = f"{self._place.directory}/{PARTITION_METADATA}"
+        try:
+            self._place.files.write_whole(path, encode_partition_metadata(topic_id))
+        except OSError as error:
+            raise self._refusal(error, "write") from error
+        self._topic_id = topic_id
+
+    # Appends.
+
+    def append_as_leader(
+        self,
+        buffer: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        produce_version: int = PRODUCE_VERSION_LATEST,
+    ) -> Appended:
+        """Check what a producer sent, give it offsets and append it. The buffer is the log's from here on."""
+        accepted = accept(
+            buffer,
+            next_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            rules=self._rules,
+            origin=origin,
+            produce_version=produce_version,
+        )
+        headers = accepted.headers
+        if not headers:
+            return Appended(-1, -1, -1, self.log_start_offset)
+        with_producer = headers[0][10] >= 0
+        if with_producer:
+            duplicate = self._check_producer(headers[0], origin)
+            if duplicate is not None:
+                return Appended(
+                    duplicate.first_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp,
+                    self.log_start_offset,
+                    is_duplicate=True,
+                )
+        size_bytes = len(accepted.data)
+        if size_bytes > self._config.segment_bytes:
+            raise BrokerError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size_bytes} bytes, where segment.bytes allows {self._config.segment_bytes}",
+            )
+        self._append(accepted.data, size_bytes, headers, accepted.max_timestamp, now_ms)
+        if with_producer:
+            self._remember_producer(headers[0])
+        return Appended(
+            accepted.first_offset,
+            accepted.last_offset,
+            accepted.append_time_ms,
+            self.log_start_offset,
+            accepted.record_count,
+            size_bytes,
+        )
+
+    def append_as_follower(self, buffer: Buffer, leader_epoch: int, now_ms: int) -> Appended:
+        """Append what the leader sent, at the offsets it gave.
+
+        An incomplete last batch is left out, and so is what has a newer leader epoch than the one given.
+        """
+        headers = check_replicated(buffer, leader_epoch=leader_epoch)
+        if not headers:
+            return Appended(-1, -1, -1, self.log_start_offset)
+        first, last = headers[0], headers[-1]
+        if first.base_offset < self.log_end_offset:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"replicated offset {first.base_offset} where {self.log_end_offset} or more was due",
+            )
+        data = memoryview(buffer)[: last.end_position]
+        if len(data) <= self._config.segment_bytes:
+            self._append(data, len(data), headers, max(header[9] for header in headers), now_ms)
+        else:
+            for header in headers:
+                one = data[header.position : header.end_position]
+                self._append(one, len(one), [header], header.max_timestamp, now_ms)
+        for header in headers:
+            self._remember_producer(header)
+        count = sum(header.last_offset_delta + 1 for header in headers)
+        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, count, len(data))
+
+    def _append(
+        self, data: Buffer, size_bytes: int, headers: Sequence[BatchHeader], max_timestamp: int, now_ms: int
+    ) -> None:
+        """Put checked batches at the end; all of them or, on an error, none."""
+        if self.failure is not None:
+            raise self.failure
+        last = headers[-1]
+        last_offset = last[1] + last[7]
+        active = self._active
+        if active is None:
+            active = self._activate(now_ms)
+        if max_timestamp > active.roll_above_ms or not active.has_room(size_bytes, last_offset):
+            is_full = not active.has_room(size_bytes, last_offset)
+            if active.size and (is_full or active.is_too_old(max_timestamp, now_ms)):
+                active = self.roll(now_ms, headers[0][1])
+        try:
+            active.append(data, headers)
+        except OSError as error:
+            raise self._refusal(error, "append to") from error
+        self.log_end_offset = last_offset + 1
+        if last[3] != self.epochs.latest:
+            for header in headers:
+                self._learn_epoch(header)
+
+    def _learn_epoch(self, header: BatchHeader) -> None:
+        if header.magic >= 2 and header.leader_epoch >= 0:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def assign_leader_epoch(self, leader_epoch: int) -> None:
+        """Remember that this epoch starts at the end of the log: its leader has yet to write."""
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    # Segments.
+
+    def _activate(self, now_ms: int) -> ActiveSegment:
+        """Make the last segment ready for appends."""
+        try:
+            active = ActiveSegment.activate(self._segments[-1], self.log_end_offset)
+        except OSError as error:
+            raise self._refusal(error, "open") from error
+        self._segments[-1] = active
+        self._begin(active, now_ms)
+        return active
+
+    def _begin(self, active: ActiveSegment, now_ms: int) -> None:
+        jitter_max = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        jitter_ms = self._entropy.below(jitter_max) if jitter_max > 0 else 0
+        active.set_bounds(self._config.segment_bytes, self._config.segment_ms - jitter_ms, now_ms)
+        self._active = active
+
+    def roll(self, now_ms: int, first_offset: int | None = None) -> ActiveSegment:
+        """Seal the last segment and begin the next."""
+        old = self._active or self._activate(now_ms)
+        base_offset = max(self.log_end_offset, first_offset or 0)
+        if base_offset == old.base_offset:
+            return old
+        try:
+            sealed = old.seal()
+            new = ActiveSegment.create(self._place, base_offset)
+        except OSError as error:
+            raise self._refusal(error, "begin a segment in") from error
+        self._segments[-1] = sealed
+        self._segments.append(new)
+        self._bases.append(base_offset)
+        self._names_changed = True
+        self._begin(new, now_ms)
+        self._on_roll(self)
+        return new
+
+    # Reads.
+
+    def read(
+        self, offset: int, bytes_max: int, end_offset: int | None = None, at_least_one: bool = True
+    ) -> Fetched:
+        """Batches from the one that holds ``offset`` on, all of them below ``end_offset``.
+
+        At most ``bytes_max`` bytes, unless the first batch is larger and ``at_least_one`` is asked for.
+        """
+        if end_offset is None or end_offset > self.log_end_offset:
+            end_offset = self.log_end_offset
+        active = self._active
+        if active is None or not active.tail_floor <= offset < end_offset:
+            return self._read_anywhere(offset, bytes_max, end_offset, at_least_one)
+        offsets, positions = active.tail_offsets, active.tail_positions
+        first = bisect_left(offsets, offset)
+        position = positions[first]
+        end = active.size
+        if end_offset != self.log_end_offset:
+            after = bisect_left(offsets, end_offset, first)
+            if after < len(offsets):
+                end = positions[after]
+        size_bytes = end - position
+        if size_bytes <= bytes_max:
+            return Fetched(FileSlice(active.log_file, position, size_bytes)) if size_bytes else NOTHING
+        first_bytes = (positions[first + 1] if first + 1 < len(offsets) else active.size) - position
+        return _cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one)
+
+    def _read_anywhere(self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool) -> Fetched:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.log_start_offset} to {self.log_end_offset}",
+            )
+        if offset >= end_offset:
+            return NOTHING
+        try:
+            return self._read_segments(offset, bytes_max, end_offset, at_least_one)
+        except OSError as error:
+            raise self._refusal(error, "read") from error
+
+    def _read_segments(self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool) -> Fetched:
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        while number < len(self._segments) and self._bases[number] < end_offset:
+            segment = self._segments[number]
+            number += 1
+            found = segment.locate(offset)
+            if found is None:
+                continue
+            end = segment.size
+            ends_here = number == len(self._bases) or end_offset < self._bases[number]
+            if ends_here and end_offset < self.log_end_offset:
+                end = segment.position_before(end_offset)
+            size_bytes = max(end - found.position, 0)
+            if size_bytes == 0:
+                return NOTHING
+            return _cut(segment, found.position, size_bytes, found.size_bytes, bytes_max, at_least_one)
+        return NOTHING
+
+    # Searches by time.
+
+    def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not older than ``timestamp``."""
+        try:
+            for segment in self._segments:
+                largest = segment.largest().timestamp
+                if (largest if largest >= 0 else segment.modified_ms()) >= timestamp:
+                    return segment.find_time(timestamp, self.log_start_offset)
+        except OSError as error:
+            raise self._refusal(error, "search") from error
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of all."""
+        try:
+            newest = max(self._segments, key=lambda segment: segment.largest().timestamp)
+            return newest.record_of_largest() if newest.largest().timestamp >= 0 else None
+        except OSError as error:
+            raise self._refusal(error, "search") from error
+
+    def legacy_offsets_before(self, timestamp: int, count_max: int, now_ms: int) -> list[int]:
+        """What ListOffsets 0 asks for: starts of segments last written by ``timestamp``, newest first.
+
+        -1 asks for the end of the log first, -2 for its start.
+        """
+        starts = [max(base_offset, self.log_start_offset) for base_offset in self._bases]
+        if timestamp == -2:
+            return starts[: min(count_max, 1)]
+        written = [segment.modified_ms() for segment in self._segments] if timestamp >= 0 else []
+        if self._segments[-1].size:
+            starts.append(self.log_end_offset)
+            written.append(now_ms)
+        found = len(starts)
+        if timestamp >= 0:
+            while found and written[found - 1] > timestamp:
+                found -= 1
+        return sorted(starts[:found], reverse=True)[:count_max]
+
+    # Leader epochs.
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
+        """Where ``leader_epoch``, or the largest known one below it, ends in this log."""
+        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # Producers.
+
+    @property
+    def producers(self) -> ProducerStates:
+        """State of idempotent producers; read from the batches' headers when first asked for."""
+        return self.load_producers() if self._producers is None else self._producers
+
+    def _check_producer(self, header: BatchHeader, origin: Origin) -> KeptBatch | None:
+        if origin is Origin.CLIENT:
+            return self.producers.check(header)
+        self.producers.check_epoch(header)
+        return None
+
+    def _remember_producer(self, header: BatchHeader) -> None:
+        # Until it was read from the log, the state needs no news: they will be in the log.
+        if self._producers is not None and header.producer_id >= 0 and not header.is_control:
+            self._producers.appended(header)
+
+    def load_producers(self) -> ProducerStates:
+        """Walk all batches for their producers. May wait: whoever becomes leader offloads it."""
+        producers = self._producers = ProducerStates()
+        for segment in self._segments:
+            for header in segment.headers():
+                if header.last_offset >= self.log_start_offset:
+                    self._remember_producer(header)
+        return producers
+
+    # Cuts.
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Drop the batch that holds ``offset`` and all after it; the log ends at ``offset`` then.
+
+        Whoever calls this checkpoints recovery points soon after: an old one above the cut must not survive.
+        """
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        try:
+            self._cut_segments(offset, now_ms)
+        except OSError as error:
+            raise self._refusal(error, "truncate") from error
+        self.epochs.truncate_from_end(offset)
+        self._end_at(offset)
+        return True
+
+    def _cut_segments(self, offset: int, now_ms: int) -> None:
+        kept = bisect_right(self._bases, offset)
+        dropped = self._segments[kept:]
+        if dropped:
+            self._active = None
+            del self._segments[kept:], self._bases[kept:]
+            self._names_changed = True
+            for segment in reversed(dropped):
+                segment.remove()
+        self.log_end_offset = offset
+        active = self._active or self._activate(now_ms)
+        active.truncate(offset)
+
+    def _end_at(self, offset: int) -> None:
+        self._cuts += 1
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self._producers = None
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything; the log is empty and starts and ends at ``offset`` then."""
+        try:
+            for segment in reversed(self._segments):
+                segment.remove()
+            new = ActiveSegment.create(self._place, offset)
+        except OSError as error:
+            raise self._refusal(error, "truncate") from error
+        self._segments, self._bases = [new], [offset]
+        self._names_changed = True
+        self._begin(new, now_ms)
+        self.epochs.clear()
+        self._end_at(offset)
+        self.log_start_offset = self.high_watermark = self.recovery_point = offset
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Let the log start later. Survives once its directory has checkpointed log starts."""
+        if offset > self.high_watermark:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is above the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    # Durability.
+
+    async def flush(self) -> None:
+        """Bring all that is appended so far to the disk, and let ``recovery_point`` say so."""
+        end_offset, cuts = self.log_end_offset, self._cuts
+        if self.failure is not None:
+            raise self.failure
+        if end_offset == self.recovery_point and not self._names_changed and not self._epochs_changed:
+            return
+        await self._offload(self._plan_flush())
+        if cuts == self._cuts:
+            self.recovery_point = max(self.recovery_point, end_offset)
+
+    @property
+    def _epochs_changed(self) -> bool:
+        return self._epochs_written != self.epochs.entries
+
+    def _plan_flush(self) -> Callable[[], None]:
+        """Gather what has to be synced; what comes back touches nothing but files."""
+        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        resting = [segment for segment in self._segments[first:] if segment is not self._active]
+        active, place, files = self._active, self._place, self._place.files
+        epochs = format_epochs(self.epochs.entries).encode() if self._epochs_changed else None
+        directory, names_changed, is_new = place.directory, self._names_changed, self._is_new
+        self._names_changed = self._is_new = False
+        self._epochs_written = self.epochs.entries
+
+        def work() -> None:
+            for segment in resting:
+                segment.sync()
+            if active is not None:
+                active.sync_log()
+            if epochs is not None:
+                files.write_whole(f"{directory}/{LEADER_EPOCHS}", epochs)
+            if names_changed:
+                files.sync_dir(directory)
+            if is_new:
+                files.sync_dir(directory.rpartition("/")[0] or "/")
+
+        return work
+
+    async def _offload(self, work: Callable[[], None]) -> None:
+        try:
+            await self._place.files.offload(work)
+        except OSError as error:
+            raise self._failed(error, "sync") from error
+
+    async def close(self) -> None:
+        """Flush everything, indexes too, and close: what a clean stop means. No use of the log after."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            sealed = self._active.seal() if self._active is not None else None
+        except OSError as error:
+            raise self._failed(error, "close") from error
+        if sealed is not None:
+            await self._offload(sealed.sync)
+        await self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files as they are."""
+        for segment in self._segments:
+            segment.close()
+
+    def rename_for_deletion(self) -> str:
+        """Give the directory a name that marks it as going, and return its path. The log is no longer used.
+
+        What is being sent from it still is: open files do not mind their names.
+        """
+        parent = self._place.directory.rpartition("/")[0]
+        unique = self._entropy.uuid().hex()
+        path = f"{parent}/{directory_name(self.topic_partition, DirectoryKind.DELETE, unique)}"
+        try:
+            self._place.files.rename(self._place.directory, path)
+        except OSError as error:
+            raise self._refusal(error, "rename") from error
+        self._place.directory = path
+        for segment in self._segments:
+            self._place.opened.forget(segment)
+            segment.let_go()
+        return path
+
+    # Failures.
+
+    def _refusal(self, error: OSError, what: str) -> Exception:
+        """A full disk refuses this request and no more; anything else is the end of the disk."""
+        if error.errno in _NO_SPACE:
+            return BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"no space left to {what} {self._place.directory}; nothing was changed",
+            )
+        return self._failed(error, what)
+
+    def _failed(self, error: OSError, what: str) -> StorageError:
+        self.failure = StorageError(f"cannot {what} {self._place.directory}: {error}")
+        self._on_failure(self.failure)
+        return self.failure
+
+
+def _cut(
+    segment: Segment, position: int, size_bytes: int, first_bytes: int, bytes_max: int, at_least_one: bool
+) -> Fetched:
+    """As much of a range as is allowed."""
+    allowed = max(bytes_max, first_bytes) if at_least_one else bytes_max
+    size_bytes = min(size_bytes, allowed)
+    if size_bytes <= 0:
+        return Fetched(b"", is_cut_short=True)
+    return Fetched(FileSlice(segment.file(), position, size_bytes), is_cut_short=allowed < first_bytes)

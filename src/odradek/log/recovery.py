@@ -1,0 +1,318 @@
+"""What start-up does with one log's directory.
+
+After a clean stop nothing is read but names, sizes and the end of the last segment. After any other stop the
+segments from the recovery point on are scanned batch by batch: the first bad batch and all after it go, and
+so do later segments; their indexes are built anew. Either way files left over from an interrupted change are
+brought to an end first:
+
+- ``.deleted`` was on its way out: it goes;
+- ``.cleaned`` was not finished: it goes, and so do ``.swap`` files at its offset or above, which belong to
+  the same unfinished split;
+- ``.swap`` was finished: it takes its place, and the segments it covers go;
+- an index without a log file goes; a log file without a sound index gets one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.log.active_segment import ActiveSegment
+from odradek.log.checkpoints import LEADER_EPOCHS
+from odradek.log.epochs import LeaderEpochs, parse_epochs
+from odradek.log.log import Log, LogState
+from odradek.log.segment import OpenSegments, Segment, SegmentPlace
+from odradek.log.segment_format import (
+    CLEANED,
+    DELETED,
+    INDEX_SUFFIXES,
+    LOG,
+    OFFSET_INDEX,
+    OFFSETS,
+    SWAP,
+    TIME_INDEX,
+    TIMES,
+    FileName,
+    Scanned,
+    parse_file_name,
+    walk_headers,
+)
+from odradek.log.settings import LogConfig
+from odradek.model.errors import StorageError
+from odradek.model.ids import TopicPartition
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import FileSystem
+from odradek.records.layout import BatchHeader
+
+
+class Opening:
+    """How a log is to be opened: what was known of it before, and who wants to hear of it."""
+
+    __slots__ = (
+        "entropy",
+        "files",
+        "log_start_offset",
+        "on_failure",
+        "on_roll",
+        "opened",
+        "recovery_point",
+        "was_clean",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        entropy: Entropy,
+        opened: OpenSegments,
+        *,
+        was_clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        on_roll: Callable[[Log], None] = lambda _: None,
+        on_failure: Callable[[StorageError], None] = lambda _: None,
+    ) -> None:
+        self.files = files
+        self.entropy = entropy
+        self.opened = opened
+        self.was_clean = was_clean
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.on_roll = on_roll
+        self.on_failure = on_failure
+
+
+class Recovered:
+    """What a scan had to do to a log."""
+
+    __slots__ = ("dropped_segments", "problem", "scanned_segments", "truncated_bytes")
+
+    def __init__(self) -> None:
+        self.scanned_segments = 0
+        self.truncated_bytes = 0
+        self.dropped_segments = 0
+        self.problem: str | None = None
+
+
+def create_log(topic_partition: TopicPartition, directory: str, config: LogConfig, how: Opening) -> Log:
+    """Begin a log in a new directory. Its name is durable after the first flush."""
+    how.files.make_directories(directory)
+    place = _place(directory, config, how)
+    segment = ActiveSegment.create(place, how.log_start_offset)
+    segment.close()
+    resting = Segment(place, how.log_start_offset, 0)
+    start = how.log_start_offset
+    state = LogState([resting], LeaderEpochs(), start, start, start)
+    return _log(topic_partition, place, config, state, how, is_new=True)
+
+
+def open_log(
+    topic_partition: TopicPartition,
+    directory: str,
+    config: LogConfig,
+    how: Opening,
+    recovered: Recovered | None = None,
+) -> Log:
+    """Open the log in a directory and mend it where it must be. Waits."""
+    recovered = recovered or Recovered()
+    place = _place(directory, config, how)
+    segments = _load_segments(place, how.files)
+    epochs = _read_epochs(place, segments)
+    end_offset: int | None = None
+    if not how.was_clean:
+        end_offset = _recover(segments, how, epochs, recovered)
+    if segments and end_offset is None:
+        end_offset = _end_of(segments[-1])
+    if end_offset is None or end_offset < how.log_start_offset:
+        _remove_all(segments)
+        ActiveSegment.create(place, how.log_start_offset).close()
+        segments, end_offset = [Segment(place, how.log_start_offset, 0)], how.log_start_offset
+        epochs.clear()
+    start_offset = max(how.log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
+    recovery_point = end_offset if how.was_clean else min(how.recovery_point, end_offset)
+    state = LogState(segments, epochs, start_offset, end_offset, recovery_point)
+    return _log(topic_partition, place, config, state, how)
+
+
+def _place(directory: str, config: LogConfig, how: Opening) -> SegmentPlace:
+    return SegmentPlace(
+        how.files, directory, how.opened, config.index_interval_bytes, config.segment_index_bytes
+    )
+
+
+def _log(
+    topic_partition: TopicPartition,
+    place: SegmentPlace,
+    config: LogConfig,
+    state: LogState,
+    how: Opening,
+    *,
+    is_new: bool = False,
+) -> Log:
+    return Log(
+        topic_partition,
+        place,
+        config,
+        state,
+        entropy=how.entropy,
+        is_new=is_new,
+        on_roll=how.on_roll,
+        on_failure=how.on_failure,
+    )
+
+
+def _end_of(segment: Segment) -> int:
+    if not segment.size:
+        return segment.base_offset
+    end_offset = segment.next_offset()
+    segment.close()
+    return end_offset
+
+
+def _remove_all(segments: list[Segment]) -> None:
+    for segment in reversed(segments):
+        segment.remove()
+
+
+# Files.
+
+
+def _load_segments(place: SegmentPlace, files: FileSystem) -> list[Segment]:
+    """The segments that are there, in order, once leftovers are dealt with."""
+    sizes = files.list_files(place.directory)
+    names = {name: parsed for name in sizes if (parsed := parse_file_name(name))}
+    if any(parsed.mark for parsed in names.values()):
+        _finish_changes(place, files, names)
+        sizes = files.list_files(place.directory)
+        names = {name: parsed for name in sizes if (parsed := parse_file_name(name))}
+    segments = []
+    bases = {parsed.base_offset for parsed in names.values() if parsed.suffix == LOG}
+    for name, parsed in names.items():
+        if parsed.suffix in INDEX_SUFFIXES and parsed.base_offset not in bases:
+            files.remove(f"{place.directory}/{name}")
+        elif parsed.suffix == LOG:
+            segments.append(Segment(place, parsed.base_offset, sizes[name]))
+    segments.sort(key=lambda segment: segment.base_offset)
+    for segment in segments:
+        _check_index_sizes(segment, sizes)
+    return segments
+
+
+def _check_index_sizes(segment: Segment, sizes: dict[str, int]) -> None:
+    prefix = f"{segment.base_offset:020d}"
+    offsets, times = sizes.get(prefix + OFFSET_INDEX, -1), sizes.get(prefix + TIME_INDEX, -1)
+    if offsets % OFFSETS.entry_bytes or times % TIMES.entry_bytes:
+        segment.rebuild_indexes()
+        segment.close()
+
+
+def _finish_changes(place: SegmentPlace, files: FileSystem, names: dict[str, FileName]) -> None:
+    cleaned = [parsed.base_offset for parsed in names.values() if parsed.mark == CLEANED]
+    first_cleaned = min(cleaned, default=None)
+    swaps = {}
+    for name, parsed in names.items():
+        unfinished = first_cleaned is not None and parsed.base_offset >= first_cleaned
+        if parsed.mark in {DELETED, CLEANED} or (parsed.mark == SWAP and unfinished):
+            files.remove(f"{place.directory}/{name}")
+        elif parsed.mark == SWAP:
+            swaps[name] = parsed
+    if swaps:
+        _finish_swaps(place, files, names, swaps)
+
+
+def _finish_swaps(
+    place: SegmentPlace, files: FileSystem, names: dict[str, FileName], swaps: dict[str, FileName]
+) -> None:
+    """Remove the segments that finished ones replace, then give those their names."""
+    low, high = None, -1
+    for name, parsed in swaps.items():
+        if parsed.suffix == LOG:
+            low = parsed.base_offset if low is None else min(low, parsed.base_offset)
+            high = max(high, _end_of_file(files, f"{place.directory}/{name}", parsed.base_offset))
+    for name, parsed in names.items():
+        if not parsed.mark and low is not None and low <= parsed.base_offset < high:
+            files.remove(f"{place.directory}/{name}")
+    for name in swaps:
+        files.rename(f"{place.directory}/{name}", f"{place.directory}/{name.removesuffix(SWAP)}")
+    files.sync_dir(place.directory)
+
+
+def _end_of_file(files: FileSystem, path: str, base_offset: int) -> int:
+    file = files.open(path, writable=False)
+    view = file.map()
+    file.close()
+    end_offset = base_offset
+    for header in walk_headers(view):
+        end_offset = header.next_offset
+    return end_offset
+
+
+# Leader epochs.
+
+
+def _read_epochs(place: SegmentPlace, segments: list[Segment]) -> LeaderEpochs:
+    path = f"{place.directory}/{LEADER_EPOCHS}"
+    try:
+        return parse_epochs(place.files.read_whole(path).decode("ascii", "replace"), path)
+    except FileNotFoundError:
+        return LeaderEpochs()
+    except StorageError:
+        epochs = LeaderEpochs()
+        for segment in segments:
+            for header in segment.headers():
+                _learn(epochs, header)
+        return epochs
+
+
+def _learn(epochs: LeaderEpochs, header: BatchHeader) -> None:
+    if header.magic >= 2 and header.leader_epoch > epochs.latest:
+        epochs.assign(header.leader_epoch, header.base_offset)
+
+
+# The scan.
+
+
+def _recover(segments: list[Segment], how: Opening, epochs: LeaderEpochs, recovered: Recovered) -> int | None:
+    """Scan what may not have reached the disk, cut off what did not, and give the end of the log."""
+    first = max(sum(segment.base_offset <= how.recovery_point for segment in segments) - 1, 0)
+    if not segments:
+        return None
+    epochs.truncate_from_end(segments[first].base_offset)
+    end_offset = segments[first].base_offset
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if segment.base_offset < end_offset:
+            recovered.problem = f"{segment.path(LOG)} starts below offset {end_offset}"
+            _drop_from(segments, number, recovered)
+            break
+        scanned = segment.scan(lambda header: _learn(epochs, header))
+        end_offset = scanned.next_offset
+        recovered.scanned_segments += 1
+        recovered.truncated_bytes += _settle(segment, scanned)
+        if scanned.problem is not None:
+            recovered.problem = f"{segment.path(LOG)} at position {scanned.valid_end}: {scanned.problem}"
+            _drop_from(segments, number + 1, recovered)
+            break
+    return end_offset
+
+
+def _drop_from(segments: list[Segment], number: int, recovered: Recovered) -> None:
+    recovered.dropped_segments = len(segments) - number
+    _remove_all(segments[number:])
+    del segments[number:]
+
+
+def _settle(segment: Segment, scanned: Scanned) -> int:
+    """Keep of a segment what a scan found good; give the number of bytes that go.
+
+    Nothing is synced: until a flush has done that, the next start scans the segment again.
+    """
+    surplus = segment.size - scanned.valid_end
+    if surplus:
+        file = segment.place.files.open(segment.path(LOG))
+        file.truncate(scanned.valid_end)
+        file.close()
+        segment.size = scanned.valid_end
+    segment.use_indexes(scanned.indexes, durable=False)
+    segment.close()
+    return surplus

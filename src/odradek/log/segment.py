@@ -1,0 +1,356 @@
+"""One segment of a log, at rest: a file of batches, and the two sparse indexes into it.
+
+Its files are opened and its indexes mapped when first needed, and let go again by ``OpenSegments`` when too
+many are open. An index that is missing, or cannot be true, is rebuilt from the batches when it is met.
+
+Invariant: ``size`` is the position after the last whole batch.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
+from struct import Struct
+from typing import Final, NamedTuple
+
+from odradek.log.segment_format import (
+    LOG,
+    OFFSET_INDEX,
+    OFFSETS,
+    RELATIVE_OFFSET_MAX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX,
+    TIMES,
+    Buffer,
+    IndexBuilder,
+    Scanned,
+    file_name,
+    is_sound_offset_index,
+    is_sound_time_index,
+    scan,
+    walk_headers,
+)
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import NO_TIMESTAMP
+from odradek.ports.files import File, FileSystem
+from odradek.records.codec import decode_batch, read_headers
+from odradek.records.layout import BatchHeader
+
+OPEN_SEGMENTS_MAX: Final = 256
+"""Segments at rest that may hold files open; each holds up to three."""
+
+WINDOW_BYTES: Final = 8192
+"""Read at once in search of a batch: two index intervals of Kafka's default."""
+
+_BATCH_START = Struct(">qi4xb")
+_DELTA_AND_TIMESTAMP = Struct(">i8xq")
+_LEGACY_TIMESTAMP = Struct(">q")
+_SMALLEST = 26
+
+
+class BatchPlace(NamedTuple):
+    position: int
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp: int
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int = -1
+
+
+class OpenSegments:
+    """Which segments at rest hold files open, the longest unused first; bounded."""
+
+    def __init__(self, limit: int = OPEN_SEGMENTS_MAX) -> None:
+        self._limit = limit
+        self._segments: OrderedDict[Segment, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def use(self, segment: Segment) -> None:
+        self._segments[segment] = None
+        self._segments.move_to_end(segment)
+        while len(self._segments) > self._limit:
+            self._segments.popitem(last=False)[0].let_go()
+
+    def forget(self, segment: Segment) -> None:
+        self._segments.pop(segment, None)
+
+
+class SegmentPlace:
+    """Where the segments of one log live, and by what rules their indexes are made. Shared by all of them."""
+
+    __slots__ = ("directory", "files", "index_bytes_max", "index_interval_bytes", "opened")
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        opened: OpenSegments,
+        index_interval_bytes: int,
+        index_bytes_max: int,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.opened = opened
+        self.index_interval_bytes = index_interval_bytes
+        self.index_bytes_max = index_bytes_max
+
+    def path(self, base_offset: int, suffix: str) -> str:
+        return f"{self.directory}/{file_name(base_offset, suffix)}"
+
+    def builder(self, base_offset: int) -> IndexBuilder:
+        return IndexBuilder(base_offset, self.index_interval_bytes, self.index_bytes_max)
+
+
+class Segment:
+    """A segment at rest."""
+
+    __slots__ = ("_file", "_largest", "_offsets", "_times", "base_offset", "place", "size")
+
+    def __init__(self, place: SegmentPlace, base_offset: int, size: int) -> None:
+        self.place = place
+        self.base_offset = base_offset
+        self.size = size
+        self._file: File | None = None
+        self._offsets: Buffer | None = None
+        self._times: Buffer | None = None
+        self._largest: TimestampOffset | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.place.directory}, {self.base_offset}, {self.size} bytes)"
+
+    def path(self, suffix: str) -> str:
+        return self.place.path(self.base_offset, suffix)
+
+    # Files.
+
+    def file(self) -> File:
+        """The log file, open. A slice made of it stays good when this segment lets go of it."""
+        if self._file is None:
+            self._file = self.place.files.open(self.path(LOG), writable=False)
+        self.place.opened.use(self)
+        return self._file
+
+    def offset_index(self) -> Buffer:
+        if self._offsets is None:
+            self._offsets = self._map(OFFSET_INDEX)
+            if not is_sound_offset_index(self._offsets, self.size):
+                self.rebuild_indexes()
+        self.place.opened.use(self)
+        return self._offsets
+
+    def time_index(self) -> Buffer:
+        if self._times is None:
+            self._times = self._map(TIME_INDEX)
+            if not is_sound_time_index(self._times):
+                self.rebuild_indexes()
+        self.place.opened.use(self)
+        return self._times
+
+    def _map(self, suffix: str) -> memoryview:
+        try:
+            file = self.place.files.open(self.path(suffix), writable=False)
+        except FileNotFoundError:
+            return memoryview(b"?")  # of no sound size, so that it is rebuilt
+        view = file.map()
+        file.close()
+        return view
+
+    def let_go(self) -> None:
+        """Hold nothing open. Files close once the last slice of them is gone too."""
+        self._file = None
+        self._offsets = None
+        self._times = None
+
+    def close(self) -> None:
+        self.place.opened.forget(self)
+        self.let_go()
+
+    def remove(self) -> None:
+        """Delete all files of this segment."""
+        self.place.opened.forget(self)
+        self.let_go()
+        for suffix in SEGMENT_SUFFIXES:
+            with suppress(FileNotFoundError):
+                self.place.files.remove(self.path(suffix))
+
+    def sync(self) -> None:
+        """Bring log and indexes to the disk, unless they were removed meanwhile. Waits."""
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+            with suppress(FileNotFoundError):
+                file = self.place.files.open(self.path(suffix))
+                file.sync()
+                file.close()
+
+    # Scans.
+
+    def scan(self, on_batch: Callable[[BatchHeader], None] = lambda _: None) -> Scanned:
+        """Check every batch and build the indexes anew, in memory."""
+        builder = self.place.builder(self.base_offset)
+        return scan(self._map_log(), self.base_offset, builder, on_batch)
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """Headers of all batches, checksums not looked at; positions are of no use."""
+        return walk_headers(self._map_log())
+
+    def _map_log(self) -> memoryview:
+        file = self.place.files.open(self.path(LOG), writable=False)
+        view = file.map()
+        file.close()
+        return view[: self.size]
+
+    def rebuild_indexes(self) -> None:
+        """Write the indexes that the log file says there should be."""
+        self.use_indexes(self.scan().indexes, durable=True)
+
+    def use_indexes(self, indexes: IndexBuilder, *, durable: bool) -> None:
+        """Write these indexes and go by them."""
+        indexes.add_largest_timestamp()
+        for suffix, index in ((OFFSET_INDEX, indexes.offsets), (TIME_INDEX, indexes.times)):
+            if durable:
+                self.place.files.write_whole(self.path(suffix), bytes(index))
+            else:
+                file = self.place.files.open(self.path(suffix), create=True)
+                file.truncate(0)
+                file.append(index)
+                file.close()
+        self._offsets, self._times = indexes.offsets, indexes.times
+        self._largest = TimestampOffset(indexes.max_timestamp, indexes.offset_of_max_timestamp)
+
+    def walk(self, position: int) -> Iterator[BatchPlace]:
+        """Places of the batches from ``position`` on, which must be a batch's."""
+        file, end = self.file(), self.size
+        window, start = b"", position
+        while position < end:
+            at = position - start
+            if at + 43 > len(window):
+                start, at = position, 0
+                window = file.read_at(position, min(WINDOW_BYTES, end - position))
+            if len(window) - at < _SMALLEST:
+                raise self._corrupt(position)
+            base_offset, length, magic = _BATCH_START.unpack_from(window, at)
+            if length < _SMALLEST - 12 or position + 12 + length > end or not 0 <= magic <= 2:
+                raise self._corrupt(position)
+            delta, timestamp = 0, NO_TIMESTAMP
+            if magic == 2:
+                if length < 49:
+                    raise self._corrupt(position)
+                delta, timestamp = _DELTA_AND_TIMESTAMP.unpack_from(window, at + 23)
+            elif magic == 1:
+                timestamp = _LEGACY_TIMESTAMP.unpack_from(window, at + 18)[0]
+            yield BatchPlace(position, base_offset, base_offset + delta, length + 12, timestamp)
+            position += length + 12
+
+    def _corrupt(self, position: int) -> BrokerError:
+        return BrokerError(
+            ErrorCode.CORRUPT_MESSAGE, f"no batch can be read at position {position} of {self.path(LOG)}"
+        )
+
+    # Searches.
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """The first batch whose last offset is not below ``offset``."""
+        for place in self._walk_near(offset):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def _walk_near(self, offset: int) -> Iterator[BatchPlace]:
+        """Places from the batch on that the index knows nearest before ``offset``.
+
+        An entry that does not point to the batch it means gives the whole index away: it is rebuilt.
+        """
+        entry = OFFSETS.lookup(self.offset_index(), offset - self.base_offset)
+        if entry is None:
+            return self.walk(0)
+        places = self.walk(entry[1])
+        try:
+            first = next(places, None)
+        except BrokerError:
+            first = None
+        if first is not None and first.last_offset == self.base_offset + entry[0]:
+            return chain((first,), places)
+        self.rebuild_indexes()
+        entry = OFFSETS.lookup(self.offset_index(), offset - self.base_offset)
+        return self.walk(entry[1] if entry else 0)
+
+    def position_before(self, offset: int) -> int:
+        """Where the batches that lie wholly below ``offset`` end."""
+        place = self.locate(offset)
+        return self.size if place is None else place.position
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset if there is none."""
+        next_offset = self.base_offset
+        for place in self._walk_near(self.base_offset + RELATIVE_OFFSET_MAX):
+            next_offset = place.last_offset + 1
+        return next_offset
+
+    def first_timestamp(self) -> int:
+        """Largest timestamp of the first batch: what the age of the segment is counted from."""
+        first = next(self.walk(0), None)
+        return NO_TIMESTAMP if first is None else first.max_timestamp
+
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of its batch: the last entry of the time index."""
+        if self._largest is None:
+            self._largest = self._read_largest()
+        return self._largest
+
+    def _read_largest(self) -> TimestampOffset:
+        """Read the last entry alone: a search over many segments must not open them all."""
+        if self._times is None:
+            try:
+                file = self.place.files.open(self.path(TIME_INDEX), writable=False)
+            except FileNotFoundError:
+                pass
+            else:
+                size = file.size()
+                if size and size % TIMES.entry_bytes == 0:
+                    entry = file.read_at(size - TIMES.entry_bytes, TIMES.entry_bytes)
+                    timestamp, relative = TIMES.entry(entry, 0)
+                    if timestamp >= 0 and relative >= 0:
+                        return TimestampOffset(timestamp, self.base_offset + relative)
+        last = TIMES.last(self.time_index())
+        return TimestampOffset(last[0], self.base_offset + last[1]) if last else self._no_time()
+
+    def _no_time(self) -> TimestampOffset:
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def modified_ms(self) -> int:
+        return self.place.files.modified_ms(self.path(LOG))
+
+    def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+        """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
+        entry = TIMES.lookup(self.time_index(), timestamp)
+        start = max(from_offset, self.base_offset + (entry[1] if entry else 0))
+        for place in self._walk_near(start):
+            if place.max_timestamp >= timestamp and place.last_offset >= from_offset:
+                found = self._record_in(place, lambda at, offset: at >= timestamp and offset >= from_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def record_of_largest(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp."""
+        timestamp, offset, _ = self.largest()
+        for place in self._walk_near(offset):
+            if place.max_timestamp == timestamp:
+                return self._record_in(place, lambda at, _: at == timestamp)
+        return None
+
+    def _record_in(self, place: BatchPlace, wanted: Callable[[int, int], bool]) -> TimestampOffset | None:
+        data = self.file().read_at(place.position, place.size_bytes)
+        header = read_headers(data)[0]
+        for record in decode_batch(data, header):
+            if wanted(record.timestamp, record.offset):
+                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        return None

@@ -1,0 +1,76 @@
+"""The topic settings a log goes by, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.config import topic
+from odradek.config.table import Settings
+from odradek.model.levels import Compression, TimestampType
+from odradek.records.validation import AppendRules
+
+_DAY_MS: Final = 86_400_000
+_LONG_MAX: Final = 2**63 - 1
+
+_COMPRESSION = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Fields are called like the settings; defaults are Kafka's."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = _LONG_MAX
+    flush_ms: int = _LONG_MAX
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = _LONG_MAX
+    message_timestamp_after_max_ms: int = _LONG_MAX
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * _DAY_MS
+
+    @classmethod
+    def of(cls, settings: Settings) -> LogConfig:
+        """The values that hold for a topic, read from its settings."""
+        names = {setting.name.replace(".", "_"): setting for setting in topic.TOPIC}
+        return cls(**{field: settings[names[field]] for field in cls.__slots__})
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    def append_rules(self) -> AppendRules:
+        """What a leader holds produced batches to."""
+        codec = _COMPRESSION.get(self.compression_type)
+        levels = {
+            Compression.GZIP: self.compression_gzip_level,
+            Compression.LZ4: self.compression_lz4_level,
+            Compression.ZSTD: self.compression_zstd_level,
+        }
+        append_time = self.message_timestamp_type == TimestampType.LOG_APPEND_TIME.label
+        return AppendRules(
+            timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
+            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            compression=codec,
+            compression_level=None if codec is None else levels.get(codec),
+            message_bytes_max=self.max_message_bytes,
+            compacted=self.is_compacted,
+        )
