@@ -42,9 +42,8 @@ def write_value(field: Field, value: Any, version: int, flexible: bool) -> bytes
         assert field.is_nullable_in(version)
         return write_length(None, code, flexible)
     if field.kind == "array":
-        element = (
-            field.of if isinstance(field.of, Field) else Field("struct", 0, 99, default=None, of=field.of)
-        )
+        of = field.of
+        element = of if isinstance(of, Field) else Field("struct", 0, 99, default=None, of=of)
         body = b"".join(write_value(element, each, version, flexible) for each in value)
         return write_length(len(value), code, flexible) + body
     raw = value.encode() if field.kind == "string" else bytes(value)
@@ -168,7 +167,8 @@ def field_values(name: str, field: Field, version: int, special: Special) -> st.
         )
         found = st.lists(one, max_size=2)
     else:
-        found = special(name, field) or plain_values(field)
+        narrowed = special(name, field)
+        found = plain_values(field) if narrowed is None else narrowed
     return st.none() | found if field.is_nullable_in(version) else found
 
 

@@ -1,0 +1,107 @@
+"""Frames come out of the stream whole, however the stream was cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.model.errors import RemoteProtocolViolation
+from odradek.wire.frames import FIRST_BYTES, LARGE_BYTES, SCRATCH_BYTES, FrameReader
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big", signed=True) + body for body in bodies)
+
+
+def feed(reader: FrameReader, data: bytes, step: int = 1 << 30) -> list[memoryview]:
+    """Receive as a socket would: at most ``step`` bytes at once, and never more than the buffer takes."""
+    frames, at = [], 0
+    while at < len(data):
+        room = reader.buffer()
+        assert len(room) > 0
+        count = min(len(room), step, len(data) - at)
+        room[:count] = data[at : at + count]
+        frames += reader.received(count)
+        at += count
+    return frames
+
+
+def test_a_frame_may_be_cut_anywhere() -> None:
+    data = framed(b"first", b"", b"second one")
+    for cut in range(len(data) + 1):
+        reader = FrameReader(100)
+        got = feed(reader, data[:cut]) + feed(reader, data[cut:])
+        assert [bytes(frame) for frame in got] == [b"first", b"", b"second one"]
+
+
+def test_several_frames_arrive_in_one_read() -> None:
+    reader = FrameReader(100)
+    data = framed(*[bytes([n]) * n for n in range(50)])
+    reader.buffer()[: len(data)] = data
+    assert [bytes(frame) for frame in reader.received(len(data))] == [bytes([n]) * n for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [LARGE_BYTES, LARGE_BYTES + 1, SCRATCH_BYTES - 4, SCRATCH_BYTES, 3 * SCRATCH_BYTES, 5 * FIRST_BYTES // 2],
+)
+@pytest.mark.parametrize("step", [7919, 1 << 30])
+def test_large_frames_come_whole_among_small_ones(size: int, step: int) -> None:
+    large = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    bodies = [b"before", large, b"after", large, b"end"]
+    reader = FrameReader(4 * FIRST_BYTES)
+    assert [bytes(frame) for frame in feed(reader, framed(*bodies), step)] == bodies
+
+
+def test_the_rest_of_a_large_frame_is_received_straight_into_it() -> None:
+    reader = FrameReader(SCRATCH_BYTES * 4)
+    feed(reader, framed(bytes(SCRATCH_BYTES * 2))[:10])
+    room = reader.buffer()
+    assert len(room) == SCRATCH_BYTES * 2 - 6
+    (frame,) = reader.received(len(room))
+    room[-1] = 77
+    assert frame[-1] == 77
+
+
+def test_an_announced_size_alone_costs_little_memory() -> None:
+    reader = FrameReader(1 << 30)
+    feed(reader, (1 << 30).to_bytes(4, "big"))
+    assert len(reader.buffer()) == FIRST_BYTES
+    feed(reader, bytes(FIRST_BYTES))
+    assert len(reader.buffer()) == FIRST_BYTES
+
+
+def test_a_frame_owns_its_bytes_and_can_be_written() -> None:
+    reader = FrameReader(100)
+    (first,) = feed(reader, framed(b"first"))
+    (second,) = feed(reader, framed(b"other"))
+    assert not first.readonly
+    assert type(first.obj) is bytearray
+    first[0] = ord("F")
+    assert (bytes(first), bytes(second)) == (b"First", b"other")
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 101, (1 << 31) - 1])
+def test_sizes_out_of_bounds_are_refused(size: int) -> None:
+    reader = FrameReader(100)
+    with pytest.raises(RemoteProtocolViolation, match=rf"{size} .*100"):
+        feed(reader, size.to_bytes(4, "big", signed=True))
+
+
+def test_a_frame_of_just_the_limit_is_let_through() -> None:
+    assert feed(FrameReader(100), framed(bytes(100))) == [bytes(100)]
+
+
+SIZES = st.one_of(st.integers(0, 50), st.integers(LARGE_BYTES - 2, LARGE_BYTES + 2), st.integers(0, 100_000))
+
+
+@given(st.lists(SIZES, max_size=6), st.lists(st.integers(1, 90_000), min_size=1, max_size=5))
+def test_frames_do_not_depend_on_how_they_arrive(sizes: list[int], steps: list[int]) -> None:
+    bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    data, reader, got, turn = framed(*bodies), FrameReader(1 << 20), [], 0
+    while data:
+        step = steps[turn % len(steps)]
+        got += feed(reader, data[:step], step)
+        data, turn = data[step:], turn + 1
+    assert [bytes(frame) for frame in got] == bodies

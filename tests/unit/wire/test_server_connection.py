@@ -1,0 +1,129 @@
+"""Requests come out in order, and so do their answers, whenever they are made."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.model.errors import LocalProtocolViolation, RemoteProtocolViolation
+from odradek.ports.files import FileSlice, Part
+from odradek.wire.headers import RequestHeader, encode_request_header
+from odradek.wire.server_connection import JOIN_BYTES_MAX, Request, ServerConnection
+
+
+def frame(correlation_id: int, api_key: int = 3, version: int = 1, body: bytes = b"body") -> bytes:
+    head = encode_request_header(RequestHeader(api_key, version, correlation_id, "me"))
+    return (len(head) + len(body)).to_bytes(4, "big") + head + body
+
+
+def receive(connection: ServerConnection, data: bytes) -> list[Request]:
+    connection.receive_buffer()[: len(data)] = data
+    return connection.received(len(data))
+
+
+def joined(parts: list[Part]) -> bytes:
+    return b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)
+
+
+def answered(raw: bytes) -> list[tuple[int, bytes]]:
+    """Correlation ids and bodies of answers that have no tags in their headers."""
+    found = []
+    while raw:
+        size = int.from_bytes(raw[:4], "big")
+        found.append((int.from_bytes(raw[4:8], "big"), raw[8 : 4 + size]))
+        raw = raw[4 + size :]
+    return found
+
+
+def test_a_request_carries_its_header_and_body() -> None:
+    connection = ServerConnection(1000)
+    (request,) = receive(connection, frame(7, 3, 12, b"rest"))
+    assert (request.api_key, request.api_version, request.correlation_id, request.client_id) == (
+        3,
+        12,
+        7,
+        "me",
+    )
+    assert bytes(request.frame[request.body_position :]) == b"rest"
+    assert connection.unanswered == 1
+    assert "correlation_id=7" in repr(request)
+
+
+@given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
+def test_answers_leave_in_request_order(order: list[int], silent: set[int]) -> None:
+    connection = ServerConnection(1000)
+    requests = receive(connection, b"".join(frame(n) for n in range(8)))
+    sent = b""
+    for done, index in enumerate(order):
+        if index in silent:
+            sent += joined(connection.no_answer(requests[index]))
+        else:
+            sent += joined(connection.answer(requests[index], [b"answer %d" % index]))
+        first_open = min(set(range(8)) - set(order[: done + 1]), default=8)
+        assert connection.unanswered == 8 - first_open
+        assert [number for number, _ in answered(sent)] == [n for n in range(first_open) if n not in silent]
+    assert answered(sent) == [(n, b"answer %d" % n) for n in range(8) if n not in silent]
+
+
+def test_an_answer_in_a_flexible_version_has_a_tagged_header() -> None:
+    connection = ServerConnection(1000)
+    plain, flexible, versions = receive(connection, frame(1, 3, 8) + frame(2, 3, 9) + frame(3, 18, 3))
+    assert joined(connection.answer(plain, [b"x"])) == b"\0\0\0\5" + b"\0\0\0\1" + b"x"
+    assert joined(connection.answer(flexible, [b"x"])) == b"\0\0\0\6" + b"\0\0\0\2\0" + b"x"
+    assert joined(connection.answer(versions, [b"x"])) == b"\0\0\0\5" + b"\0\0\0\3" + b"x"
+
+
+class MemoryFile:
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        return bytes(range(256))[position : position + size_bytes]
+
+
+def test_file_slices_count_for_the_size_and_are_passed_on() -> None:
+    connection = ServerConnection(1000)
+    (request,) = receive(connection, frame(1))
+    piece = FileSlice(MemoryFile(), 10, 20)  # type: ignore[arg-type]
+    parts = connection.answer(request, [b"head", piece, b"tail"])
+    assert parts[1] is piece
+    assert (
+        joined(parts)
+        == (4 + 4 + 20 + 4).to_bytes(4, "big") + b"\0\0\0\1head" + bytes(range(10, 30)) + b"tail"
+    )
+
+
+def test_only_a_small_first_part_is_copied() -> None:
+    connection = ServerConnection(1000)
+    small, large, view, empty = receive(connection, b"".join(frame(n) for n in range(4)))
+    big, seen = bytes(JOIN_BYTES_MAX + 1), memoryview(b"seen")
+    assert len(connection.answer(small, [bytes(JOIN_BYTES_MAX)])) == 1
+    assert connection.answer(large, [big])[1] is big
+    assert connection.answer(view, [seen])[1] is seen
+    assert joined(connection.answer(empty, [])) == b"\0\0\0\4\0\0\0\3"
+
+
+def test_a_request_is_answered_once() -> None:
+    connection = ServerConnection(1000)
+    first, second = receive(connection, frame(1) + frame(2))
+    connection.answer(second, [b"x"])
+    with pytest.raises(LocalProtocolViolation, match="twice"):
+        connection.no_answer(second)
+    connection.answer(first, [b"x"])
+    with pytest.raises(LocalProtocolViolation, match="twice"):
+        connection.answer(first, [b"x"])
+
+
+def test_garbage_is_a_remote_violation() -> None:
+    with pytest.raises(RemoteProtocolViolation):
+        receive(ServerConnection(1000), b"\0\0\0\2hi")
+    with pytest.raises(RemoteProtocolViolation):
+        receive(ServerConnection(1000), b"GET / HTTP/1.1\r\n")
+
+
+def test_the_frame_limit_can_be_raised_later() -> None:
+    connection = ServerConnection(20)
+    with pytest.raises(RemoteProtocolViolation, match="limit of 20"):
+        receive(connection, frame(1, body=bytes(100)))
+    connection = ServerConnection(20)
+    connection.frame_bytes_max = 1000
+    assert connection.frame_bytes_max == 1000
+    assert len(receive(connection, frame(1, body=bytes(100)))) == 1
