@@ -1,0 +1,1 @@
+"""Clients written elsewhere, each behind the same small shape, so that a scenario is written once."""

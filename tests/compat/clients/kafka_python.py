@@ -1,0 +1,216 @@
+"""kafka-python 3: the pure Python client, idempotent by default."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+with warnings.catch_warnings():
+    # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import ConfigResource, ConfigResourceType
+    from kafka.errors import BrokerResponseError, KafkaError
+
+from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
+
+SECONDS_MAX = 30
+
+
+def _refused(error: KafkaError) -> Refused:
+    return Refused(getattr(error, "errno", -1000), repr(error))
+
+
+class KafkaPythonReader:
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self._early: list[Received] = []
+
+    def read(self, count: int, within_seconds: float = 20) -> list[Received]:
+        found = self._early[:count]
+        del self._early[:count]
+        deadline = time.monotonic() + within_seconds
+        while len(found) < count and (left := deadline - time.monotonic()) > 0:
+            try:
+                polled = self._consumer.poll(timeout_ms=int(left * 1000) + 1, max_records=count - len(found))
+            except BrokerResponseError as error:
+                raise _refused(error) from error
+            for records in polled.values():
+                found += [_received(record) for record in records]
+        return found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _received(record: Any) -> Received:
+    headers = tuple((name, content) for name, content in record.headers)
+    return Received(record.partition, record.offset, record.key, record.value, headers, record.timestamp)
+
+
+class KafkaPythonProducing:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._producer = KafkaProducer(**settings)
+
+    def send_all(self, topic: str, messages: Sequence[Message]) -> list[int]:
+        try:
+            futures = [
+                self._producer.send(
+                    topic,
+                    value=message.value,
+                    key=message.key,
+                    headers=list(message.headers),
+                    partition=message.partition,
+                    timestamp_ms=message.timestamp_ms,
+                )
+                for message in messages
+            ]
+            return [future.get(timeout=SECONDS_MAX).offset for future in futures]
+        except KafkaError as error:
+            raise _refused(error) from error
+
+    def send(self, topic: str, message: Message) -> int:
+        return self.send_all(topic, [message])[0]
+
+    def close(self) -> None:
+        self._producer.close(timeout=SECONDS_MAX)
+
+
+class KafkaPython:
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._to = {"bootstrap_servers": bootstrap}
+        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._asking = KafkaConsumer(bootstrap_servers=bootstrap)
+        self._producers: dict[tuple[Any, ...], KafkaPythonProducing] = {}
+
+    def close(self) -> None:
+        for producer in self._producers.values():
+            producer.close()
+        self._asking.close()
+        self._admin.close()
+
+    def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+        try:
+            self._admin.create_topics({topic: wanted})
+        except KafkaError as error:
+            raise _refused(error) from error
+
+    def delete_topic(self, topic: str) -> None:
+        try:
+            self._admin.delete_topics([topic])
+        except KafkaError as error:
+            raise _refused(error) from error
+
+    def list_topics(self) -> set[str]:
+        return set(self._admin.list_topics())
+
+    def partitions_of(self, topic: str) -> list[int]:
+        (found,) = self._admin.describe_topics([topic])
+        if found["error_code"]:
+            raise Refused(found["error_code"])
+        return sorted(partition["partition_index"] for partition in found["partitions"])
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        try:
+            self._admin.create_partitions({topic: total})
+        except KafkaError as error:
+            raise _refused(error) from error
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]:
+        return self._describe(ConfigResource(ConfigResourceType.TOPIC, topic))
+
+    def describe_broker_configs(self) -> dict[str, str | None]:
+        (broker,) = self._admin.describe_cluster()["brokers"]
+        return self._describe(ConfigResource(ConfigResourceType.BROKER, str(broker["broker_id"])))
+
+    def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
+        answer = self._admin.describe_configs([resource], config_filter="all")
+        (entries,) = answer[resource.resource_type.name.lower()].values()
+        return {name: entry["value"] for name, entry in entries.items()}
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
+        answer = self._admin.alter_configs([resource], raise_on_unknown=False)
+        words = answer["topic"][topic]
+        if words != "OK":
+            # The client keeps only the text of the error: "[Error 40] InvalidConfigurationError: …".
+            raise Refused(int(words.partition("[Error ")[2].partition("]")[0]), words)
+
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        compression: str | None = None,
+        acks: int | None = None,
+        idempotent: bool | None = None,
+        bytes_max: int | None = None,
+    ) -> list[int]:
+        chosen = {
+            "compression_type": None if compression == "none" else compression,
+            "acks": acks,
+            "enable_idempotence": idempotent,
+            "max_request_size": bytes_max,
+        }
+        settings = {name: value for name, value in chosen.items() if value is not None}
+        if idempotent is None and acks not in (None, -1):
+            settings["enable_idempotence"] = False
+        key = tuple(settings.items())
+        if key not in self._producers:
+            self._producers[key] = KafkaPythonProducing({**self._to, "linger_ms": 5, **settings})
+        try:
+            return self._producers[key].send_all(topic, messages)
+        except Refused:
+            # Some clients give an idempotent producer up for good once a record of it was refused.
+            self._producers.pop(key).close()
+            raise
+
+    def producing(self) -> KafkaPythonProducing:
+        return KafkaPythonProducing(dict(self._to))
+
+    def reading(
+        self,
+        topic: str,
+        partitions: Sequence[int] = (0,),
+        *,
+        start: int = EARLIEST,
+        reset: str = "earliest",
+        wait_ms: int | None = None,
+    ) -> KafkaPythonReader:
+        settings: dict[str, Any] = {**self._to, "auto_offset_reset": reset, "enable_auto_commit": False}
+        if wait_ms is not None:
+            settings["fetch_max_wait_ms"] = wait_ms
+        consumer = KafkaConsumer(**settings)
+        assignment = [TopicPartition(topic, partition) for partition in partitions]
+        consumer.assign(assignment)
+        if start == EARLIEST:
+            consumer.seek_to_beginning(*assignment)
+        elif start == LATEST:
+            consumer.seek_to_end(*assignment)
+            for one in assignment:
+                consumer.position(one)
+        else:
+            for one in assignment:
+                consumer.seek(one, start)
+        return KafkaPythonReader(consumer)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        at = TopicPartition(topic, partition)
+        found = self._asking.offsets_for_times({at: timestamp_ms})[at]
+        return None if found is None else int(found.offset)
+
+    def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        at = TopicPartition(topic, partition)
+        return self._asking.beginning_offsets([at])[at], self._asking.end_offsets([at])[at]
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        at = TopicPartition(topic, partition)
+        try:
+            return int(self._admin.delete_records({at: before})[at]["low_watermark"])
+        except KafkaError as error:
+            raise _refused(error) from error

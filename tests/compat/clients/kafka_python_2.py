@@ -1,0 +1,81 @@
+"""kafka-python 2 from a second virtual environment, for the message formats newer clients no longer write.
+
+The environment is ``.venv-kafka2`` beside the one in use, made by
+``python -m venv .venv-kafka2 && .venv-kafka2/bin/pip install -r tests/requirements-kafka-python-2.txt``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.compat.clients.shape import Message, Refused
+
+ROOT = Path(__file__).parents[3]
+PYTHON = ROOT / ".venv-kafka2" / "bin" / "python"
+SCRIPT = Path(__file__).with_name("kafka_python_2_script.py")
+SECONDS_MAX = 60
+
+Release = tuple[int, ...] | None
+
+
+class OldRecord(NamedTuple):
+    """What an old consumer sees: no headers; a timestamp only from magic 1 on."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+
+
+def _packed(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _unpacked(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+class KafkaPython2:
+    """One broker seen by kafka-python 2, at the release of the protocol it is told to speak."""
+
+    def __init__(self, bootstrap: str, release: Release = None) -> None:
+        self._bootstrap = bootstrap
+        self._release = release
+
+    def _ask(self, action: str, **question: Any) -> Any:
+        assert PYTHON.exists(), f"{PYTHON} is missing; {__doc__}"
+        asked = {"action": action, "bootstrap": self._bootstrap, "api_version": self._release, **question}
+        done = subprocess.run(
+            [PYTHON, SCRIPT], input=json.dumps(asked), capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        if "error" in answer:
+            raise Refused(answer["error"], answer["words"])
+        return answer["answer"]
+
+    def produce(self, topic: str, messages: Sequence[Message], compression: str | None = None, acks: int = 1) -> list[int]:
+        """Produce to partition 0; gives offsets."""
+        rows = [(_packed(one.key), _packed(one.value), one.timestamp_ms) for one in messages]
+        return list(self._ask("produce", topic=topic, messages=rows, compression=compression, acks=acks))
+
+    def consume(self, topic: str, count: int, start: int | None = None) -> list[OldRecord]:
+        """Consume partition 0."""
+        return [
+            OldRecord(offset, _unpacked(key), _unpacked(value), timestamp_ms)
+            for offset, key, value, timestamp_ms in self._ask("consume", topic=topic, count=count, start=start)
+        ]
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        """The first and the next offset of partition 0."""
+        low, high = self._ask("offsets", topic=topic)
+        return low, high
+
+    def create_topic(self, topic: str) -> list[str]:
+        """Create a topic; gives the names of all."""
+        return list(self._ask("create_topic", topic=topic))

@@ -1,0 +1,60 @@
+"""The clients under test, and the broker they talk to.
+
+Every client is made once per session and kept, as programs keep theirs; a test asks for ``client`` and runs
+once with each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.compat.clients.aiokafka import Aiokafka
+from tests.compat.clients.confluent import Confluent
+from tests.compat.clients.kafka_python import KafkaPython
+from tests.compat.clients.shape import Client
+from tests.support.fixtures import bootstrap, broker, pytest_runtest_makereport, start_broker, topic
+
+__all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "topic"]
+
+MAKERS: dict[str, Callable[[str], Client]] = {
+    made.name: made for made in (Confluent, KafkaPython, Aiokafka)  # type: ignore[attr-defined]
+}
+
+
+class Clients(dict[str, Client]):
+    """Clients of one broker by name, made when first asked for."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__()
+        self._bootstrap = bootstrap
+
+    def __missing__(self, name: str) -> Client:
+        self[name] = MAKERS[name](self._bootstrap)
+        return self[name]
+
+    def close(self) -> None:
+        """Close those that were made."""
+        for client in self.values():
+            client.close()
+
+
+@pytest.fixture(scope="session")
+def clients(bootstrap: str) -> Iterator[Clients]:
+    """All clients of the shared broker."""
+    made = Clients(bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
+    """Each client in turn."""
+    return clients[request.param]
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def make_client(request: pytest.FixtureRequest) -> Callable[[str], Client]:
+    """Each client in turn, for a broker of the test's own; the test closes what it makes."""
+    return MAKERS[request.param]
