@@ -9,7 +9,7 @@ Values of secrets are never given, nor are those of names that no table knows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from odradek.config import broker, derived, topic
 from odradek.config.broker.throttles import THROTTLES_BY_NAME
@@ -140,11 +140,15 @@ def _all_synonyms(layers: Layers, names: Iterable[str]) -> Iterator[SynonymFact]
 
 def _names(name: str) -> tuple[str, ...]:
     """The names under which a value of this one may be given, the one that counts first."""
-    for group in derived.SYNONYM_GROUPS:
-        if name in group:
-            return group
-    if name == "log.flush.interval.ms":
-        return (name, "log.flush.scheduler.interval.ms")
+    group = _GROUPS.get(name)
+    if group is not None:
+        return group
     if split_listener_name(name) is not None and (setting := find_broker_setting(name)) is not None:
         return (name, setting.name)
     return (name,)
+
+
+_GROUPS: Final = {
+    **{name: group for group in derived.SYNONYM_GROUPS for name in group},
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+}

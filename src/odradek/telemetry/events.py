@@ -1,9 +1,9 @@
 """Structured logging: events with fields, one line each.
 
     log = events.logger("listener")
-    log.info("connection_refused", peer="10.0.0.7:5123", reason="too many connections")
+    log.info("connection_refused", peer="10.0.0.7:5123", reason="too many")
 
-    2026-01-31 12:00:00.123 INFO    listener.connection_refused peer=10.0.0.7:5123 reason="too many connections"
+    2026-01-31 12:00:00.123 INFO    listener.connection_refused peer=10.0.0.7:5123 reason="too many"
 
 Event names are past tense and unique. A field's value is quoted if it holds spaces, quotes, ``=`` or control
 characters, so that one event is always one line and fields can be told apart. The standard library's

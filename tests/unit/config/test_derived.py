@@ -1,0 +1,141 @@
+import pytest
+
+from odradek.config import broker, derived, topic
+from odradek.config.layers import Layers
+from odradek.config.relations import live_problems, problems
+from odradek.config.table import Settings, read
+from odradek.model.levels import Compression, TimestampType
+
+
+def settings(given: dict[str, str]) -> Settings:
+    return read(broker.BY_NAME, given)
+
+
+def topic_settings(overrides: dict[str, str], given: dict[str, str] | None = None) -> Settings:
+    return Layers(given or {}).topic_settings(overrides)
+
+
+@pytest.mark.parametrize(
+    ("given", "millis"),
+    [
+        ({}, 7 * 24 * 3_600_000),
+        ({"log.retention.hours": "1"}, 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "1"}, 60_000),
+        ({"log.retention.minutes": "1", "log.retention.ms": "1"}, 1),
+        ({"log.retention.ms": "-2"}, -1),
+        ({"log.retention.hours": "-7"}, -1),
+    ],
+)
+def test_retention_takes_the_finest_unit(given: dict[str, str], millis: int) -> None:
+    assert derived.retention_ms(settings(given)) == millis
+
+
+def test_roll_and_flush_fall_back() -> None:
+    assert derived.roll_ms(settings({})) == 168 * 3_600_000
+    assert derived.roll_ms(settings({"log.roll.ms": "5"})) == 5
+    assert derived.roll_jitter_ms(settings({"log.roll.jitter.hours": "1"})) == 3_600_000
+    assert derived.flush_ms(settings({"log.flush.scheduler.interval.ms": "9"})) == 9
+    assert (
+        derived.flush_ms(settings({"log.flush.scheduler.interval.ms": "9", "log.flush.interval.ms": "3"}))
+        == 3
+    )
+    assert derived.zookeeper_connection_timeout_ms(settings({})) == 18_000
+    assert derived.zookeeper_connection_timeout_ms(settings({"zookeeper.connection.timeout.ms": "1"})) == 1
+
+
+def test_log_dirs_stand_before_log_dir() -> None:
+    assert derived.log_dirs(settings({})) == ("/tmp/kafka-logs",)
+    assert derived.log_dirs(settings({"log.dir": "x", "log.dirs": "a,, b"})) == ("a", "b")
+
+
+def test_connection_limits_may_hold_colons() -> None:
+    given = {"max.connections.per.ip.overrides": "::1:5, h:4"}
+    assert derived.connection_limits(settings(given)) == {"::1": 5, "h": 4}
+
+
+def test_the_old_timestamp_bound_stands_in_for_the_new_ones() -> None:
+    both = {"message.timestamp.difference.max.ms": "10"}
+    assert derived.topic_timestamp_before_max_ms(topic_settings(both)) == 10
+    newer = topic_settings({**both, "message.timestamp.after.max.ms": "3"})
+    assert derived.topic_timestamp_after_max_ms(newer) == 3
+    assert derived.topic_timestamp_before_max_ms(newer) == 10
+    inherited = topic_settings({}, {"log.message.timestamp.difference.max.ms": "10"})
+    assert inherited[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS] == 10
+    assert derived.topic_timestamp_after_max_ms(inherited) == 10
+
+
+def test_topic_words_become_levels() -> None:
+    plain = topic_settings({})
+    assert derived.stored_compression(plain) is None
+    assert derived.timestamp_type(plain) is TimestampType.CREATE_TIME
+    assert (derived.is_deleted(plain), derived.is_compacted(plain)) == (True, False)
+    other = topic_settings(
+        {
+            "compression.type": "zstd",
+            "compression.zstd.level": "7",
+            "message.timestamp.type": "LogAppendTime",
+            "cleanup.policy": "compact",
+        }
+    )
+    assert derived.stored_compression(other) is Compression.ZSTD
+    assert derived.compression_level(other, Compression.ZSTD) == 7
+    assert derived.compression_level(other, Compression.SNAPPY) == -1
+    assert derived.timestamp_type(other) is TimestampType.LOG_APPEND_TIME
+    assert (derived.is_deleted(other), derived.is_compacted(other)) == (False, True)
+    uncompressed = topic_settings({"compression.type": "uncompressed"})
+    assert derived.stored_compression(uncompressed) is Compression.NONE
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"broker.id": "-2"}, "broker.id must be greater than or equal to -1"),
+        ({"broker.id": "1001"}, "not greater than reserved.broker.max.id"),
+        ({"broker.id": "-1", "broker.id.generation.enable": "false"}, "greater than or equal to 0"),
+        ({"broker.id": "5", "node.id": "6"}, "same value"),
+        ({"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or"),
+        ({"log.roll.ms": "0"}, "log.roll.ms must be"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms must be"),
+        ({"log.dirs": ""}, "At least one log directory"),
+        ({"offsets.commit.required.acks": "-2"}, "offsets.commit.required.acks"),
+        ({"offsets.commit.required.acks": "4"}, "offsets.commit.required.acks"),
+        ({"offsets.topic.compression.codec": "9"}, "offsets.topic.compression.codec"),
+        ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes must be larger"),
+        ({"log.cleaner.dedupe.buffer.size": "1000"}, "at least 1MB per cleaner thread"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms should always"),
+        ({"replica.lag.time.max.ms": "1"}, "replica.lag.time.max.ms"),
+        ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol"),
+        ({"group.coordinator.rebalance.protocols": "classic,consumer"}, "'consumer' protocol is only"),
+        ({"process.roles": "broker"}, "process.roles must stay empty"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "Only one of",
+        ),
+        ({"listeners": "SSL://:1"}, "inter.broker.listener.name"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_told(given: dict[str, str], words: str) -> None:
+    assert any(words in line for line in problems(settings(given), given))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"broker.id": "1000"},
+        {"broker.id": "1001", "broker.id.generation.enable": "false"},
+        {"node.id": "6"},
+        {"log.retention.ms": "-1"},
+        {"queued.max.request.bytes": "0"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
+        {"offsets.commit.required.acks": "3"},
+    ],
+)
+def test_settings_that_kafka_takes_together_are_taken(given: dict[str, str]) -> None:
+    assert problems(settings(given), given) == []
+
+
+def test_an_id_that_was_handed_out_is_not_questioned_later() -> None:
+    given = {"broker.id": "1001"}
+    assert live_problems(settings(given), given) == []

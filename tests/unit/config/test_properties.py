@@ -1,0 +1,71 @@
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.config.properties import parse
+from odradek.model.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a=1\nb=2\n", {"a": "1", "b": "2"}),
+        ("a = 1", {"a": "1"}),
+        ("a:1", {"a": "1"}),
+        ("a 1", {"a": "1"}),
+        ("a\t:\t1 ", {"a": "1 "}),
+        ("a = = 1", {"a": "= 1"}),
+        ("a\n", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("=1", {"": "1"}),
+        ("  # no\n! no\n\n   \na=1", {"a": "1"}),
+        ("a=1 # part of the value", {"a": "1 # part of the value"}),
+        ("a=1,\\\n   2,\\\n   3\nb=4", {"a": "1,2,3", "b": "4"}),
+        ("a=1\\\n# not a comment", {"a": "1# not a comment"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a=1\\", {"a": "1"}),
+        ("a\\=b\\:c\\ d=1", {"a=b:c d": "1"}),
+        ("a=\\t\\n\\r\\f\\q\\\\", {"a": "\t\n\r\fq\\"}),
+        ("a=\\u00e9\\u4E2D", {"a": "é中"}),
+        ("a=é", {"a": "é"}),
+        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("\ufeffa=1", {"a": "1"}),
+        ("a=C:\\\\data", {"a": "C:\\data"}),
+        ("", {}),
+    ],
+)
+def test_a_file_is_read_as_java_reads_it(text: str, values: dict[str, str]) -> None:
+    assert parse(text) == values
+
+
+def test_broken_escapes_are_all_reported_with_their_lines() -> None:
+    with pytest.raises(ConfigError) as bad:
+        parse("a=1\nb=\\u12\nc=2\nd=\\uzzzz")
+    assert [line.split(":")[0] for line in bad.value.problems] == ["line 2", "line 4"]
+
+
+def _escaped(text: str) -> str:
+    """Everything that could mean something, written as an escape; the way java.util.Properties stores."""
+    return "".join(
+        f"\\u{ord(c):04x}"
+        if ord(c) < 0x20 or c in "\x7f\x85\u2028\u2029"
+        else f"\\{c}"
+        if c in "\\=: #!"
+        else c
+        for c in text
+    )
+
+
+@given(st.dictionaries(st.text(max_size=10), st.text(max_size=20), max_size=5))
+def test_what_was_stored_is_read_back(values: dict[str, str]) -> None:
+    text = "\n".join(f"{_escaped(key)}={_escaped(value)}" for key, value in values.items())
+    assert parse(text) == values
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        parse(text)

@@ -1,0 +1,109 @@
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.telemetry import events
+
+
+@pytest.fixture(autouse=True)
+def _leave_logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger(events.ROOT)
+    before = (root.handlers[:], root.level, root.propagate)
+    yield
+    root.handlers[:], root.propagate = before[0], before[2]
+    root.setLevel(before[1])
+
+
+def written(level: str = "debug", colour: bool = False) -> io.StringIO:
+    stream = io.StringIO()
+    events.configure(stream, level, colour)
+    return stream
+
+
+def test_an_event_is_one_line_of_time_level_name_and_fields() -> None:
+    stream = written()
+    events.logger("listener").info("connection_refused", peer="10.0.0.7:5123", limit=3, reason="too many")
+    date, time, rest = stream.getvalue().split(" ", 2)
+    assert (len(date), len(time)) == (10, 12)
+    assert rest == 'INFO    listener.connection_refused peer=10.0.0.7:5123 limit=3 reason="too many"\n'
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a b", 'a"b', "a=b", "", "\x1b[31mred", "a\u2028b", "100%s"])
+def test_no_field_can_break_the_line(value: str) -> None:
+    stream = written()
+    events.logger("x").error("happened", field=value, after=1)
+    text = stream.getvalue()
+    assert len(text.splitlines()) == 1
+    assert "\x1b" not in text
+    assert text.endswith(" after=1\n")
+
+
+def test_long_fields_are_cut() -> None:
+    stream = written()
+    events.logger("x").info("happened", field="y" * 10_000)
+    assert len(stream.getvalue()) < 1200
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_events_below_the_level_are_not_written(level: str, count: int) -> None:
+    stream = written(level)
+    log = events.logger("x")
+    log.debug("a")
+    log.info("b")
+    log.warning("c")
+    log.error("d")
+    assert len(stream.getvalue().splitlines()) == count
+
+
+def test_fields_of_unwritten_events_are_not_formatted() -> None:
+    class Costly:
+        def __str__(self) -> str:
+            raise AssertionError("formatted")
+
+    written("info")
+    log = events.logger("x")
+    log.debug("a", field=Costly())
+    assert not log.enabled(logging.DEBUG)
+    assert log.enabled(logging.INFO)
+
+
+def test_bound_fields_come_first() -> None:
+    stream = written()
+    events.logger("x").bind(broker=1).bind(topic="t").warning("happened", offset=5)
+    assert stream.getvalue().endswith("x.happened broker=1 topic=t offset=5\n")
+
+
+def test_colour_marks_warnings_and_errors_only() -> None:
+    stream = written(colour=True)
+    log = events.logger("x")
+    log.info("a")
+    log.warning("b")
+    plain, coloured = stream.getvalue().splitlines()
+    assert "\x1b" not in plain
+    assert coloured.startswith("\x1b[33m")
+    assert coloured.endswith("\x1b[0m")
+
+
+def test_a_failure_brings_its_traceback() -> None:
+    stream = written()
+    try:
+        raise OSError("disk on fire")
+    except OSError as reason:
+        events.logger("x").failure("task_failed", reason, task="flush")
+    text = stream.getvalue()
+    assert 'task=flush reason="OSError(' in text
+    assert "Traceback" in text
+
+
+def test_the_last_set_up_counts() -> None:
+    first, second = written(), written()
+    events.logger("x").info("a")
+    assert first.getvalue() == ""
+    assert second.getvalue() != ""
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be one of debug, info, warning, error, not 'loud'"):
+        events.configure(io.StringIO(), "loud")
