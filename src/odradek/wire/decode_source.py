@@ -123,13 +123,10 @@ class _Decoder(Source):
     def _elements(self, field: Field, target: str, what: str) -> None:
         of = field.of
         assert of is not None
-        if isinstance(of, Field) and of.kind in FIXED:
-            code = FIXED[of.kind]
-            if of.kind != "uuid":
-                self.line(
-                    f"{target} = list(unpack_from('>%d{code}' % n, raw, pos)); pos += n * {size_of(of)}"
-                )
-                return
+        if isinstance(of, Field) and of.kind in FIXED and of.kind != "uuid":
+            unpack = f"unpack_from('>%d{FIXED[of.kind]}' % n, raw, pos)"
+            self.line(f"{target} = list({unpack}); pos += n * {size_of(of)}")
+            return
         values, element = self.fresh("v"), self.fresh("e")
         self.line(f"{target} = {values} = []")
         self.open("for _ in range(n):")

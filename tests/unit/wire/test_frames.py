@@ -54,6 +54,11 @@ def test_large_frames_come_whole_among_small_ones(size: int, step: int) -> None:
     assert [bytes(frame) for frame in feed(reader, framed(*bodies), step)] == bodies
 
 
+def test_small_frames_may_straddle_the_end_of_the_scratch_buffer() -> None:
+    bodies = [bytes([n]) * (LARGE_BYTES - 5 * n) for n in range(30)]
+    assert [bytes(frame) for frame in feed(FrameReader(LARGE_BYTES), framed(*bodies))] == bodies
+
+
 def test_the_rest_of_a_large_frame_is_received_straight_into_it() -> None:
     reader = FrameReader(SCRATCH_BYTES * 4)
     feed(reader, framed(bytes(SCRATCH_BYTES * 2))[:10])
