@@ -317,8 +317,6 @@ cdef struct Cursor:
     const uint8_t *end
 
 cdef struct Parts:
-    const uint8_t *start
-    const uint8_t *rest
     int64_t timestamp_delta
     int32_t offset_delta
     int32_t key_size
@@ -420,7 +418,6 @@ cdef inline Verdict take_record(Cursor *at, Parts *parts) noexcept nogil:
     if size < 1 or size > at.end - at.p:
         return RECORD_SIZE
     expected = at.p + size
-    parts.start = at.p
     parts.end = expected
     at.p += 1
     verdict = take_int64(at, &parts.timestamp_delta)
@@ -429,7 +426,6 @@ cdef inline Verdict take_record(Cursor *at, Parts *parts) noexcept nogil:
     verdict = take_int32(at, &parts.offset_delta)
     if verdict != FINE:
         return verdict
-    parts.rest = at.p
     verdict = take_field(at, &parts.key_size, &parts.key)
     if verdict != FINE:
         return verdict
@@ -842,42 +838,6 @@ cdef inline uint8_t *put_field(uint8_t *p, const char *field, Py_ssize_t size) n
         memcpy(p, field, size)
         p += size
     return p
-
-
-def renumber(records, int32_t count, bint flatten):
-    cdef Py_buffer view
-    cdef Cursor at
-    cdef Parts parts
-    cdef Verdict verdict
-    cdef int32_t index
-    cdef uint8_t *start
-    cdef uint8_t *out
-    cdef int64_t delta
-    cdef Py_ssize_t rest
-    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
-    try:
-        at.p = <const uint8_t *>view.buf
-        at.end = at.p + view.len
-        # A rewritten number may be longer than the one it replaces: the delta by 4 bytes, the size by 4.
-        # No more than one record fits in each byte, whatever the count says.
-        made = PyByteArray_FromStringAndSize(NULL, view.len + 8 * max(0, min(<Py_ssize_t>count, view.len)))
-        start = out = <uint8_t *>PyByteArray_AS_STRING(made)
-        for index in range(count):
-            verdict = take_record(&at, &parts)
-            if verdict != FINE:
-                raise malformed(verdict)
-            delta = 0 if flatten else parts.timestamp_delta
-            rest = at.p - parts.rest
-            out = put_varint(out, 1 + int64_size(delta) + int64_size(index) + rest)
-            out[0] = parts.start[0]
-            out = put_varint(put_varint(out + 1, delta), index)
-            memcpy(out, parts.rest, rest)
-            out += rest
-        if at.p != at.end:
-            raise malformed(SURPLUS)
-        return PyBytes_FromStringAndSize(<char *>start, out - start)
-    finally:
-        PyBuffer_Release(&view)
 
 
 cdef struct Field:

@@ -217,28 +217,6 @@ def walk(
     return Walked(max_timestamp, consecutive, faults)
 
 
-def renumber(records: Buffer, count: int, flatten: bool) -> bytes:
-    """Rewrite records with offset deltas 0, 1, 2 …; ``flatten`` also sets all timestamp deltas to 0."""
-    reader = _Reader(records)
-    out = bytearray()
-    for index in range(count):
-        expected = reader.start_record()
-        body = bytearray(reader.data[reader.position - 1 : reader.position])
-        _put_varint(body, 0 if flatten else reader.varint(10, 64))
-        if flatten:
-            reader.varint(10, 64)
-        reader.varint(5, 32)
-        if reader.position > expected:
-            raise _malformed("a record's size is not that of its fields")
-        _put_varint(body, index)
-        body += reader.data[reader.position : expected]
-        reader.position = expected
-        _put_varint(out, len(body))
-        out += body
-    reader.finish()
-    return bytes(out)
-
-
 def decode_records(
     records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
 ) -> list[Record]:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         decode_records,
         place,
         read_headers,
-        renumber,
         stamp,
         walk,
     )
@@ -54,7 +53,6 @@ else:
     decode_records = _twin.decode_records
     place = _twin.place
     read_headers = _twin.read_headers
-    renumber = _twin.renumber
     stamp = _twin.stamp
     walk = _twin.walk
 
@@ -74,7 +72,6 @@ __all__ = [
     "place",
     "read_headers",
     "records_of",
-    "renumber",
     "stamp",
     "walk",
 ]

@@ -1,8 +1,9 @@
 """Codec ids to functions; every decompression has a hard bound on its output.
 
-Invariant: no call allocates more than the bound given, whatever the input claims. The output goes into a
-buffer of ours that starts at a size the input makes plausible and grows eightfold up to the bound, so a small
-batch costs little and a bomb costs at most one buffer of the bound. Output past the bound is
+Invariant: no output is larger than the bound given, whatever the input claims. Zlib and snappy take the
+bound as it is. For lz4 and zstd the output goes into a buffer of ours that starts at a size the input makes
+plausible and grows eightfold up to the bound, so a small batch costs little and a bomb costs at most one
+buffer of the bound. Output past the bound is
 MESSAGE_TOO_LARGE, which makes a producer split the batch; input that is no such stream is INVALID_RECORD,
 which no producer retries.
 
@@ -14,6 +15,7 @@ writers that became the format: written so, and not checked on reading.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Final
 
@@ -28,6 +30,10 @@ DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
 
 _FIRST_GUESS_MIN: Final = 64 * 1024
 _GROWTH: Final = 8
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_MEMBERS_MAX: Final = 16
+"""Every further member costs a copy of the rest; no known producer writes more than one."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
@@ -48,7 +54,7 @@ def decompress(codec_id: int, data: Buffer, bytes_max: int, *, magic: int = 2) -
     """Undo ``compress``; the result is a view of a fresh buffer that the caller owns."""
     view = memoryview(data)
     if codec_id == Compression.GZIP:
-        return _inflate(cramjam.gzip.decompress_into, view, _gzip_guess(view), bytes_max)
+        return _read_gzip(view, bytes_max)
     if codec_id == Compression.SNAPPY:
         return _read_snappy(view, bytes_max)
     if codec_id == Compression.LZ4:
@@ -98,9 +104,29 @@ def _not_a_stream(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_RECORD, f"a batch cannot be decompressed: {why}")
 
 
-def _gzip_guess(data: memoryview) -> int:
-    """The last member's size modulo 2**32, which is the whole size unless the stream is odd or a lie."""
-    return int.from_bytes(data[-4:], "little") if len(data) >= 18 else 0
+def _read_gzip(data: Buffer, bytes_max: int) -> memoryview:
+    """Read a gzip stream with zlib, which bounds its output itself and refuses all that Java's would.
+
+    As Java does: members that follow one another are joined, other bytes after a member are ignored.
+    """
+    parts = []
+    room = bytes_max
+    for _ in range(_GZIP_MEMBERS_MAX):
+        member = zlib.decompressobj(wbits=31)
+        try:
+            part = member.decompress(data, room + 1)
+        except zlib.error as failed:
+            raise _not_a_stream(str(failed)) from failed
+        room -= len(part)
+        if room < 0:
+            raise _too_large(bytes_max)
+        if not member.eof:
+            raise _not_a_stream("the gzip stream is cut off")
+        parts.append(part)
+        data = member.unused_data
+        if not data.startswith(_GZIP_MAGIC):
+            return memoryview(b"".join(parts))
+    raise _not_a_stream(f"more than {_GZIP_MEMBERS_MAX} gzip members")
 
 
 def _read_snappy(data: memoryview, bytes_max: int) -> memoryview:

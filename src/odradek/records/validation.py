@@ -6,7 +6,7 @@ Kafka 3.9's produce path. Where Kafka lets a fault through that readers would st
 UNKNOWN_SERVER_ERROR, this is stricter or clearer:
 
 - a record's size must be that of its fields, in compressed batches too: INVALID_RECORD;
-- offset deltas that are not 0, 1, 2 … are renumbered in every batch, not only in compressed ones;
+- offset deltas that are not 0, 1, 2 and so on: INVALID_RECORD;
 - transactional without producer id, or producer id with a negative epoch: INVALID_RECORD;
 - bytes that cannot be decompressed: INVALID_RECORD; too many decompressed: MESSAGE_TOO_LARGE;
 - a codec id without meaning: UNSUPPORTED_COMPRESSION_TYPE; a header cut short: CORRUPT_MESSAGE.
@@ -201,9 +201,11 @@ def _accept_batch(view: memoryview, header: BatchHeader, append: Append) -> Acce
     _check_batch(header, append.origin)
     records = codec.records_of(view, header, append.rules.decompressed_bytes_max)
     walked = _walk(records, header, append)
-    if walked.consecutive and _keeps_codec(header, append.rules):
+    if not walked.consecutive:
+        raise refused("offset deltas that are not 0, 1, 2 and so on")
+    if _keeps_codec(header, append.rules):
         return _place(view, header, walked.max_timestamp, append)
-    return _rebuild(records, header, walked, append)
+    return _recompress(records, header, walked.max_timestamp, append)
 
 
 def _check_batch(header: BatchHeader, origin: Origin) -> None:
@@ -261,23 +263,18 @@ def _place(view: memoryview, header: BatchHeader, max_timestamp: int, append: Ap
     return _placed(data, codec.read_headers(data)[0], append.now_ms if append.stamps else -1)
 
 
-def _rebuild(records: memoryview, header: BatchHeader, walked: Walked, append: Append) -> Accepted:
-    """Encode a batch anew, because the topic wants another codec or its offsets had holes."""
-    flatten = bool(header.attributes & APPEND_TIME_BIT)
-    plain: bytes | memoryview = records
-    if flatten or not walked.consecutive:
-        plain = codec.renumber(records, header.count, flatten)
-    target = Compression(header.codec_id) if append.rules.compression is None else append.rules.compression
+def _recompress(records: memoryview, header: BatchHeader, max_timestamp: int, append: Append) -> Accepted:
+    """Put the same records into a batch with the codec that the topic wants."""
+    target = append.rules.compression or Compression.NONE
     bits = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | target
     made = seal(
         header._replace(
             base_offset=append.next_offset,
             leader_epoch=append.leader_epoch,
             attributes=bits | (APPEND_TIME_BIT if append.stamps else 0),
-            base_timestamp=header.max_timestamp if flatten else header.base_timestamp,
-            max_timestamp=append.now_ms if append.stamps else walked.max_timestamp,
+            max_timestamp=append.now_ms if append.stamps else max_timestamp,
         ),
-        compress(target, plain, append.rules.compression_level),
+        compress(target, records, append.rules.compression_level),
     )
     return _converted(made, append)
 
