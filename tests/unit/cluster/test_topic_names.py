@@ -1,0 +1,55 @@
+"""Legal topic names, and names too alike."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.cluster.topic_names import check_topic_name, colliding_topic, is_legal_topic_name
+from odradek.model.errors import BrokerError, ErrorCode
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "A9", "valid_TOPIC.NAME-9", "...", "_", "-", "a" * 249, "__consumer_offsets"]
+)
+def test_legal_names(name: str) -> None:
+    assert is_legal_topic_name(name)
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "empty"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("a" * 250, "250 characters"),
+        ("a b", "other than"),
+        ("a/b", "other than"),
+        ("grün", "other than"),
+        ("a\n", "other than"),
+        ("a\0", "other than"),
+        ("٣", "other than"),
+    ],
+)
+def test_illegal_names_are_refused_with_a_reason(name: str, why: str) -> None:
+    assert not is_legal_topic_name(name)
+    with pytest.raises(BrokerError, match=why) as refused:
+        check_topic_name(name)
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c"), ("x", None), ("a.b", None)]
+)
+def test_names_that_metrics_could_not_tell_apart_collide(name: str, other: str | None) -> None:
+    topics = ["x", "ab", "a-b", name, "a.bc", *([other] if other else [])]
+    assert colliding_topic(name, topics) == other
+
+
+names = st.text("ab._", min_size=1, max_size=5)
+
+
+@given(names, names)
+def test_colliding_is_mutual(one: str, other: str) -> None:
+    assert (colliding_topic(one, [other]) is None) == (colliding_topic(other, [one]) is None)
+    assert colliding_topic(one, [one]) is None
