@@ -24,6 +24,8 @@ from bench.places import BROKER_CORE
 Contestant = TypeVar("Contestant")
 
 SATURATED_SHARE = 0.9  # of one core: at or above it, that side is the limit
+SETTLED_SHARE = 0.05  # a warm-up ends with the first round that is not this much cheaper than the best
+SETTLE_ROUNDS_MAX = 8
 SUBJECT, PEER = "odradek", "kafka"
 
 FAILURES = (LoadFailed, BrokerFailed, KafkaException, ConnectionError, TimeoutError)
@@ -174,6 +176,24 @@ class Bench:
             for broker in made:
                 broker.close()
                 broker.wipe()
+
+    def settle(self, sides: Sides, cost: Callable[[Broker], float]) -> None:
+        """Repeat a load on each side until it gets no cheaper: a JVM compiles while it works.
+
+        `cost` should be CPU per unit of work, which other programs on the machine hardly disturb.
+        """
+        for side, broker in sides.running.items():
+            best, rounds, improving = float("inf"), 0, True
+            while improving and rounds < SETTLE_ROUNDS_MAX:
+                try:
+                    now = cost(broker)
+                except FAILURES as failure:
+                    self.say(f"warming {side} up failed: {failure}")
+                    break
+                rounds += 1
+                improving = now < best * (1 - SETTLED_SHARE)
+                best = min(best, now)
+            self.say(f"{side} warmed up in {rounds} rounds, cost {best:.3g}")
 
     def compare(
         self,

@@ -10,6 +10,8 @@ from typing import Any
 
 from bench.harness import PEER, SUBJECT, Row
 
+DISTURBED_SHARE = 0.25  # of a core, taken by neither broker nor generator
+
 COLUMNS = (
     "case",
     "load",
@@ -33,6 +35,9 @@ def markdown(rows: list[Row], facts: Mapping[str, Any]) -> str:
     notes = [f"- {row.case} {row.load}: {side}: {why}" for row in rows for side, why in row.not_run.items()]
     if notes:
         lines += ["", "Not run:", "", *notes]
+    if disturbed := [f"{row.case} {row.load}" for row in rows if _disturbed(row)]:
+        lines += ["", "Disturbed by other programs, to be repeated on a quiet machine:", ""]
+        lines += [f"- {name}" for name in disturbed]
     lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     return "\n".join(lines)
 
@@ -58,6 +63,11 @@ def _cells(row: Row) -> list[str]:
         str(row.goal or ""),
         {True: "yes", False: "no", None: "not run" if row.goal else ""}[row.met()],
     ]
+
+
+def _disturbed(row: Row) -> bool:
+    shares = (row.cost(side, "others_share") for side in row.samples)
+    return any(share is not None and share > DISTURBED_SHARE for share in shares)
 
 
 def _both(row: Row, name: str) -> str:

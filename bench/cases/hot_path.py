@@ -14,7 +14,7 @@ from bench.meter import MB
 from bench.peers.broker import Broker
 
 CASE = "H1"
-SECONDS = 3.0
+SECONDS = 2.0
 CONNECTIONS = 4
 SMALL = Filling(partitions=CONNECTIONS, batches=10, records=1, size=100)
 LARGE = Filling(partitions=CONNECTIONS, batches=150, records=64, size=1000)
@@ -32,6 +32,7 @@ def run(bench: Bench) -> None:
             ("fetch of one partition, 100 B", "CPU µs/request", GOAL, _fetch),
             ("fetch, each further MB", "CPU µs/MB", None, _copy),
         ):
+            bench.settle(sides, lambda b, m=measure: m(bench, b).value)
             row = Row(CASE, load, unit, goal)
             bench.compare(row, sides.running, lambda b, m=measure: m(bench, b), missing=sides.missing)
 
