@@ -87,7 +87,7 @@ def _check(brokers: Sequence[BrokerRack], partition_count: int, replication_fact
     if with_rack not in {0, len(brokers)}:
         raise BrokerError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"{with_rack} of {len(brokers)} brokers have a rack; replicas can be placed if all or none have one",
+            f"{with_rack} of {len(brokers)} brokers have a rack; replicas are placed if all or none have one",
         )
 
 

@@ -138,7 +138,7 @@ class FetchResult:
             self.records_bytes > 0
             or self.high_watermark != told.high_watermark
             or self.log_start_offset != told.leader_log_start_offset
-            or self.error is not _NONE
+            or self.error != _NONE
             or self.preferred_replica != _NO_REPLICA
             or self.diverging_epoch >= 0
         )
@@ -299,7 +299,7 @@ class FetchSession:
         """Remember what the fetcher is being told."""
         entry = result.request
         # After an error the partition must be sent again once it is well, whatever its watermark is then.
-        entry.high_watermark = result.high_watermark if result.error is _NONE else UNKNOWN_OFFSET
+        entry.high_watermark = result.high_watermark if result.error == _NONE else UNKNOWN_OFFSET
         entry.leader_log_start_offset = result.log_start_offset
         if result.records_bytes > 0 and len(self.partitions) > 1:
             # To the end, so that partitions with much data do not starve the others of a bounded answer.
