@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from odradek.store.database import MEMORY
 from odradek.store.embedded import FILE_NAME, EmbeddedEnsemble, Offload
-from odradek.store.port import Store
+from odradek.store.port import Create, NoNode, Store, StoreError, Unavailable
 from odradek.testing.store_contract import StoreContract, World
 
 
@@ -66,3 +72,153 @@ class TestStoreCommittingInAThread(StoreContract):
         with tempfile.TemporaryDirectory() as directory:
             async with embedded(str(Path(directory, FILE_NAME)), in_a_thread) as world:
                 yield world
+
+
+# What only a file can show.
+
+
+def test_reopened_file_holds_all_but_the_ephemeral_nodes(tmp_path: Path) -> None:
+    async def body() -> None:
+        path = str(tmp_path / FILE_NAME)
+        async with embedded(path) as world:
+            store = await world.connect()
+            await store.create("/a", b"1")
+            await store.create("/a/b_", b"2", sequence=True)
+            await store.create("/a/e", ephemeral=True)
+            stat = await store.set("/a", b"3")
+            before = await store.get("/a/b_0000000000")
+            old_session = store.session_id
+        async with embedded(path) as world:
+            store = await world.connect()
+            assert store.session_id > old_session
+            data, again = await store.get("/a")
+            assert (data, again.version, again.czxid, again.num_children) == (b"3", 1, stat.czxid, 1)
+            assert await store.get("/a/b_0000000000") == before
+            assert await store.exists("/a/e") is None
+            assert await store.create("/a/b_", sequence=True) == "/a/b_0000000002"
+            assert (await store.get("/a/b_0000000002"))[1].czxid > stat.mzxid
+
+    asyncio.run(body())
+
+
+def test_second_opener_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    async def body() -> None:
+        path = str(tmp_path / FILE_NAME)
+        async with embedded(path):
+            with pytest.raises(Unavailable, match=r"in use by another process.*log\.dirs"):
+                EmbeddedEnsemble(path, StillClock())
+            code = (
+                "import sys, sqlite3\n"
+                "from odradek.store.database import Database\n"
+                "from odradek.store.port import Unavailable\n"
+                "try:\n    Database(sys.argv[1])\n"
+                "except Unavailable as refused:\n    assert 'in use' in str(refused)\n    sys.exit(7)\n"
+            )
+            assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 7
+        async with embedded(path) as world:
+            await world.connect()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is not a database, " * 100, b"SQLite format 3\x00" + b"\xff" * 5000]
+)
+def test_file_that_is_no_store_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    async def body() -> None:
+        path = tmp_path / FILE_NAME
+        path.write_bytes(content)
+        with pytest.raises(StoreError, match=FILE_NAME):
+            EmbeddedEnsemble(str(path), StillClock())
+        assert path.read_bytes() == content
+
+    asyncio.run(body())
+
+
+def test_file_of_a_newer_layout_is_refused(tmp_path: Path) -> None:
+    async def body() -> None:
+        path = str(tmp_path / FILE_NAME)
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA user_version=99")
+        connection.close()
+        with pytest.raises(StoreError, match="newer version"):
+            EmbeddedEnsemble(path, StillClock())
+
+    asyncio.run(body())
+
+
+def test_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    async def body() -> None:
+        with pytest.raises(Unavailable, match="nowhere"):
+            EmbeddedEnsemble(str(tmp_path / "nowhere" / FILE_NAME), StillClock())
+
+    asyncio.run(body())
+
+
+# Writes without end; says each number once its write is committed. Each write is three nodes or none.
+WRITER = """
+import asyncio, sys
+from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.port import Create, SetData
+
+class Clock:
+    def wall_ms(self): return 1
+    def monotonic_ms(self): return 1
+
+async def main():
+    offload = asyncio.to_thread if sys.argv[2] == "thread" else None
+    ensemble = EmbeddedEnsemble(sys.argv[1], Clock(), offload=offload)
+    store = ensemble.connect()
+    await store.ensure_path("/n")
+    await store.create("/last", b"-1")
+    await store.create("/alive", ephemeral=True)
+    await store.create("/n/alive", ephemeral=True)
+    number = 0
+    while True:
+        await store.multi([
+            Create(f"/n/{number}", b"x" * (number % 700)),
+            Create(f"/n/{number}/state"),
+            SetData("/last", b"%d" % number),
+        ])
+        print(number, flush=True)
+        number += 1
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["inline", "thread"])
+@pytest.mark.parametrize("writes", [1, 40, 300])
+def test_killed_process_leaves_all_it_committed_and_no_ephemerals(
+    tmp_path: Path, how: str, writes: int
+) -> None:
+    path = str(tmp_path / FILE_NAME)
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, path, how], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        for _ in range(writes):
+            last_said = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        said = writer.stdout.read().split()
+        # The kill may cut the last line short.
+        last_said = max([last_said, *(int(number) for number in said[:-1])])
+    assert writer.returncode == -signal.SIGKILL
+
+    async def body() -> None:
+        async with embedded(path) as world:
+            store = await world.connect()
+            last = int((await store.get("/last"))[0])
+            assert last >= last_said
+            names = await store.children("/n")
+            assert sorted(names, key=int) == [str(number) for number in range(last + 1)]
+            for number in range(last + 1):
+                data, stat = await store.get(f"/n/{number}")
+                assert (len(data), stat.num_children) == (number % 700, 1)
+            with pytest.raises(NoNode):
+                await store.get("/alive")
+            stat = (await store.get("/n"))[1]
+            assert (stat.num_children, stat.cversion) == (last + 1, last + 3)
+            await store.multi([Create(f"/n/{last + 1}")])
+
+    asyncio.run(body())

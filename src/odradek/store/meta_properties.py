@@ -26,7 +26,8 @@ FILE_NAME: Final = "meta.properties"
 _FILE_BYTES_MAX: Final = 64 * 1024
 _ESCAPED: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _NAMED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LINE: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*(.*)", re.DOTALL)
+_LINE: Final = re.compile(r"((?:\\.|[^\\=: \t\f])+)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ def _read_pairs(path: str, data: bytes) -> dict[str, str]:
     except UnicodeDecodeError as bad:
         raise StorageError(f"{path}: not text: {bad}") from bad
     pairs = {}
-    for line in map(str.strip, text.splitlines()):
+    for line in _LINE_END.split(text):
+        line = line.lstrip(" \t\f")  # noqa: PLW2901 - what stands before a key means nothing
         if line and line[0] not in "#!":
             match = _LINE.fullmatch(line)
             if match is None:

@@ -1,0 +1,44 @@
+"""Ids as text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.model.uuids import fresh_uuid, parse_uuid, uuid_text
+
+
+def test_text_is_kafkas() -> None:
+    uuid = bytes.fromhex("dd0d1b546e4e4ea486b1afbd9ebb263a")
+    assert uuid_text(uuid) == "3Q0bVG5OTqSGsa-9nrsmOg"
+    assert parse_uuid("3Q0bVG5OTqSGsa-9nrsmOg") == uuid
+    assert uuid_text(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_text_is_read_back(uuid: bytes) -> None:
+    assert len(uuid_text(uuid)) == 22
+    assert parse_uuid(uuid_text(uuid)) == uuid
+    assert parse_uuid(uuid_text(uuid) + "==") == uuid
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "3Q0bVG5OTqSGsa-9nrsmOgAA", "3Q0bVG5OTqSGsa+9nrsmOg", "é" * 22]
+)
+def test_what_is_not_an_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="id"):
+        parse_uuid(text)
+
+
+def test_id_has_sixteen_bytes() -> None:
+    with pytest.raises(ValueError, match="16"):
+        uuid_text(b"short")
+
+
+def test_fresh_id_is_neither_reserved_nor_looks_like_an_option() -> None:
+    good = parse_uuid("3Q0bVG5OTqSGsa-9nrsmOg")
+    draws = iter([bytes(16), (1).to_bytes(16, "big"), parse_uuid("-Q0bVG5OTqSGsa-9nrsmOg"), good])
+    assert fresh_uuid(lambda: next(draws)) == good
+    with pytest.raises(ValueError, match="draws"):
+        fresh_uuid(lambda: bytes(16))

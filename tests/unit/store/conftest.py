@@ -1,0 +1,51 @@
+"""An empty store in memory, and what a broker passes to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from odradek.store.embedded import EmbeddedEnsemble, in_memory
+
+T = TypeVar("T")
+
+
+class SetClock:
+    """Shows the time it was set to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def play(clock: SetClock) -> Callable[[Callable[[EmbeddedEnsemble], Awaitable[T]]], T]:
+    """Run a coroutine function on a fresh store."""
+
+    def run(body: Callable[[EmbeddedEnsemble], Awaitable[T]]) -> T:
+        async def main() -> T:
+            ensemble = in_memory(clock)
+            try:
+                return await body(ensemble)
+            finally:
+                await ensemble.close()
+
+        return asyncio.run(main())
+
+    return run

@@ -1,0 +1,283 @@
+"""Topics, partition states, settings and old offsets in the store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from odradek.model.ids import TopicPartition
+from odradek.store import paths
+from odradek.store.configs import (
+    CHANGE_KEPT_MS,
+    ConfigChange,
+    change_config,
+    forget_config_changes,
+    read_config,
+    read_configs,
+    watch_config_changes,
+)
+from odradek.store.consumer_offsets import read_consumer_offsets, write_consumer_offset
+from odradek.store.election import ControllerMoved, Fence, elect
+from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.partition_states import (
+    VersionedState,
+    create_partition_states,
+    read_partition_states,
+    write_partition_states,
+)
+from odradek.store.payloads import PartitionState, ReplicaAssignment, TopicAssignment
+from odradek.store.port import BadPath, BadVersion, Event, EventKind, NodeExists, NoNode
+from odradek.store.registration import ensure_layout
+from odradek.store.topics import (
+    VersionedTopic,
+    create_topic,
+    forget_deletion,
+    mark_for_deletion,
+    read_marked_for_deletion,
+    read_topics,
+    remove_topic,
+    write_assignment,
+)
+
+ORDERS = TopicAssignment(bytes(range(16)), {n: ReplicaAssignment((1, 2)) for n in range(3)})
+GROWN = TopicAssignment(bytes(range(16)), {n: ReplicaAssignment((1, 2)) for n in range(5)})
+FRESH = PartitionState(1, 0, (1, 2), 1)
+SHRUNK = PartitionState(1, 0, (1,), 1)
+PARTITIONS = [TopicPartition("orders", n) for n in range(3)]
+
+
+def test_topic_is_made_with_its_settings_in_one_write(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await ensure_layout(store)
+        zxid = ensemble.tree.zxid
+        await create_topic(store, "orders", ORDERS, {"retention.ms": "1"})
+        assert ensemble.tree.zxid == zxid + 1
+        assert await read_topics(store) == {"orders": VersionedTopic(ORDERS, 0)}
+        assert await read_config(store, "topics", "orders") == {"retention.ms": "1"}
+        assert await watch_config_changes(store) == []
+
+    play(body)
+
+
+def test_topic_that_is_there_is_refused_and_keeps_its_settings(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_topic(store, "orders", ORDERS, {"a": "1"})
+        with pytest.raises(NodeExists) as caught:
+            await create_topic(store, "orders", GROWN, {"a": "2"})
+        assert caught.value.path == paths.topic("orders")
+        assert await read_config(store, "topics", "orders") == {"a": "1"}
+
+    play(body)
+
+
+def test_settings_a_former_topic_left_are_replaced(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await change_config(store, "topics", "orders", {"old": "1"})
+        await create_topic(store, "orders", ORDERS, {})
+        assert await read_config(store, "topics", "orders") == {}
+        assert (await store.get(paths.config("topics", "orders")))[0] == b'{"version":1,"config":{}}'
+
+    play(body)
+
+
+def test_of_two_creators_of_a_topic_one_succeeds(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        stores = [ensemble.connect(), ensemble.connect()]
+        done = await asyncio.gather(
+            *(create_topic(store, "orders", ORDERS, {}) for store in stores), return_exceptions=True
+        )
+        assert sorted(type(one).__name__ for one in done) == ["NodeExists", "NoneType"]
+
+    play(body)
+
+
+def test_watcher_hears_of_new_topics(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await ensure_layout(store)
+        told: list[Event] = []
+        assert await read_topics(store, watcher=told.append) == {}
+        await create_topic(store, "orders", ORDERS, {})
+        await asyncio.sleep(0)
+        assert told == [Event(EventKind.CHILDREN, paths.TOPICS)]
+
+    play(body)
+
+
+def test_assignment_grows_under_the_version_that_was_read(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_topic(store, "orders", ORDERS, {})
+        assert await write_assignment(store, "orders", GROWN, 0) == 1
+        with pytest.raises(BadVersion):
+            await write_assignment(store, "orders", ORDERS, 0)
+        assert await read_topics(store, ["orders", "none"]) == {"orders": VersionedTopic(GROWN, 1)}
+
+    play(body)
+
+
+def test_partition_states_are_made_once_and_read_in_bulk(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_topic(store, "orders", ORDERS, {})
+        assert await read_partition_states(store, PARTITIONS) == {}
+        made = await create_partition_states(store, dict.fromkeys(PARTITIONS[:2], FRESH))
+        assert made == {PARTITIONS[0]: 0, PARTITIONS[1]: 0}
+        again = await create_partition_states(store, dict.fromkeys(PARTITIONS, FRESH))
+        assert isinstance(again[PARTITIONS[0]], NodeExists)
+        assert again[PARTITIONS[2]] == 0
+        assert await read_partition_states(store, PARTITIONS) == dict.fromkeys(
+            PARTITIONS, VersionedState(FRESH, 0)
+        )
+
+    play(body)
+
+
+def test_state_below_nodes_that_a_crash_left_behind_is_made(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_topic(store, "orders", ORDERS, {})
+        await store.ensure_path(paths.partition(PARTITIONS[0]))
+        assert await create_partition_states(store, {PARTITIONS[0]: FRESH}) == {PARTITIONS[0]: 0}
+
+    play(body)
+
+
+def test_stale_state_fails_alone(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_topic(store, "orders", ORDERS, {})
+        await create_partition_states(store, dict.fromkeys(PARTITIONS[:2], FRESH))
+        outcome = await write_partition_states(
+            store,
+            {
+                PARTITIONS[0]: VersionedState(SHRUNK, 0),
+                PARTITIONS[1]: VersionedState(SHRUNK, 9),
+                PARTITIONS[2]: VersionedState(SHRUNK, 0),
+            },
+        )
+        assert outcome[PARTITIONS[0]] == 1
+        assert isinstance(outcome[PARTITIONS[1]], BadVersion)
+        assert isinstance(outcome[PARTITIONS[2]], NoNode)
+
+    play(body)
+
+
+def test_former_controller_writes_no_state(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        fence = await elect(store, 1, 1)
+        assert fence is not None
+        await create_topic(store, "orders", ORDERS, {})
+        await create_partition_states(store, {PARTITIONS[0]: FRESH}, fence)
+        former = Fence(fence.controller_epoch - 1, fence.epoch_version - 1)
+        wrote = await write_partition_states(store, {PARTITIONS[0]: VersionedState(SHRUNK, 0)}, former)
+        made = await create_partition_states(store, {PARTITIONS[1]: FRESH}, former)
+        assert isinstance(wrote[PARTITIONS[0]], ControllerMoved)
+        assert isinstance(made[PARTITIONS[1]], ControllerMoved)
+        with pytest.raises(ControllerMoved):
+            await write_assignment(store, "orders", GROWN, fence=former)
+        with pytest.raises(ControllerMoved):
+            await remove_topic(store, "orders", former)
+        assert await read_partition_states(store, PARTITIONS) == {PARTITIONS[0]: VersionedState(FRESH, 0)}
+
+    play(body)
+
+
+def test_removed_topic_leaves_nothing(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await ensure_layout(store)
+        before = set(ensemble.tree.nodes)
+        many = [TopicPartition("orders", n) for n in range(1200)]
+        await create_topic(store, "orders", ORDERS, {"a": "1"})
+        await create_partition_states(store, dict.fromkeys(many, FRESH))
+        await mark_for_deletion(store, "orders")
+        with pytest.raises(NodeExists):
+            await mark_for_deletion(store, "orders")
+        assert await read_marked_for_deletion(store) == {"orders"}
+        await remove_topic(store, "orders")
+        assert set(ensemble.tree.nodes) == before
+        await remove_topic(store, "orders")
+
+    play(body)
+
+
+def test_mark_of_a_topic_that_is_not_there_is_forgotten(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        assert await read_marked_for_deletion(store) == set()
+        await mark_for_deletion(store, "ghost")
+        await forget_deletion(store, ["ghost", "other"])
+        assert await read_marked_for_deletion(store) == set()
+
+    play(body)
+
+
+def test_config_change_and_its_note_are_one_write(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await ensure_layout(store)
+        told: list[Event] = []
+        assert await watch_config_changes(store, told.append) == []
+        zxid = ensemble.tree.zxid
+        await change_config(store, "topics", "orders", {"a": "1"})
+        assert ensemble.tree.zxid == zxid + 1
+        await change_config(store, "topics", "orders", {"a": "2"})
+        await change_config(store, "brokers", paths.DEFAULT_ENTITY, {"b": "1"})
+        await asyncio.sleep(0)
+        assert told == [Event(EventKind.CHILDREN, paths.CONFIG_CHANGES)]
+        assert await watch_config_changes(store) == [
+            ConfigChange("config_change_0000000000", "topics/orders"),
+            ConfigChange("config_change_0000000001", "topics/orders"),
+            ConfigChange("config_change_0000000002", "brokers/<default>"),
+        ]
+        assert await read_configs(store, "topics") == {"orders": {"a": "2"}}
+        assert await read_configs(store, "brokers") == {"<default>": {"b": "1"}}
+        assert await read_configs(store, "nothing") == {}
+        assert await read_config(store, "topics", "none") == {}
+
+    play(body)
+
+
+def test_note_that_cannot_be_read_does_not_hide_the_others(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await change_config(store, "topics", "a", {})
+        await store.create(f"{paths.CONFIG_CHANGES}/config_change_", b"garbage", sequence=True)
+        assert [change.entity_path for change in await watch_config_changes(store)] == ["topics/a", None]
+
+    play(body)
+
+
+def test_old_notes_are_forgotten_and_new_ones_kept(play, clock) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await change_config(store, "topics", "a", {})
+        clock.now_ms += CHANGE_KEPT_MS
+        await change_config(store, "topics", "b", {})
+        assert await forget_config_changes(store, clock.now_ms) == 0
+        assert await forget_config_changes(store, clock.now_ms + 1) == 1
+        assert [change.entity_path for change in await watch_config_changes(store)] == ["topics/b"]
+
+    play(body)
+
+
+def test_consumer_offsets_are_kept_by_group_and_partition(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await write_consumer_offset(store, "g", PARTITIONS[0], 42)
+        await write_consumer_offset(store, "g", PARTITIONS[0], 43)
+        assert await read_consumer_offsets(store, "g", PARTITIONS) == {PARTITIONS[0]: 43}
+        assert (await store.get("/consumers/g/offsets/orders/0"))[0] == b"43"
+        for group in ("", "..", "a//b"):
+            with pytest.raises(BadPath):
+                await write_consumer_offset(store, group, PARTITIONS[0], 1)
+            with pytest.raises(BadPath):
+                await read_consumer_offsets(store, group, PARTITIONS)
+
+    play(body)
