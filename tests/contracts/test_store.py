@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.store.database import MEMORY
+from odradek.store.database import MEMORY, Database
 from odradek.store.embedded import FILE_NAME, EmbeddedEnsemble, Offload
 from odradek.store.port import Create, NoNode, Store, StoreError, Unavailable
 from odradek.testing.store_contract import StoreContract, World
@@ -99,6 +99,16 @@ def test_reopened_file_holds_all_but_the_ephemeral_nodes(tmp_path: Path) -> None
             assert (await store.get("/a/b_0000000002"))[1].czxid > stat.mzxid
 
     asyncio.run(body())
+
+
+def test_file_is_synced_with_each_commit(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / FILE_NAME))
+    told = [
+        database._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous")
+    ]
+    database.close()
+    assert told == ["wal", 2]
 
 
 def test_second_opener_is_refused_with_a_way_out(tmp_path: Path) -> None:

@@ -1,20 +1,22 @@
 """Leader and in-sync replicas of each partition: ``/brokers/topics/T/partitions/N/state``.
 
-Each partition is written for itself: its outcome is its new version, or the error that kept it. All are under
-way at once. A controller passes its fence; a fallen fence shows as ``ControllerMoved`` for each.
+Each partition is written for itself: its outcome is its new version, or the error that kept it. Many are
+under way at once. A controller passes its fence; a fallen fence shows as ``ControllerMoved`` for each.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from odradek.model.ids import TopicPartition
 from odradek.store import paths
 from odradek.store.election import Fence, fenced
 from odradek.store.payloads import PartitionState, decode_partition_state, encode_partition_state
-from odradek.store.port import Create, Op, OpResult, SetData, Stat, Store, StoreError
+from odradek.store.port import Create, Op, SetData, Stat, Store, StoreError
+
+_UNDER_WAY_MAX: Final = 5000
 
 
 class VersionedState(NamedTuple):
@@ -47,16 +49,11 @@ async def write_partition_states(
     store: Store, states: Mapping[TopicPartition, VersionedState], fence: Fence | None = None
 ) -> dict[TopicPartition, Outcome]:
     """Replace states that still have the versions given (``BadVersion`` if not)."""
-    writes = (
-        fenced(
-            store,
-            fence,
-            [SetData(paths.partition_state(p), encode_partition_state(wanted.state), wanted.version)],
-        )
+    writes: list[list[Op]] = [
+        [SetData(paths.partition_state(p), encode_partition_state(wanted.state), wanted.version)]
         for p, wanted in states.items()
-    )
-    outcomes = await asyncio.gather(*map(_outcome, writes))
-    return dict(zip(states, outcomes, strict=True))
+    ]
+    return dict(zip(states, await _write_each(store, writes, fence), strict=True))
 
 
 async def create_partition_states(
@@ -72,18 +69,24 @@ async def create_partition_states(
         if node is None:
             await store.ensure_path(root)
     parents = await store.get_many(map(paths.partition, states))
-    writes = []
+    writes: list[list[Op]] = []
     for (partition, state), parent in zip(states.items(), parents, strict=True):
-        ops: list[Op] = [] if parent is not None else [Create(paths.partition(partition))]
-        ops.append(Create(paths.partition_state(partition), encode_partition_state(state)))
-        writes.append(fenced(store, fence, ops))
-    outcomes = await asyncio.gather(*map(_outcome, writes))
-    return dict(zip(states, outcomes, strict=True))
+        made = Create(paths.partition_state(partition), encode_partition_state(state))
+        writes.append([made] if parent is not None else [Create(paths.partition(partition)), made])
+    return dict(zip(states, await _write_each(store, writes, fence), strict=True))
 
 
-async def _outcome(write: Awaitable[list[OpResult]]) -> Outcome:
+async def _write_each(store: Store, writes: list[list[Op]], fence: Fence | None) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for start in range(0, len(writes), _UNDER_WAY_MAX):
+        some = writes[start : start + _UNDER_WAY_MAX]
+        outcomes += await asyncio.gather(*(_write(store, ops, fence) for ops in some))
+    return outcomes
+
+
+async def _write(store: Store, ops: list[Op], fence: Fence | None) -> Outcome:
     try:
-        last = (await write)[-1]
+        last = (await fenced(store, fence, ops))[-1]
     except StoreError as refused:
         return refused
     return last.version if isinstance(last, Stat) else 0
