@@ -1,1 +1,1 @@
-""""""
+"""The real world: adapters of the ports. Only composition roots import from here."""

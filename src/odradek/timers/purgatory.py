@@ -130,6 +130,11 @@ class Purgatory:
         self._sweep(key, waiting)
         return count
 
+    def complete_all(self) -> int:
+        """End everything that waits, as a deadline would; give how many. For a stop."""
+        waiting = {id(one): one for each in self._watchers.values() for one in each}
+        return sum(operation.force_complete() for operation in waiting.values())
+
     def purge(self) -> None:
         """Let go of operations that have ended and are still found under a key."""
         for key, waiting in list(self._watchers.items()):

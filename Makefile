@@ -1,0 +1,76 @@
+# Every target does its own set-up in .venv, from the package registries alone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KAFKA2 := .venv-kafka2
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+STAMP := $(VENV)/.ready
+KAFKA2_STAMP := $(KAFKA2)/.ready
+CODEC := $(VENV)/.codec
+ONLY ?=
+FRAMES ?= 1000000
+SEED ?= 1
+
+.PHONY: help demo test lint types imports format unit contracts integration compat fuzz bench docs clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml setup.py
+	@echo "setting up $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade pip
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+# The editable install builds the codec once; it is rebuilt when its source changes.
+$(CODEC): $(STAMP) src/odradek/records/_codec.pyx
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+# kafka-python 2 shares its package name with 3, so it lives in an environment of its own.
+$(KAFKA2_STAMP): tests/requirements-kafka-python-2.txt
+	@echo "setting up $(KAFKA2) ..."
+	@test -x $(KAFKA2)/bin/python || $(PYTHON) -m venv $(KAFKA2)
+	@$(KAFKA2)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+demo: $(CODEC)  ## start a broker, produce and consume with a real client, show the result
+	@$(BIN)/python examples/demo.py
+
+test: lint unit contracts integration compat  ## everything CI runs
+
+lint: $(STAMP)  ## format, rules, types, direction of imports
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP)  ## put the code into shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+unit: $(CODEC)  ## pure tests: no files, no network
+	@$(BIN)/pytest -q -n 2 tests/unit tests/tidy
+
+contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
+	@$(BIN)/pytest -q tests/contracts
+
+integration: $(CODEC)  ## real processes on loopback
+	@$(BIN)/pytest -q tests/integration tests/fuzz
+
+compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
+	@$(BIN)/pytest -q tests/compat
+
+fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
+	@$(BIN)/python tests/fuzz/run.py --frames $(FRAMES) --seed $(SEED)
+
+bench: $(CODEC)  ## ratios beside Apache Kafka: make bench ONLY=B1,B5
+	@ONLY=$(ONLY) $(BIN)/python -m bench
+
+docs: $(STAMP)  ## write the generated reference pages
+	@$(BIN)/python -m odradek.config.reference > docs/configuration.md
+
+clean:
+	rm -rf $(VENV) $(KAFKA2) build *.egg-info src/*.egg-info
+	find src -name '*.so' -delete

@@ -1,0 +1,338 @@
+"""A broker: its parts put together, started and stopped in order, on whatever world it is given.
+
+Start: lock the data, open the store, find out who we are, read settings, open the logs, listen, register,
+stand for controller. Stop goes the other way: accept nothing new, answer what is under way, close the logs,
+say that it was a clean stop, leave the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from odradek.broker.chores import Chore, Chores
+from odradek.broker.clockwork import Clockwork
+from odradek.broker.config_changes import ConfigChanges
+from odradek.broker.context import Context
+from odradek.broker.control import LocalChannel
+from odradek.broker.dispatch import Dispatcher
+from odradek.broker.handlers import HANDLERS
+from odradek.broker.listener import ConnectionLimits, Listener
+from odradek.broker.session import RequestQueue, Session
+from odradek.broker.topics import Topics
+from odradek.cluster.image import ClusterImage
+from odradek.config import broker as settings
+from odradek.config import derived, topic
+from odradek.config.endpoints import SecurityProtocol
+from odradek.config.layers import Layers
+from odradek.config.listeners import Endpoint, listeners
+from odradek.controller.runtime import Controller
+from odradek.log.directory import LogDirectory
+from odradek.log.settings import LogConfig
+from odradek.model.errors import ConfigError
+from odradek.ports.clock import Clock
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import FileSystem
+from odradek.ports.network import Connection, Network
+from odradek.replication.fetch_sessions import FetchSessions
+from odradek.replication.replicas import Replicas
+from odradek.store import meta_properties, paths, payloads
+from odradek.store.election import elect
+from odradek.store.embedded import FILE_NAME, EmbeddedEnsemble
+from odradek.store.port import Store
+from odradek.store.producer_ids import ProducerIds
+from odradek.store.registration import (
+    BrokerIdRules,
+    ensure_cluster_id,
+    register_broker,
+    resolve_broker_id,
+)
+from odradek.telemetry import events
+
+# Requests under way get this long to be answered when the broker stops.
+STOP_TIMEOUT_S = 30
+
+log = events.logger("broker")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a broker runs on."""
+
+    clock: Clock
+    entropy: Entropy
+    files: FileSystem
+    network: Network
+    host_name: Callable[[], str]
+
+
+class Broker:
+    def __init__(self, given: Mapping[str, str], world: World) -> None:
+        """``given`` are the texts of the static settings, already checked."""
+        self._world = world
+        self.config = Layers(given)
+        self.broker_id = -1
+        self.cluster_id = ""
+        self.endpoints: list[Endpoint] = []
+        self.image = ClusterImage()
+        self._directories: list[LogDirectory] = []
+        self._ensemble: EmbeddedEnsemble | None = None
+        self._listeners: list[Listener] = []
+        self._chores = Chores(world.clock)
+        self._controller: Controller | None = None
+        self._broker_epoch = -1
+
+    @property
+    def log_dirs(self) -> list[str]:
+        return [directory.path for directory in self._directories]
+
+    # Start.
+
+    async def start(self) -> None:
+        """Serve. After an error ``stop`` releases whatever was taken by then."""
+        values = self.config.broker
+        bound = listeners(values).bound
+        _check_protocols(bound)
+        self._open_directories()
+        store = self._open_store()
+        await self._find_identity(store)
+        clockwork = self._clockwork = Clockwork(self._world.clock)
+        self._topics = Topics(
+            store, self.image, self.config, clockwork, self._world.clock, self._world.entropy
+        )
+        changes = ConfigChanges(store, self.config, self._topics, self.broker_id, self._world.clock)
+        await changes.load()
+        await self._load_logs()
+        replicas = self._replicas = self._make_replicas(clockwork)
+        changes.follow(replicas)
+        self._dispatcher = Dispatcher(HANDLERS, self._make_context(store))
+        await self._listen(bound)
+        await store.ensure_path(paths.BROKER_IDS)
+        self._broker_epoch = await register_broker(store, self.broker_id, self._registration())
+        await self._stand_for_controller(store)
+        self._chores.start(self._list_chores(changes))
+
+    def _open_directories(self) -> None:
+        for path in derived.log_dirs(self.config.broker):
+            self._directories.append(LogDirectory.open(self._world.files, path, self._world.entropy))
+
+    def _open_store(self) -> Store:
+        if self.config.broker[settings.ZOOKEEPER_CONNECT] is not None:
+            raise ConfigError(
+                [
+                    "zookeeper.connect: clusters on ZooKeeper are not available yet; leave it out, and the "
+                    "broker keeps the cluster's state in the first of log.dirs"
+                ]
+            )
+        path = str(PurePath(self._directories[0].path, FILE_NAME))
+        self._ensemble = EmbeddedEnsemble(path, self._world.clock, offload=self._world.files.offload)
+        return self._ensemble.connect()
+
+    async def _find_identity(self, store: Store) -> None:
+        """Cluster id and broker id, from the store, the settings and the files of every directory."""
+        values, files, log_dirs = self.config.broker, self._world.files, self.log_dirs
+        found = meta_properties.read_all(files, log_dirs)
+        rules = BrokerIdRules(
+            derived.broker_id(values),
+            values[settings.BROKER_ID_GENERATION_ENABLE],
+            values[settings.RESERVED_BROKER_MAX_ID],
+        )
+        self.broker_id = await resolve_broker_id(store, rules, found)
+        self.cluster_id = await ensure_cluster_id(store, self._world.entropy)
+        meta_properties.check_cluster_id(found, self.cluster_id)
+        meta_properties.write_all(
+            files, log_dirs, self.broker_id, self.cluster_id, self._world.clock.wall_ms()
+        )
+        self.config.name_broker(self.broker_id)
+
+    async def _load_logs(self) -> None:
+        threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
+        now_ms = self._world.clock.monotonic_ms()
+        for directory in self._directories:
+            loading = await directory.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
+            for partition, recovered in loading.recovered:
+                log.info("log_recovered", partition=partition, segments=recovered.scanned_segments)
+
+    def _config_of(self, name: str) -> tuple[LogConfig, int]:
+        values = self.config.topic_settings(self._topics.overrides_of(name))
+        return LogConfig.of(values), values[topic.MIN_INSYNC_REPLICAS]
+
+    def _make_replicas(self, clockwork: Clockwork) -> Replicas:
+        return Replicas(
+            self.broker_id,
+            self._directories,
+            self.image,
+            self._config_of,
+            self._world.clock,
+            clockwork.wheel,
+            clockwork.arm,
+            lambda: self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS],
+        )
+
+    def _make_context(self, store: Store) -> Context:
+        slots = self.config.broker[settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
+        return Context(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            clock=self._world.clock,
+            config=self.config,
+            image=self.image,
+            replicas=self._replicas,
+            topics=self._topics,
+            fetch_sessions=FetchSessions(self._world.entropy, self.image.name_of, slots),
+            producer_ids=ProducerIds(store, self.broker_id),
+        )
+
+    async def _listen(self, bound: Sequence[Endpoint]) -> None:
+        values = self.config.broker
+        self._limits = ConnectionLimits(
+            values[settings.MAX_CONNECTIONS],
+            values[settings.MAX_CONNECTIONS_PER_IP],
+            derived.connection_limits(values),
+        )
+        self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
+        for endpoint in bound:
+            listener = Listener(endpoint.name, self._limits, self._make_session)
+            try:
+                await listener.start(self._world.network, endpoint.host, endpoint.port)
+            except OSError as refused:
+                raise ConfigError(
+                    [f"listeners: cannot listen on {endpoint}: {refused.strerror or refused}"]
+                ) from refused
+            self._listeners.append(listener)
+        self.endpoints = self._advertised(bound)
+
+    def _make_session(self, connection: Connection, listener: Listener) -> Session:
+        values = self.config.broker
+        return Session(
+            connection,
+            listener.name,
+            self._dispatcher.begin,
+            listener.session_ended,
+            self._queue,
+            frame_bytes_max=values[settings.SOCKET_REQUEST_MAX_BYTES],
+            under_way_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
+        )
+
+    def _advertised(self, bound: Sequence[Endpoint]) -> list[Endpoint]:
+        """What clients are told, with the ports and the host name that are only known now."""
+        advertised = listeners(self.config.broker).advertised
+        ports = {listener.name: listener.port for listener in self._listeners}
+        return [
+            endpoint._replace(
+                host=endpoint.host or self._world.host_name(),
+                port=endpoint.port or ports[endpoint.name],
+            )
+            for endpoint in advertised
+        ]
+
+    def _registration(self) -> payloads.BrokerRegistration:
+        endpoints = tuple(
+            payloads.Endpoint(one.name, one.protocol.value, one.host, one.port) for one in self.endpoints
+        )
+        rack = self.config.broker[settings.BROKER_RACK]
+        return payloads.BrokerRegistration(endpoints, self._world.clock.wall_ms(), rack)
+
+    async def _stand_for_controller(self, store: Store) -> None:
+        fence = await elect(store, self.broker_id, self._world.clock.wall_ms())
+        if fence is None:
+            raise ConfigError(
+                ["another broker is the controller of this store; there can be only one broker"]
+            )
+        channel = LocalChannel(self.broker_id, self.image, self._replicas, self._topics)
+        self._controller = Controller(store, fence, channel)
+        await self._controller.start()
+
+    def _list_chores(self, changes: ConfigChanges) -> list[Chore]:
+        values = self.config.broker
+        idle_ms = values[settings.CONNECTIONS_MAX_IDLE_MS]
+        return [
+            Chore("close_idle", max(min(idle_ms // 4, 60_000), 10), self._close_idle),
+            Chore("flush_rolled", 1_000, self._flush_rolled),
+            Chore("remove_deleted_logs", 1_000, self._remove_deleted),
+            Chore(
+                "checkpoint_recovery_points",
+                values[settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS],
+                self._checkpoint_recovery_points,
+            ),
+            Chore(
+                "checkpoint_log_starts",
+                values[settings.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS],
+                self._checkpoint_log_starts,
+            ),
+            Chore(
+                "checkpoint_high_watermarks",
+                values[settings.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS],
+                self._checkpoint_high_watermarks,
+            ),
+            Chore("forget_config_changes", 300_000, changes.forget_old),
+        ]
+
+    # Chores.
+
+    async def _close_idle(self) -> None:
+        idle_ms = self.config.broker[settings.CONNECTIONS_MAX_IDLE_MS]
+        if idle_ms >= 0:
+            now_ms = self._world.clock.monotonic_ms()
+            for listener in self._listeners:
+                listener.close_idle(now_ms, idle_ms)
+
+    async def _flush_rolled(self) -> None:
+        for directory in self._directories:
+            await directory.flush_rolled()
+
+    async def _remove_deleted(self) -> None:
+        for directory in self._directories:
+            await directory.remove_due(self._world.clock.monotonic_ms())
+
+    async def _checkpoint_recovery_points(self) -> None:
+        for directory in self._directories:
+            await directory.checkpoint_recovery_points()
+
+    async def _checkpoint_log_starts(self) -> None:
+        for directory in self._directories:
+            await directory.checkpoint_log_starts()
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        for directory in self._directories:
+            await directory.checkpoint_high_watermarks()
+
+    # Stop.
+
+    async def stop(self) -> None:
+        """Stop in order. Whatever was started is stopped, even after a start that failed half way."""
+        await self._chores.stop()
+        await self._finish_requests()
+        if self._controller is not None:
+            await self._controller.stop()
+        for directory in self._directories:
+            await directory.close(broker_epoch=self._broker_epoch)
+        if self._ensemble is not None:
+            await self._ensemble.close()
+
+    async def _finish_requests(self) -> None:
+        for listener in self._listeners:
+            listener.stop_accepting()
+            for session in listener.sessions:
+                session.stop_reading()
+        if not self._listeners:
+            return
+        self._replicas.release_all()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._dispatcher.settle()
+        self._clockwork.stop()
+        for listener in self._listeners:
+            for session in list(listener.sessions):
+                session.close()
+
+
+def _check_protocols(bound: Sequence[Endpoint]) -> None:
+    secured = [str(one) for one in bound if one.protocol is not SecurityProtocol.PLAINTEXT]
+    if secured:
+        raise ConfigError(
+            [f"listeners: {one}: only PLAINTEXT listeners are available yet" for one in secured]
+        )

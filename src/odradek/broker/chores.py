@@ -1,0 +1,46 @@
+"""What a broker does every now and then: named work at intervals, one task each, all ended together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+from odradek.model.errors import StorageError
+from odradek.ports.clock import Clock
+from odradek.store.port import StoreError
+from odradek.telemetry import events
+
+log = events.logger("chores")
+
+
+class Chore(NamedTuple):
+    name: str
+    interval_ms: int
+    work: Callable[[], Awaitable[object]]
+
+
+class Chores:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, chores: Iterable[Chore]) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks += [loop.create_task(self._repeat(chore)) for chore in chores]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _repeat(self, chore: Chore) -> None:
+        while True:
+            await self._clock.sleep_ms(chore.interval_ms)
+            try:
+                await chore.work()
+            except (OSError, StorageError, StoreError) as failed:
+                log.error("chore_failed", chore=chore.name, reason=str(failed))
+            except Exception as broken:  # noqa: BLE001 - the edge of a task
+                log.failure("chore_broken", broken, chore=chore.name)

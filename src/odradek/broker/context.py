@@ -1,0 +1,31 @@
+"""What a handler may reach: the broker's parts, and nothing else of the world.
+
+Handlers see these through narrow names, so that a part can later live in another process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.broker.topics import Topics
+    from odradek.cluster.image import ClusterImage
+    from odradek.config.layers import Layers
+    from odradek.ports.clock import Clock
+    from odradek.replication.fetch_sessions import FetchSessions
+    from odradek.replication.replicas import Replicas
+    from odradek.store.producer_ids import ProducerIds
+
+
+@dataclass(slots=True)
+class Context:
+    broker_id: int
+    cluster_id: str
+    clock: Clock
+    config: Layers
+    image: ClusterImage
+    replicas: Replicas
+    topics: Topics
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds

@@ -1,0 +1,43 @@
+"""ApiVersions, versions 0 to 4: what this broker serves, derived from the table of handlers.
+
+A version this broker does not know is answered in the dispatcher (KIP-511). v3 is flexible and names the
+client's software; its response header stays version 0 so that any client can read it. v4 differs from v3 in
+how features with a minimum of 0 are listed, and there are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from odradek.broker.dispatch import Call, Handler
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+VERSIONS = range(5)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def api_versions_of(handlers: list[Handler]) -> Callable[[ApiVersionsRequest, Call], ApiVersionsResponse]:
+    """The handler that advertises these handlers."""
+    advertised = sorted((h.api_key, h.versions.start, h.versions.stop - 1) for h in handlers)
+
+    def api_versions(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+        if call.version >= 3 and not _is_named(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return ApiVersionsResponse(
+            api_keys=[ApiVersion(*row) for row in advertised],
+            finalized_features_epoch=0,
+        )
+
+    return api_versions
+
+
+def _is_named(request: ApiVersionsRequest) -> bool:
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.fullmatch(name) for name in names)
+
+
+def refuse(request: ApiVersionsRequest, code: ErrorCode, message: str | None) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=code)

@@ -1,0 +1,46 @@
+"""DeleteRecords, versions 0 to 2: move a partition's start forward.
+
+Offset -1 means the high watermark; nothing past the high watermark can go. The answer waits until every
+replica has moved its start (with one replica: at once), or the time is up.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.dispatch import Call
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+def delete_records(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(topic.name, [_one(topic.name, part, call) for part in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _one(topic: str, part: DeleteRecordsPartition, call: Call) -> DeleteRecordsPartitionResult:
+    try:
+        low_watermark = call.broker.replicas.leader_of(topic, part.partition_index).delete_before(part.offset)
+    except BrokerError as refused:
+        return DeleteRecordsPartitionResult(part.partition_index, -1, refused.code)
+    return DeleteRecordsPartitionResult(part.partition_index, low_watermark)
+
+
+def refuse(request: DeleteRecordsRequest, code: ErrorCode, message: str | None) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name,
+                [DeleteRecordsPartitionResult(part.partition_index, -1, code) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,232 @@
+"""Fetch, versions 0 to 17: read batches from the partitions this broker leads.
+
+v3 bounds the whole answer, v4 takes the isolation level, v7 brings sessions (KIP-227), v9 leader epochs,
+v10 zstd, v12 is flexible, v13 names topics by id. Versions 0 to 3 get magic 0 or 1, converted from what is
+stored.
+
+The answer waits in the fetch purgatory until ``min_bytes`` can be read, a partition has something else to
+say, or ``max_wait_ms`` is over. The first batch found is returned whole, however large, so that every reader
+makes progress; up to version 2, where there is no bound on the whole answer, that holds for each partition.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from odradek.broker.dispatch import Call
+from odradek.broker.pending import Pending
+from odradek.config import broker as settings
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import ZERO_TOPIC_ID, TopicId
+from odradek.model.levels import IsolationLevel
+from odradek.ports.files import FileSlice, Part
+from odradek.records.legacy import down_convert
+from odradek.replication.delayed_fetch import DelayedFetch
+from odradek.replication.fetch_sessions import (
+    FetchAnswer,
+    FetchContext,
+    FetchPartition,
+    FetchResult,
+    SessionKey,
+)
+from odradek.replication.partition import CONSUMER, Partition
+from odradek.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+TOTAL_BOUND_SINCE = 3
+MAGIC_2_SINCE = 4
+MAGIC_1_SINCE = 2
+ZSTD = "zstd"
+ZSTD_SINCE = 10
+TOPIC_IDS_SINCE = 13
+REPLICA_STATE_SINCE = 15
+
+Result = FetchResponse | Pending[FetchResponse]
+
+
+def fetch(request: FetchRequest, call: Call) -> Result:
+    broker = call.broker
+    replica_id = _replica_id(request, call.version)
+    context = broker.fetch_sessions.open(
+        request.session_id,
+        request.session_epoch,
+        _asked(request, call),
+        _forgotten(request, call.version),
+        uses_topic_ids=call.version >= TOPIC_IDS_SINCE,
+        from_follower=replica_id >= 0,
+        now_ms=broker.clock.monotonic_ms(),
+    )
+    reading = Reading(request, call, context, replica_id)
+    if reading.is_done() or request.max_wait_ms <= 0:
+        return reading.response()
+    pending: Pending[FetchResponse] = Pending()
+    delayed = DelayedFetch(reading.look_again, lambda: pending.complete(reading.response()))
+    broker.replicas.delay_fetch(delayed, reading.watched(), request.max_wait_ms)
+    return pending
+
+
+class Reading:
+    """One fetch under way: what was read of each partition so far, and whether that is enough."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_call",
+        "_context",
+        "_isolation",
+        "_min_bytes",
+        "_partitions",
+        "_replica_id",
+        "_results",
+        "_size_bytes",
+        "_urgent",
+    )
+
+    def __init__(self, request: FetchRequest, call: Call, context: FetchContext, replica_id: int) -> None:
+        self._call = call
+        self._context = context
+        self._replica_id = replica_id
+        self._isolation = request.isolation_level
+        self._bytes_max = min(request.max_bytes, call.broker.config.broker[settings.FETCH_MAX_BYTES])
+        self._min_bytes = min(request.min_bytes, self._bytes_max)
+        self._size_bytes = 0
+        self._urgent = bool(context.error)
+        self._partitions: list[Partition | None] = []
+        self._results: list[FetchResult] = []
+        for asked in context.partitions:
+            self._partitions.append(call.broker.replicas.find(asked.topic, asked.partition))
+            self._results.append(self._read(asked, self._partitions[-1]))
+
+    def is_done(self) -> bool:
+        return self._urgent or self._size_bytes >= self._min_bytes or not self._results
+
+    def look_again(self) -> bool:
+        """Read the partitions that have moved since; say whether there is enough now."""
+        for index, partition in enumerate(self._partitions):
+            result = self._results[index]
+            if partition is not None and partition.has_news_since(result):
+                self._size_bytes -= result.records_bytes
+                self._results[index] = self._read(result.request, partition)
+        return self.is_done()
+
+    def watched(self) -> list[Partition]:
+        return [partition for partition in self._partitions if partition is not None]
+
+    def response(self) -> FetchResponse:
+        answer = self._context.answer(self._results, self._call.broker.clock.monotonic_ms())
+        return _response(answer, self._call.version, self._isolation)
+
+    def _read(self, asked: FetchPartition, partition: Partition | None) -> FetchResult:
+        try:
+            result = self._read_or_refuse(asked, partition)
+        except BrokerError as refused:
+            result = FetchResult(asked, refused.code)
+        if result.error or result.diverging_epoch >= 0:
+            self._urgent = True
+        self._size_bytes += result.records_bytes
+        return result
+
+    def _read_or_refuse(self, asked: FetchPartition, partition: Partition | None) -> FetchResult:
+        if partition is None or asked.topic is None:
+            raise self._call.broker.replicas.why_not(asked.topic, asked.partition)
+        version = self._call.version
+        if version >= TOPIC_IDS_SINCE and partition.topic_id != asked.topic_id:
+            raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if version < ZSTD_SINCE and partition.log.config.compression_type == ZSTD:
+            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        at_least_one = version < TOTAL_BOUND_SINCE or self._size_bytes == 0
+        bytes_max = min(asked.max_bytes, max(self._bytes_max - self._size_bytes, 0))
+        result = partition.read(asked, bytes_max, at_least_one, self._isolation, self._replica_id)
+        if version < MAGIC_2_SINCE and result.records_bytes:
+            _convert(result, 1 if version >= MAGIC_1_SINCE else 0)
+        return result
+
+
+def _replica_id(request: FetchRequest, version: int) -> int:
+    if version < REPLICA_STATE_SINCE:
+        return request.replica_id
+    return CONSUMER if request.replica_state is None else request.replica_state.replica_id
+
+
+def _asked(request: FetchRequest, call: Call) -> list[FetchPartition]:
+    by_id = call.version >= TOPIC_IDS_SINCE
+    asked = []
+    for topic in request.topics:
+        name: str | None = call.broker.image.name_of(topic.topic_id) if by_id else topic.topic
+        topic_id: TopicId = topic.topic_id if by_id else ZERO_TOPIC_ID
+        for part in topic.partitions:
+            asked.append(
+                FetchPartition(
+                    name,
+                    topic_id,
+                    part.partition,
+                    part.fetch_offset,
+                    part.log_start_offset,
+                    part.partition_max_bytes,
+                    part.current_leader_epoch,
+                    part.last_fetched_epoch,
+                )
+            )
+    return asked
+
+
+def _forgotten(request: FetchRequest, version: int) -> list[SessionKey]:
+    by_id = version >= TOPIC_IDS_SINCE
+    return [
+        (topic.topic_id if by_id else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def _convert(result: FetchResult, magic: Literal[0, 1]) -> None:
+    """Old readers get the old format."""
+    records = result.records
+    data = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
+    converted = down_convert(data, magic, result.request.fetch_offset)
+    result.records = converted
+    result.records_bytes = len(converted)
+
+
+def _response(answer: FetchAnswer, version: int, isolation: int) -> FetchResponse:
+    topics: list[FetchableTopicResponse] = []
+    last: tuple[str | None, TopicId] | None = None
+    committed = isolation == IsolationLevel.READ_COMMITTED
+    for result in answer.results:
+        asked = result.request
+        if (asked.topic, asked.topic_id) != last:
+            last = (asked.topic, asked.topic_id)
+            topics.append(FetchableTopicResponse(asked.topic or "", asked.topic_id, []))
+        topics[-1].partitions.append(_entry(result, committed))
+    return FetchResponse(0, answer.error, answer.session_id, topics)
+
+
+def _entry(result: FetchResult, committed: bool) -> PartitionData:
+    records: Part = b"" if result.records is None else result.records
+    entry = PartitionData(
+        result.request.partition,
+        result.error,
+        result.high_watermark,
+        result.last_stable_offset,
+        result.log_start_offset,
+        None,
+        None,
+        None,
+        None,
+        result.preferred_replica,
+        records,
+    )
+    if committed and not result.error:
+        entry.aborted_transactions = [AbortedTransaction(*one) for one in result.aborted or ()]
+    if result.diverging_epoch >= 0:
+        entry.diverging_epoch = EpochEndOffset(result.diverging_epoch, result.diverging_end_offset)
+    return entry
+
+
+def refuse(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
+    return FetchResponse(error_code=code, session_id=request.session_id)

@@ -1,0 +1,80 @@
+"""Metadata, versions 0 to 12: brokers, topics, partitions and their leaders.
+
+v0 takes an empty list for all topics, later versions null. v1 adds racks and the controller, v2 the cluster
+id, v4 a switch for creating topics, v5 offline replicas, v7 leader epochs, v8 permitted operations, v10 topic
+ids, v12 asking by id.
+
+Topics that do not exist are created on the way if the request and ``auto.create.topics.enable`` allow it; the
+answer waits for their leaders, so that the client need not ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from odradek.broker import metadata as answers
+from odradek.broker.dispatch import Call
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import ZERO_TOPIC_ID
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+AUTO_CREATE_SWITCH_SINCE = 4
+ALL_IS_NULL_SINCE = 1
+
+Result = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
+
+
+def metadata(request: MetadataRequest, call: Call) -> Result:
+    asked = request.topics
+    if asked is None or (not asked and call.version < ALL_IS_NULL_SINCE):
+        return _response(call, answers.all_topics(call.broker.image, call.session.listener_name))
+    missing = [t.name for t in asked if t.name is not None and call.broker.image.topic(t.name) is None]
+    may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATE_SWITCH_SINCE
+    if missing and may_create:
+        return _after_creating(asked, missing, call)
+    return _response(call, [_entry(topic, call) for topic in asked])
+
+
+async def _after_creating(
+    asked: list[MetadataRequestTopic], missing: list[str], call: Call
+) -> MetadataResponse:
+    refused = await call.broker.topics.create_missing(missing)
+    entries = []
+    for topic in asked:
+        entry = _entry(topic, call)
+        if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and entry.name in refused:
+            entry.error_code = refused[entry.name]
+        entries.append(entry)
+    return _response(call, entries)
+
+
+def _entry(topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
+    image, listener = call.broker.image, call.session.listener_name
+    if topic.name is not None and (call.version < 12 or topic.topic_id == ZERO_TOPIC_ID):
+        return answers.topic_by_name(image, topic.name, listener)
+    return answers.topic_by_id(image, topic.topic_id, listener)
+
+
+def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    broker = call.broker
+    return MetadataResponse(
+        brokers=answers.brokers(broker.image, call.session.listener_name),
+        cluster_id=broker.cluster_id,
+        controller_id=broker.image.controller_id,
+        topics=topics,
+    )
+
+
+def refuse(request: MetadataRequest, code: ErrorCode, message: str | None) -> MetadataResponse:
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ]
+    )

@@ -1,0 +1,97 @@
+"""Accepts connections for one endpoint, within the limits on how many there may be.
+
+Limits: ``max.connections`` for the broker as a whole, ``max.connections.per.ip`` with its overrides, and
+``connections.max.idle.ms``. The counts are shared by all listeners of a broker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from odradek.broker.session import Session
+from odradek.ports.network import Connection, ListeningSocket, Network
+from odradek.telemetry import events
+
+log = events.logger("listener")
+
+
+@dataclass(slots=True)
+class ConnectionLimits:
+    """How many connections there may be, and how many there are."""
+
+    total_max: int
+    per_host_max: int
+    host_overrides: Mapping[str, int] = field(default_factory=dict)
+    total: int = 0
+    by_host: Counter[str] = field(default_factory=Counter)
+
+    def why_not(self, host: str) -> str | None:
+        """The reason to refuse one more connection from this host, if there is one."""
+        if self.total >= self.total_max:
+            return f"max.connections={self.total_max} reached"
+        allowed = self.host_overrides.get(host, self.per_host_max)
+        if self.by_host[host] >= allowed:
+            return f"max.connections.per.ip={allowed} reached for {host}"
+        return None
+
+    def opened(self, host: str) -> None:
+        self.total += 1
+        self.by_host[host] += 1
+
+    def closed(self, host: str) -> None:
+        self.total -= 1
+        self.by_host[host] -= 1
+        if not self.by_host[host]:
+            del self.by_host[host]
+
+
+MakeSession = Callable[[Connection, "Listener"], Session]
+
+
+class Listener:
+    """One endpoint and the sessions accepted through it."""
+
+    def __init__(self, name: str, limits: ConnectionLimits, make_session: MakeSession) -> None:
+        self.name = name
+        self.sessions: set[Session] = set()
+        self._limits = limits
+        self._make_session = make_session
+        self._socket: ListeningSocket | None = None
+
+    @property
+    def port(self) -> int:
+        assert self._socket is not None
+        return self._socket.port
+
+    async def start(self, network: Network, host: str, port: int) -> None:
+        self._socket = await network.listen(host, port, self._accept)
+
+    def stop_accepting(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def session_ended(self, session: Session) -> None:
+        self.sessions.discard(session)
+        self._limits.closed(session.peer_host)
+
+    def close_idle(self, now_ms: int, idle_max_ms: int) -> None:
+        """Close sessions with nothing under way that have been silent for longer than allowed."""
+        for session in list(self.sessions):
+            if session.active or session.under_way:
+                session.active = False
+                session.idle_since_ms = now_ms
+            elif now_ms - session.idle_since_ms > idle_max_ms:
+                log.info("connection_idle", peer=session.peer, idle_ms=now_ms - session.idle_since_ms)
+                session.close()
+
+    def _accept(self, connection: Connection) -> Session | None:
+        reason = self._limits.why_not(connection.peer_host)
+        if reason is not None:
+            log.warning("connection_refused", peer=connection.peer, listener=self.name, reason=reason)
+            return None
+        self._limits.opened(connection.peer_host)
+        session = self._make_session(connection, self)
+        self.sessions.add(session)
+        return session

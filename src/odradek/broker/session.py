@@ -1,0 +1,243 @@
+"""One client's connection: pumps bytes into requests, starts them in order, sends answers in order.
+
+Bounds kept here: the size of a frame (by the wire layer), how many requests of this connection are under
+way, and how many bytes of answers wait for a peer that does not read. At a bound the session stops reading,
+so the peer feels it through TCP; nothing is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from odradek.model.errors import RemoteProtocolViolation
+from odradek.ports.files import Part
+from odradek.ports.network import Connection
+from odradek.telemetry import events
+from odradek.wire.server_connection import Request, ServerConnection
+
+# Answers waiting for a slow reader, before its next requests are left unread.
+OUTPUT_BYTES_MAX = 4 * 1024 * 1024
+
+log = events.logger("session")
+
+
+class RequestQueue:
+    """Requests read and not yet begun, over all connections (``queued.max.requests``)."""
+
+    __slots__ = ("_held", "limit", "waiting")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.waiting = 0
+        self._held: set[Session] = set()
+
+    @property
+    def is_full(self) -> bool:
+        return self.waiting >= self.limit
+
+    def hold(self, session: Session) -> None:
+        """Remember a session that stopped reading because of this bound."""
+        self._held.add(session)
+
+    def forget(self, session: Session) -> None:
+        self._held.discard(session)
+
+    def took(self, count: int) -> None:
+        self.waiting -= count
+        if self._held and not self.is_full:
+            held, self._held = self._held, set()
+            for session in held:
+                session.read_on()
+
+
+class Session:
+    """The broker's side of one connection."""
+
+    __slots__ = (
+        "_backlog",
+        "_begin_request",
+        "_connection",
+        "_corked",
+        "_ended",
+        "_lost",
+        "_output",
+        "_paused",
+        "_queue",
+        "_tell_ended",
+        "_under_way_max",
+        "_wire",
+        "active",
+        "idle_since_ms",
+        "listener_name",
+        "under_way",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        listener_name: str,
+        begin: Callable[[Request, Session], None],
+        ended: Callable[[Session], None],
+        queue: RequestQueue,
+        *,
+        frame_bytes_max: int,
+        under_way_max: int,
+    ) -> None:
+        self._connection = connection
+        self.listener_name = listener_name
+        self._begin_request = begin
+        self._tell_ended = ended
+        self._queue = queue
+        self._wire = ServerConnection(frame_bytes_max)
+        self._under_way_max = under_way_max
+        self._backlog: deque[Request] = deque()
+        self._output: list[Part] = []
+        self._corked = False
+        self._paused = False
+        self._lost = False
+        self._ended = False
+        self.under_way = 0
+        self.active = True
+        self.idle_since_ms = 0
+
+    @property
+    def peer(self) -> str:
+        return self._connection.peer
+
+    @property
+    def peer_host(self) -> str:
+        return self._connection.peer_host
+
+    # What the network tells.
+
+    def receive_buffer(self) -> memoryview:
+        return self._wire.receive_buffer()
+
+    def bytes_received(self, count: int) -> None:
+        self.active = True
+        try:
+            requests = self._wire.received(count)
+        except RemoteProtocolViolation as bad:
+            self.end(str(bad))
+            return
+        self._corked = True
+        for request in requests:
+            if self._backlog or self.under_way >= self._under_way_max:
+                self._backlog.append(request)
+                self._queue.waiting += 1
+            else:
+                self._begin(request)
+        self._corked = False
+        self._send_output()
+        self._maybe_pause()
+
+    def output_drained(self) -> None:
+        self._go_on()
+
+    def connection_lost(self, reason: str | None) -> None:
+        self._lost = True
+        self._queue.forget(self)
+        self._queue.took(len(self._backlog))
+        self._backlog.clear()
+        if reason is not None:
+            log.info("connection_broken", peer=self.peer, reason=reason)
+        self._tell_ended(self)
+
+    # What the dispatcher tells.
+
+    def answer(self, request: Request, parts: list[Part]) -> None:
+        """Send this answer as soon as all earlier ones are on their way."""
+        self.under_way -= 1
+        if self._lost:
+            return
+        self._output += self._wire.answer(request, parts)
+        if not self._corked:
+            self._after_late_answer()
+
+    def answer_nothing(self, request: Request) -> None:
+        """The request asked for no answer (acks=0)."""
+        self.under_way -= 1
+        if self._lost:
+            return
+        self._output += self._wire.no_answer(request)
+        if not self._corked:
+            self._after_late_answer()
+
+    def end(self, reason: str) -> None:
+        """Close, once earlier answers are out; the log names the peer. What it still sends is not begun."""
+        if self._ended or self._lost:
+            return
+        self._ended = True
+        log.warning("connection_closed", peer=self.peer, reason=reason)
+        self._send_output()
+        self._connection.close(flush=True)
+
+    # What the owner tells.
+
+    def stop_reading(self) -> None:
+        """For a graceful stop: what is under way is still answered, nothing more is read."""
+        self._paused = True
+        self._under_way_max = 0
+        self._connection.pause()
+
+    def close(self) -> None:
+        self._connection.close(flush=True)
+
+    def read_on(self) -> None:
+        """The bound that held this session is no longer reached."""
+        self._go_on()
+
+    def _begin(self, request: Request) -> None:
+        if self._ended:
+            return
+        self.under_way += 1
+        try:
+            self._begin_request(request, self)
+        except RemoteProtocolViolation as bad:
+            self.end(str(bad))
+        except Exception as broken:  # noqa: BLE001 - the edge of a connection
+            log.failure("request_failed", broken, peer=self.peer, api_key=request.api_key)
+            self.end(f"API {request.api_key} failed inside the broker")
+
+    def _after_late_answer(self) -> None:
+        self._send_output()
+        if self._paused or self._backlog:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waited, then read again if no bound is reached."""
+        if self._lost or self._under_way_max == 0:
+            return
+        backlog = self._backlog
+        begun = 0
+        self._corked = True
+        while backlog and self.under_way < self._under_way_max:
+            self._begin(backlog.popleft())
+            begun += 1
+        self._corked = False
+        if begun:
+            self._queue.took(begun)
+        self._send_output()
+        if self._paused and self._may_read():
+            self._paused = False
+            self._connection.resume()
+
+    def _maybe_pause(self) -> None:
+        if not self._paused and not self._lost and not self._may_read():
+            self._paused = True
+            self._connection.pause()
+            if self._queue.is_full:
+                self._queue.hold(self)
+
+    def _may_read(self) -> bool:
+        return (
+            self.under_way < self._under_way_max
+            and self._connection.queued_bytes <= OUTPUT_BYTES_MAX
+            and not self._queue.is_full
+        )
+
+    def _send_output(self) -> None:
+        if self._output:
+            output, self._output = self._output, []
+            self._connection.send(output)

@@ -1,0 +1,132 @@
+"""What a wish for a topic, or for more partitions, amounts to: pure, with Kafka's refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odradek.cluster.placement import BrokerRack, assign_added_replicas, assign_replicas
+from odradek.cluster.topic_names import check_topic_name, colliding_topic
+from odradek.model.errors import BrokerError, ErrorCode
+
+DEFAULT = -1
+"""Stands for the broker's own number of partitions or replicas."""
+
+Assignment = dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic somebody wants: counts, or the replicas of each partition."""
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    topic: str
+    count: int
+    assignments: Sequence[tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a plan depends on beside the wish: topics, live brokers, defaults, and two drawn numbers."""
+
+    topics: Mapping[str, object]
+    brokers: Sequence[BrokerRack]
+    partitions_default: int
+    replication_factor_default: int
+    start_index: int
+    start_shift: int
+
+
+def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
+    """Replicas for each partition of a new topic; settings are judged elsewhere."""
+    check_topic_name(wish.name)
+    if wish.name in around.topics:
+        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
+    other = colliding_topic(wish.name, around.topics)
+    if other is not None:
+        raise BrokerError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{wish.name}' collides with existing topic '{other}': "
+            "names that differ only in '.' and '_' share their metrics",
+        )
+    empty = [name for name, value in wish.settings.items() if value is None]
+    if empty:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for topic configs: {','.join(empty)}"
+        )
+    if wish.assignments:
+        if wish.partitions != DEFAULT or wish.replication_factor != DEFAULT:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                "give numPartitions and replicationFactor, or replica assignments, not both",
+            )
+        return _given(wish.assignments)
+    partitions = around.partitions_default if wish.partitions == DEFAULT else wish.partitions
+    factor = wish.replication_factor
+    if factor == DEFAULT:
+        factor = around.replication_factor_default
+    return assign_replicas(around.brokers, partitions, factor, around.start_index, around.start_shift)
+
+
+def plan_more_partitions(wish: MorePartitions, existing: Assignment, around: Surroundings) -> Assignment:
+    """Replicas for the partitions to be added."""
+    present, wanted = len(existing), wish.count
+    if wanted < present:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {present} partitions, which is higher than the requested {wanted}.",
+        )
+    if wanted == present:
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
+    if wish.assignments is None:
+        return assign_added_replicas(around.brokers, wanted - present, present, existing[0])
+    if len(wish.assignments) != wanted - present:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Increasing the number of partitions by {wanted - present} "
+            f"but {len(wish.assignments)} assignments provided.",
+        )
+    unknown = {b for replicas in wish.assignments for b in replicas} - {b.id for b in around.brokers}
+    if unknown:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.",
+        )
+    added = {present + index: replicas for index, replicas in enumerate(wish.assignments)}
+    _check_replicas({**existing, **added})
+    return added
+
+
+def _given(assignments: Mapping[int, tuple[int, ...]]) -> Assignment:
+    if sorted(assignments) != list(range(len(assignments))):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    _check_replicas(assignments)
+    return dict(assignments)
+
+
+def _check_replicas(assignments: Mapping[int, tuple[int, ...]]) -> None:
+    for partition, replicas in assignments.items():
+        if not replicas:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} is given no replica"
+            )
+        if len(set(replicas)) != len(replicas):
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {partition} is given a broker twice: {list(replicas)}",
+            )
+    if len({len(replicas) for replicas in assignments.values()}) > 1:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "all partitions should have the same number of replicas"
+        )

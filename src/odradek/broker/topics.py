@@ -1,0 +1,296 @@
+"""Topics and settings as handlers change them: plan, write to the store, wait until the cluster has followed.
+
+A change is done when it shows in this broker's image: a new topic when each partition has a leader, a deleted
+one when it is gone. Waiting happens in the topic purgatory, under the topic's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odradek.broker.clockwork import Clockwork
+from odradek.broker.topic_plans import (
+    Assignment,
+    MorePartitions,
+    NewTopic,
+    Surroundings,
+    plan_more_partitions,
+    plan_topic,
+)
+from odradek.cluster.image import ClusterImage
+from odradek.cluster.placement import BrokerRack
+from odradek.config import alter
+from odradek.config import broker as settings
+from odradek.config.layers import Layers
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ZERO_TOPIC_ID, TopicId
+from odradek.model.uuids import fresh_uuid
+from odradek.ports.clock import Clock
+from odradek.ports.entropy import Entropy
+from odradek.store.configs import change_config
+from odradek.store.payloads import ReplicaAssignment, TopicAssignment
+from odradek.store.port import BadVersion, NodeExists, NoNode, Store
+from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
+from odradek.telemetry import events
+from odradek.timers.purgatory import DelayedOperation, Purgatory
+
+# How long a metadata request waits for the leaders of a topic it created.
+AUTO_CREATE_WAIT_MS = 5_000
+ALL_BROKERS = "<default>"
+"""The name under which the store keeps settings for all brokers."""
+
+log = events.logger("topics")
+
+
+@dataclass(slots=True)
+class TopicOutcome:
+    """How one topic fared in a request."""
+
+    name: str
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topic_id: TopicId = ZERO_TOPIC_ID
+    partitions: int = -1
+    replication_factor: int = -1
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def refuse(self, refused: BrokerError) -> None:
+        self.code, self.message = refused.code, refused.message
+
+
+class DelayedTopics(DelayedOperation):
+    """Waits until something holds for each of some topics, or the time is up."""
+
+    __slots__ = ("_holds", "_then", "_topics")
+
+    def __init__(
+        self, topics: Sequence[str], holds: Callable[[str], bool], then: Callable[[Sequence[str]], None]
+    ) -> None:
+        super().__init__()
+        self._topics = list(topics)
+        self._holds = holds
+        self._then = then
+
+    def try_complete(self) -> bool:
+        self._topics = [topic for topic in self._topics if not self._holds(topic)]
+        return not self._topics and self.force_complete()
+
+    def on_complete(self) -> None:
+        self._then(self._topics)
+
+
+class Topics:
+    def __init__(
+        self,
+        store: Store,
+        image: ClusterImage,
+        config: Layers,
+        clockwork: Clockwork,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._store = store
+        self._image = image
+        self._config = config
+        self._clockwork = clockwork
+        self._clock = clock
+        self._entropy = entropy
+        self._purgatory = Purgatory("topic", clockwork.wheel)
+        self._overrides: dict[str, dict[str, str]] = {}
+
+    def overrides_of(self, topic: str) -> Mapping[str, str]:
+        """A topic's own settings, as the store has them."""
+        return self._overrides.get(topic, {})
+
+    def know_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        if overrides:
+            self._overrides[topic] = dict(overrides)
+        else:
+            self._overrides.pop(topic, None)
+
+    def changed(self, topic: str) -> None:
+        """The image has news of this topic: look whether somebody waited for them."""
+        self._purgatory.check_and_complete(topic)
+
+    async def create(
+        self, wishes: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
+    ) -> list[TopicOutcome]:
+        outcomes = [TopicOutcome(wish.name) for wish in wishes]
+        for wish, outcome in zip(wishes, outcomes, strict=True):
+            try:
+                await self._create_one(wish, outcome, validate_only=validate_only)
+            except BrokerError as refused:
+                outcome.refuse(refused)
+        if not validate_only:
+            counts = {outcome.name: outcome.partitions for outcome in outcomes}
+            await self._wait(outcomes, lambda name: self._has_leaders(name, counts[name]), timeout_ms)
+        return outcomes
+
+    async def create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Create topics a client asked about, if that is allowed; give the errors of those that failed."""
+        if not self._config.broker[settings.AUTO_CREATE_TOPICS_ENABLE]:
+            return {}
+        wishes = [self._automatic(name) for name in dict.fromkeys(names)]
+        outcomes = await self.create(wishes, AUTO_CREATE_WAIT_MS, validate_only=False)
+        # Somebody else may have been quicker, and a topic that takes its time will be asked for again.
+        mild = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
+        return {outcome.name: outcome.code for outcome in outcomes if outcome.code not in mild}
+
+    async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
+        outcomes = [TopicOutcome(name) for name in names]
+        for outcome in outcomes:
+            try:
+                await self._delete_one(outcome)
+            except BrokerError as refused:
+                outcome.refuse(refused)
+        await self._wait(outcomes, lambda name: self._image.topic(name) is None, timeout_ms)
+        return outcomes
+
+    async def add_partitions(
+        self, wishes: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool
+    ) -> list[TopicOutcome]:
+        outcomes = [TopicOutcome(wish.topic) for wish in wishes]
+        for wish, outcome in zip(wishes, outcomes, strict=True):
+            try:
+                await self._grow_one(wish, validate_only=validate_only)
+                outcome.partitions = wish.count
+            except BrokerError as refused:
+                outcome.refuse(refused)
+        if not validate_only:
+            counts = {wish.topic: wish.count for wish in wishes}
+            await self._wait(outcomes, lambda name: self._has_leaders(name, counts[name]), timeout_ms)
+        return outcomes
+
+    async def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        await change_config(self._store, "topics", topic, overrides)
+        self.know_overrides(topic, overrides)
+
+    async def set_broker_overrides(self, broker_id: str | None, overrides: Mapping[str, str]) -> None:
+        await change_config(self._store, "brokers", broker_id or ALL_BROKERS, overrides)
+
+    async def _create_one(self, wish: NewTopic, outcome: TopicOutcome, *, validate_only: bool) -> None:
+        assignment = plan_topic(wish, self._surroundings())
+        overrides = alter.create_topic(self._config, wish.settings.items())
+        outcome.partitions = len(assignment)
+        outcome.replication_factor = len(assignment[0])
+        outcome.settings = overrides
+        if validate_only:
+            return
+        outcome.topic_id = fresh_uuid(self._entropy.uuid)
+        stored = TopicAssignment(outcome.topic_id, _replicas(assignment))
+        try:
+            await create_topic(self._store, wish.name, stored, overrides)
+        except NodeExists:
+            raise BrokerError(
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists."
+            ) from None
+        self.know_overrides(wish.name, overrides)
+        log.info("topic_created", topic=wish.name, partitions=len(assignment))
+
+    async def _delete_one(self, outcome: TopicOutcome) -> None:
+        topic = self._image.topic(outcome.name)
+        if topic is None:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            )
+        if not self._config.broker[settings.DELETE_TOPIC_ENABLE]:
+            raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        outcome.topic_id = topic.topic_id
+        try:
+            await mark_for_deletion(self._store, outcome.name)
+        except NodeExists:
+            return  # asked for before: wait with whoever did
+
+    async def _grow_one(self, wish: MorePartitions, *, validate_only: bool) -> None:
+        found = (await read_topics(self._store, [wish.topic])).get(wish.topic)
+        if found is None:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.topic[:249]}' does not exist."
+            )
+        present = found.assignment.partitions
+        if any(one.adding or one.removing for one in present.values()):
+            raise BrokerError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"A partition reassignment is in progress for the topic '{wish.topic}'.",
+            )
+        existing = {number: one.replicas for number, one in present.items()}
+        added = plan_more_partitions(wish, existing, self._surroundings())
+        if validate_only:
+            return
+        grown = TopicAssignment(found.assignment.topic_id, {**present, **_replicas(added)})
+        try:
+            await write_assignment(self._store, wish.topic, grown, found.version)
+        except (BadVersion, NoNode):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"the topic '{wish.topic}' was changed at the same time"
+            ) from None
+
+    async def _wait(
+        self, outcomes: Sequence[TopicOutcome], holds: Callable[[str], bool], timeout_ms: int
+    ) -> None:
+        """Wait for those that went well so far; late ones become REQUEST_TIMED_OUT."""
+        names = [outcome.name for outcome in outcomes if outcome.code == ErrorCode.NONE]
+        late: Sequence[str] = names
+        if names and timeout_ms > 0:
+            done: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
+            deadline_ms = self._clock.monotonic_ms() + timeout_ms
+            self._purgatory.try_complete_else_watch(
+                DelayedTopics(names, holds, done.set_result), names, deadline_ms
+            )
+            self._clockwork.arm(deadline_ms)
+            late = await done
+        for outcome in outcomes:
+            if outcome.name in late and outcome.code == ErrorCode.NONE:
+                outcome.code, outcome.message = ErrorCode.REQUEST_TIMED_OUT, None
+
+    def _has_leaders(self, topic: str, count: int) -> bool:
+        known = self._image.topic(topic)
+        return known is not None and len(known.partitions) >= count and known.has_all_leaders
+
+    def _automatic(self, name: str) -> NewTopic:
+        """A topic nobody described; the brokers' own ones have settings of their own."""
+        values = self._config.broker
+        if name == OFFSETS_TOPIC:
+            return NewTopic(
+                name,
+                values[settings.OFFSETS_TOPIC_NUM_PARTITIONS],
+                values[settings.OFFSETS_TOPIC_REPLICATION_FACTOR],
+                settings={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(values[settings.OFFSETS_TOPIC_SEGMENT_BYTES]),
+                },
+            )
+        if name == TRANSACTIONS_TOPIC:
+            return NewTopic(
+                name,
+                values[settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS],
+                values[settings.TRANSACTION_STATE_LOG_REPLICATION_FACTOR],
+                settings={
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(values[settings.TRANSACTION_STATE_LOG_MIN_ISR]),
+                    "segment.bytes": str(values[settings.TRANSACTION_STATE_LOG_SEGMENT_BYTES]),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        return NewTopic(name)
+
+    def _surroundings(self) -> Surroundings:
+        values = self._config.broker
+        brokers = [BrokerRack(node.id, node.rack) for node in self._image.brokers.values()]
+        count = max(len(brokers), 1)
+        return Surroundings(
+            self._image.topics,
+            brokers,
+            values[settings.NUM_PARTITIONS],
+            values[settings.DEFAULT_REPLICATION_FACTOR],
+            self._entropy.below(count),
+            self._entropy.below(count),
+        )
+
+
+def _replicas(assignment: Assignment) -> dict[int, ReplicaAssignment]:
+    return {number: ReplicaAssignment(replicas) for number, replicas in assignment.items()}

@@ -1,0 +1,213 @@
+"""The controller's decisions: ``step(state, event)`` changes what is believed and gives what is to be done.
+
+A partition comes online in two steps: its state is written to the store, and only once that has succeeded
+(``StatesWritten``) are brokers told. A topic goes in three: brokers remove their replicas, then the store
+forgets the topic, then brokers forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.controller import election
+from odradek.controller.actions import (
+    NOT_YET_WRITTEN,
+    Action,
+    ForgetTopic,
+    ReplicaOrder,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    StateWrite,
+    WriteStates,
+)
+from odradek.controller.events import (
+    BrokersChanged,
+    DeletionsRequested,
+    Event,
+    Loaded,
+    ReplicasRemoved,
+    StatesWritten,
+    TopicForgotten,
+    TopicsFound,
+)
+from odradek.controller.state import ControllerState
+from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
+
+
+def step(state: ControllerState, event: Event) -> list[Action]:
+    match event:
+        case Loaded():
+            return _begin(state)
+        case BrokersChanged():
+            return _meet_brokers(state, event)
+        case TopicsFound():
+            return _meet_topics(state, event)
+        case DeletionsRequested():
+            return _delete(state, event.topics)
+        case StatesWritten():
+            return _announce(state, event)
+        case ReplicasRemoved():
+            return _replicas_removed(state, event)
+        case TopicForgotten():
+            return _forget(state, event.topic)
+
+
+def _begin(state: ControllerState) -> list[Action]:
+    """Tell every broker all there is, then bring online what is not."""
+    everything = list(state.partitions)
+    deletions, state.deletions = frozenset(state.deletions), {}
+    return [
+        *_tell(state, everything, everyone=True),
+        *_bring_online(state, _all_partitions(state)),
+        *_delete(state, deletions),
+    ]
+
+
+def _meet_brokers(state: ControllerState, event: BrokersChanged) -> list[Action]:
+    came = {
+        broker_id
+        for broker_id, broker in event.brokers.items()
+        if broker_id not in state.brokers or state.brokers[broker_id].broker_epoch != broker.broker_epoch
+    }
+    state.brokers = dict(event.brokers)
+    concerned = [
+        partition
+        for partition in state.partitions
+        if came.intersection(state.topics[partition.topic].partitions[partition.partition].replicas)
+    ]
+    return [*_tell(state, concerned, everyone=True), *_bring_online(state, _all_partitions(state))]
+
+
+def _meet_topics(state: ControllerState, event: TopicsFound) -> list[Action]:
+    fresh = []
+    for topic, assignment in event.topics.items():
+        known = state.topics.get(topic)
+        if known is not None and known.topic_id != assignment.topic_id:
+            # Deleted and made again behind our back: the old one's end is still to come.
+            continue
+        before = known.partitions if known is not None else {}
+        state.topics[topic] = assignment
+        fresh += [TopicPartition(topic, n) for n in sorted(assignment.partitions) if n not in before]
+    return _bring_online(state, fresh)
+
+
+def _delete(state: ControllerState, topics: Iterable[str]) -> list[Action]:
+    actions: list[Action] = []
+    for topic in sorted(topics):
+        if topic in state.deletions:
+            continue
+        holders = _holders(state, topic)
+        state.deletions[topic] = set(holders)
+        actions += [
+            SendStopReplica(broker_id, state.controller_epoch, tuple(partitions))
+            for broker_id, partitions in sorted(holders.items())
+        ]
+        if not holders:
+            actions.append(ForgetTopic(topic))
+    return actions
+
+
+def _holders(state: ControllerState, topic: str) -> dict[int, list[TopicPartition]]:
+    """Live brokers that hold replicas of a topic, and which."""
+    holders: dict[int, list[TopicPartition]] = {}
+    if topic in state.topics:
+        for partition in state.partitions_of(topic):
+            for replica in state.topics[topic].partitions[partition.partition].replicas:
+                if replica in state.brokers:
+                    holders.setdefault(replica, []).append(partition)
+    return holders
+
+
+def _replicas_removed(state: ControllerState, event: ReplicasRemoved) -> list[Action]:
+    actions: list[Action] = []
+    for topic in sorted({partition.topic for partition in event.partitions}):
+        waiting_for = state.deletions.get(topic)
+        if waiting_for is not None:
+            waiting_for.discard(event.broker_id)
+            if not waiting_for:
+                actions.append(ForgetTopic(topic))
+    return actions
+
+
+def _forget(state: ControllerState, topic: str) -> list[Action]:
+    state.deletions.pop(topic, None)
+    gone = state.topics.pop(topic, None)
+    if gone is None:
+        return []
+    for number in gone.partitions:
+        state.partitions.pop(TopicPartition(topic, number), None)
+    return [
+        SendUpdateMetadata(
+            sorted(state.brokers), state.controller_epoch, state.brokers, {}, frozenset((topic,))
+        )
+    ]
+
+
+def _bring_online(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[Action]:
+    """Elect leaders for partitions that have none alive."""
+    writes: dict[TopicPartition, StateWrite] = {}
+    for partition in partitions:
+        if partition.topic in state.deletions:
+            continue
+        replicas = state.topics[partition.topic].partitions[partition.partition].replicas
+        stored = state.partitions.get(partition)
+        if stored is None:
+            elected = election.first_state(replicas, state.brokers, state.controller_epoch)
+            version = NOT_YET_WRITTEN
+        elif stored.state.leader in state.brokers:
+            continue
+        else:
+            elected = election.state_after_offline(
+                stored.state, replicas, state.brokers, state.controller_epoch
+            )
+            version = stored.version
+        if elected is not None:
+            writes[partition] = StateWrite(elected, version)
+    return [WriteStates(writes)] if writes else []
+
+
+def _announce(state: ControllerState, event: StatesWritten) -> list[Action]:
+    fresh = {partition for partition in event.partitions if partition not in state.partitions}
+    state.partitions.update(event.partitions)
+    return _tell(state, list(event.partitions), fresh=fresh)
+
+
+def _tell(
+    state: ControllerState,
+    partitions: Iterable[TopicPartition],
+    *,
+    everyone: bool = False,
+    fresh: Iterable[TopicPartition] = (),
+) -> list[Action]:
+    """Orders for those that hold replicas of these partitions, and the news for all brokers."""
+    new = set(fresh)
+    orders = {partition: _order(state, partition, is_new=partition in new) for partition in partitions}
+    actions: list[Action] = []
+    for broker_id in sorted(state.brokers):
+        own = {partition: order for partition, order in orders.items() if broker_id in order.replicas}
+        if own:
+            actions.append(SendLeaderAndIsr(broker_id, state.controller_epoch, own))
+    if orders or everyone:
+        actions.append(
+            SendUpdateMetadata(sorted(state.brokers), state.controller_epoch, dict(state.brokers), orders)
+        )
+    return actions
+
+
+def _order(state: ControllerState, partition: TopicPartition, *, is_new: bool) -> ReplicaOrder:
+    topic = state.topics[partition.topic]
+    stored = state.partitions[partition]
+    return ReplicaOrder(
+        topic.topic_id or ZERO_TOPIC_ID,
+        stored.state.leader,
+        stored.state.leader_epoch,
+        stored.state.isr,
+        topic.partitions[partition.partition].replicas,
+        stored.version,
+        is_new,
+    )
+
+
+def _all_partitions(state: ControllerState) -> list[TopicPartition]:
+    return [partition for topic in sorted(state.topics) for partition in state.partitions_of(topic)]

@@ -1,0 +1,204 @@
+"""Runs the controller: hears of changes, steps the machine, carries its actions out one after the other.
+
+Events wait in one queue and are handled one at a time, results before what came later. A write that the store
+refuses because something changed in between is not retried blindly: the partition's state is read again, and
+the machine decides anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Protocol
+
+from odradek.controller.actions import (
+    NOT_YET_WRITTEN,
+    Action,
+    ForgetTopic,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    WriteStates,
+)
+from odradek.controller.events import (
+    BrokersChanged,
+    DeletionsRequested,
+    Event,
+    Loaded,
+    ReplicasRemoved,
+    StatesWritten,
+    TopicForgotten,
+    TopicsFound,
+)
+from odradek.controller.machine import step
+from odradek.controller.state import ControllerState, LiveBroker, StoredState
+from odradek.model.ids import TopicPartition
+from odradek.store import paths
+from odradek.store.election import ControllerMoved, Fence
+from odradek.store.partition_states import (
+    VersionedState,
+    create_partition_states,
+    read_partition_states,
+    write_partition_states,
+)
+from odradek.store.payloads import TopicAssignment
+from odradek.store.port import NoNode, Store, StoreError, Watcher
+from odradek.store.registration import read_brokers
+from odradek.store.topics import read_marked_for_deletion, read_topics, remove_topic
+from odradek.telemetry import events
+
+log = events.logger("controller")
+
+
+class BrokerChannel(Protocol):
+    """How a controller reaches a broker, itself included."""
+
+    async def leader_and_isr(self, order: SendLeaderAndIsr) -> None: ...
+
+    async def update_metadata(self, news: SendUpdateMetadata) -> None: ...
+
+    async def stop_replica(self, order: SendStopReplica) -> Iterable[TopicPartition]: ...
+
+
+class Controller:
+    """The controller's office on this broker, from election to resignation."""
+
+    def __init__(self, store: Store, fence: Fence, channel: BrokerChannel) -> None:
+        self._store = store
+        self._fence = fence
+        self._channel = channel
+        self._state = ControllerState(fence.controller_epoch)
+        self._events: asyncio.Queue[Callable[[], Awaitable[Event | None]]] = asyncio.Queue()
+        self._watched: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def controller_epoch(self) -> int:
+        return self._fence.controller_epoch
+
+    async def start(self) -> None:
+        """Read everything, watch everything, tell every broker; then follow what changes."""
+        state = self._state
+        state.brokers = await self._read_brokers()
+        state.topics = await self._read_topics()
+        partitions = [partition for topic in state.topics for partition in state.partitions_of(topic)]
+        states = await read_partition_states(self._store, partitions)
+        state.partitions = {p: StoredState(found.state, found.version) for p, found in states.items()}
+        state.deletions = {topic: set() for topic in await self._read_deletions()}
+        await self._handle(Loaded())
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _follow(self) -> None:
+        while True:
+            look = await self._events.get()
+            try:
+                event = await look()
+                if event is not None:
+                    await self._handle(event)
+            except ControllerMoved as moved:
+                log.warning("controller_replaced", reason=str(moved))
+                return
+            except StoreError as broken:
+                log.error("controller_event_failed", reason=str(broken))
+
+    async def _handle(self, event: Event) -> None:
+        """Step, carry out, and handle results, until there are none."""
+        queue: deque[Event] = deque([event])
+        while queue:
+            for action in step(self._state, queue.popleft()):
+                result = await self._carry_out(action)
+                if result is not None:
+                    queue.append(result)
+
+    async def _carry_out(self, action: Action) -> Event | None:
+        match action:
+            case WriteStates():
+                return StatesWritten(await self._write_states(action))
+            case SendLeaderAndIsr():
+                await self._channel.leader_and_isr(action)
+            case SendUpdateMetadata():
+                await self._channel.update_metadata(action)
+            case SendStopReplica():
+                return ReplicasRemoved(action.broker_id, await self._channel.stop_replica(action))
+            case ForgetTopic():
+                await remove_topic(self._store, action.topic, self._fence)
+                self._watched.discard(action.topic)
+                log.info("topic_deleted", topic=action.topic)
+                return TopicForgotten(action.topic)
+        return None
+
+    async def _write_states(self, action: WriteStates) -> dict[TopicPartition, StoredState]:
+        """Write new states; what another writer got in before us is taken as it stands."""
+        fresh = {p: w.state for p, w in action.writes.items() if w.expected_version == NOT_YET_WRITTEN}
+        known = {
+            p: VersionedState(w.state, w.expected_version)
+            for p, w in action.writes.items()
+            if w.expected_version != NOT_YET_WRITTEN
+        }
+        outcomes = await create_partition_states(self._store, fresh, self._fence)
+        outcomes |= await write_partition_states(self._store, known, self._fence)
+        written = {
+            partition: StoredState(action.writes[partition].state, outcome)
+            for partition, outcome in outcomes.items()
+            if isinstance(outcome, int)
+        }
+        for outcome in outcomes.values():
+            if isinstance(outcome, ControllerMoved):
+                raise outcome
+        lost = [partition for partition in outcomes if partition not in written]
+        for partition, found in (await read_partition_states(self._store, lost)).items():
+            written[partition] = StoredState(found.state, found.version)
+        return written
+
+    # What is read when something changed. Each look is also the next watch.
+
+    def _look(self, look: Callable[[], Awaitable[Event | None]]) -> Watcher:
+        return lambda event: self._events.put_nowait(look)
+
+    async def _read_brokers(self) -> dict[int, LiveBroker]:
+        await self._store.ensure_path(paths.BROKER_IDS)
+        await self._store.watch_children(paths.BROKER_IDS, self._look(self._find_brokers))
+        found = await read_brokers(self._store)
+        return {broker_id: LiveBroker(b.registration, b.broker_epoch) for broker_id, b in found.items()}
+
+    async def _find_brokers(self) -> Event:
+        return BrokersChanged(await self._read_brokers())
+
+    async def _read_topics(self) -> dict[str, TopicAssignment]:
+        await self._store.ensure_path(paths.TOPICS)
+        found = await read_topics(self._store, watcher=self._look(self._find_topics))
+        for topic in found:
+            if topic not in self._watched:
+                self._watched.add(topic)
+                await self._watch_topic(topic)
+        return {topic: versioned.assignment for topic, versioned in found.items()}
+
+    async def _find_topics(self) -> Event:
+        return TopicsFound(await self._read_topics())
+
+    async def _watch_topic(self, topic: str) -> None:
+        async def find() -> Event | None:
+            if topic not in self._watched:
+                return None
+            await self._watch_topic(topic)
+            found = await read_topics(self._store, [topic])
+            return TopicsFound({name: versioned.assignment for name, versioned in found.items()})
+
+        with suppress(NoNode):
+            await self._store.watch_data(paths.topic(topic), self._look(find))
+
+    async def _read_deletions(self) -> set[str]:
+        await self._store.ensure_path(paths.DELETE_TOPICS)
+        return await read_marked_for_deletion(self._store, self._look(self._find_deletions))
+
+    async def _find_deletions(self) -> Event | None:
+        marked = await self._read_deletions()
+        return DeletionsRequested(frozenset(marked)) if marked else None

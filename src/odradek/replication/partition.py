@@ -1,0 +1,290 @@
+"""One partition's replica on this broker: leader or follower, with the rules of each.
+
+The leader appends, decides what is committed, and answers readers; all of it is fenced by the leader epoch.
+A partition with one replica is a partition with replicas: its high watermark follows the log's end at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from odradek.log.log import Appended, Log
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
+from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicId, TopicPartition
+from odradek.model.levels import ACKS_ALL, IsolationLevel
+from odradek.ports.files import Buffer
+from odradek.replication import acks as ack_rules
+from odradek.replication.fetch_sessions import FetchPartition, FetchResult
+from odradek.replication.progress import Progress
+
+CONSUMER: Final = -1
+"""The replica id that consumers give."""
+DEBUGGER: Final = -2
+"""The replica id of tools that may read a replica that does not lead, up to its log's end."""
+
+# Timestamps of ListOffsets that mean a place, not a time.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+
+TO_HIGH_WATERMARK: Final = -1
+"""As an offset of DeleteRecords: all that may be deleted."""
+
+
+class Leadership(NamedTuple):
+    """What the controller says about a partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    partition_epoch: int
+
+
+class FoundOffset(NamedTuple):
+    timestamp: int = -1
+    offset: int = UNKNOWN_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+NOT_FOUND: Final = FoundOffset()
+
+
+class Partition:
+    __slots__ = (
+        "_progress",
+        "broker_id",
+        "is_leader",
+        "leader",
+        "leader_epoch",
+        "log",
+        "min_isr",
+        "partition_epoch",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log, broker_id: int, min_isr: int
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.broker_id = broker_id
+        self.min_isr = min_isr
+        self.is_leader = False
+        self.leader = NO_LEADER
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.partition_epoch = -1
+        self._progress: Progress | None = None
+
+    # Roles.
+
+    def lead(self, order: Leadership, progress: Progress, now_ms: int) -> None:
+        """Become the leader of this epoch, or stay it with other replicas. Stale orders are passed over."""
+        if order.leader_epoch < self.leader_epoch or order.partition_epoch < self.partition_epoch:
+            return
+        if self._progress is None or order.leader_epoch > self.leader_epoch:
+            self.log.assign_leader_epoch(order.leader_epoch)
+        self._progress = self._progress or progress
+        self._progress.lead(order.replicas, order.isr, order.leader_epoch, self.log.log_end_offset, now_ms)
+        self._take(order, is_leader=True)
+        self._advance_high_watermark(now_ms)
+
+    def follow(self, order: Leadership) -> None:
+        """Stop leading. What the leader has will be fetched from it."""
+        if order.leader_epoch >= self.leader_epoch:
+            self._progress = None
+            self._take(order, is_leader=False)
+
+    def retire(self) -> None:
+        """This replica is no more; whoever still waits for it is told to look elsewhere."""
+        self._progress = None
+        self.is_leader = False
+
+    def _take(self, order: Leadership, *, is_leader: bool) -> None:
+        self.leader = order.leader
+        self.leader_epoch = order.leader_epoch
+        self.partition_epoch = order.partition_epoch
+        self.is_leader = is_leader
+
+    def _advance_high_watermark(self, now_ms: int) -> None:
+        progress, log = self._progress, self.log
+        assert progress is not None
+        log.high_watermark = progress.high_watermark(
+            log.high_watermark, log.log_end_offset, self.min_isr, now_ms
+        )
+
+    # Writing.
+
+    def append(self, records: Buffer | None, acks: int, produce_version: int, now_ms: int) -> Appended:
+        """Append what a producer sent. The high watermark moves at once if no follower has a say."""
+        progress = self._progress
+        if progress is None:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ACKS_ALL:
+            ack_rules.check_before_append(acks, len(progress.isr), progress.replica_count, self.min_isr)
+        try:
+            appended = self.log.append_as_leader(
+                b"" if records is None else records,
+                self.leader_epoch,
+                now_ms,
+                produce_version=produce_version,
+            )
+        except StorageError as broken:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        self._advance_high_watermark(now_ms)
+        return appended
+
+    def verdict_on(self, required_offset: int, leader_epoch: int) -> ErrorCode | None:
+        """How an append of this epoch ended; None while its records are not committed."""
+        progress = self._progress
+        if progress is None or leader_epoch != self.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ack_rules.verdict_after_append(
+            required_offset,
+            self.log.high_watermark,
+            len(progress.maximal_isr),
+            progress.replica_count,
+            self.min_isr,
+        )
+
+    def delete_before(self, offset: int) -> int:
+        """Let the log start at this offset; give the new start."""
+        self._require_leader(NO_LEADER_EPOCH)
+        if "delete" not in self.log.config.cleanup_policy:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted"
+            )
+        if offset == TO_HIGH_WATERMARK:
+            offset = self.log.high_watermark
+        if offset < 0:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is negative")
+        self.log.advance_log_start_offset(offset)
+        return self.log.log_start_offset
+
+    # Reading.
+
+    def read(
+        self, asked: FetchPartition, bytes_max: int, at_least_one: bool, isolation: int, replica_id: int
+    ) -> FetchResult:
+        """Batches from the asked offset on, up to what this reader may see."""
+        self._require_leader(asked.current_leader_epoch)
+        log = self.log
+        high_watermark = log.high_watermark
+        stable = log.last_stable_offset
+        if replica_id >= 0:
+            end_offset = log.log_end_offset
+        else:
+            end_offset = stable if isolation == IsolationLevel.READ_COMMITTED else high_watermark
+        if asked.last_fetched_epoch >= 0:
+            diverging = self._diverging(asked)
+            if diverging is not None:
+                result = FetchResult(asked, ErrorCode.NONE, high_watermark, stable, log.log_start_offset)
+                result.diverging_epoch, result.diverging_end_offset = diverging
+                return result
+        try:
+            fetched = log.read(asked.fetch_offset, bytes_max, end_offset, at_least_one)
+        except StorageError as broken:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        data = b"" if fetched.is_cut_short else fetched.data
+        return FetchResult(
+            asked, ErrorCode.NONE, high_watermark, stable, log.log_start_offset, data, len(data)
+        )
+
+    def has_news_since(self, result: FetchResult) -> bool:
+        """Whether reading again could give anything else."""
+        return (
+            self.log.high_watermark != result.high_watermark
+            or self.log.last_stable_offset != result.last_stable_offset
+            or self.log.log_start_offset != result.log_start_offset
+            or not self.is_leader
+        )
+
+    def _diverging(self, asked: FetchPartition) -> tuple[int, int] | None:
+        """KIP-595: where a reader's log leaves this one, by the epoch of the last batch it fetched."""
+        epoch, end_offset = self.log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if epoch == NO_LEADER_EPOCH and end_offset == UNKNOWN_OFFSET:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"no epoch up to {asked.last_fetched_epoch} is known"
+            )
+        if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+            return epoch, end_offset
+        return None
+
+    # Looking up offsets.
+
+    def find_offset(
+        self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
+    ) -> FoundOffset:
+        """The offset of a time, or of one of the places that negative timestamps stand for."""
+        self._require_readable(current_leader_epoch, replica_id)
+        log = self.log
+        limit = self._readable_end(isolation, replica_id)
+        if timestamp == LATEST:
+            return FoundOffset(-1, limit, self.leader_epoch)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return FoundOffset(-1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
+        if timestamp == LATEST_TIERED:
+            return NOT_FOUND
+        if timestamp == MAX_TIMESTAMP:
+            found = log.offset_of_max_timestamp()
+        elif timestamp < 0:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"timestamp {timestamp} stands for no place"
+            )
+        else:
+            found = log.offset_for_time(timestamp)
+        if found is None or found.offset >= limit:
+            return NOT_FOUND
+        return FoundOffset(*found)
+
+    def offsets_before(self, timestamp: int, count_max: int, replica_id: int, now_ms: int) -> list[int]:
+        """ListOffsets 0: consumers are capped at the high watermark."""
+        self._require_readable(NO_LEADER_EPOCH, replica_id)
+        offsets = self.log.legacy_offsets_before(timestamp, count_max, now_ms)
+        limit = self._readable_end(IsolationLevel.READ_UNCOMMITTED, replica_id)
+        if not offsets or offsets[0] <= limit:
+            return offsets
+        return [limit, *(offset for offset in offsets if offset < limit)][:count_max]
+
+    def end_of_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch not above this one, and where it ends."""
+        self._require_leader(current_leader_epoch)
+        return self.log.end_offset_for_epoch(leader_epoch)
+
+    def _readable_end(self, isolation: int, replica_id: int) -> int:
+        if replica_id != CONSUMER:
+            return self.log.log_end_offset
+        if isolation == IsolationLevel.READ_COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.high_watermark
+
+    # Fences.
+
+    def _require_readable(self, current_leader_epoch: int, replica_id: int) -> None:
+        if replica_id == DEBUGGER:
+            self._check_epoch(current_leader_epoch)
+        else:
+            self._require_leader(current_leader_epoch)
+
+    def _require_leader(self, current_leader_epoch: int) -> None:
+        if current_leader_epoch != self.leader_epoch:
+            self._check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _check_epoch(self, current_leader_epoch: int) -> None:
+        """KIP-320: a client with an older epoch must refresh, one with a newer epoch must wait for us."""
+        if current_leader_epoch == NO_LEADER_EPOCH:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise BrokerError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch} by now"
+            )
+        if current_leader_epoch > self.leader_epoch:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {current_leader_epoch} is not known here yet"
+            )

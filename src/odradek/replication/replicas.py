@@ -1,0 +1,207 @@
+"""The partitions of this broker: found by topic and number, told to lead, to follow, to stop.
+
+Owns the purgatories of produce and fetch requests: whoever changes a partition here pokes those that wait for
+it. Rules of a single partition are the partition's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from odradek.cluster.image import ClusterImage
+from odradek.log.directory import LogDirectory
+from odradek.log.log import Log
+from odradek.log.settings import LogConfig
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
+from odradek.model.ids import TopicId, TopicPartition
+from odradek.ports.clock import Clock
+from odradek.replication.partition import DEBUGGER, Leadership, Partition
+from odradek.replication.progress import Progress
+from odradek.telemetry import events
+from odradek.timers.purgatory import DelayedOperation, Purgatory
+from odradek.timers.wheel import TimingWheel
+
+# New logs made at the same time: their directories are synced together, and one large topic does not fill
+# the threads that others need too.
+CREATED_AT_ONCE_MAX = 32
+
+log = events.logger("replicas")
+
+
+class Replicas:
+    def __init__(
+        self,
+        broker_id: int,
+        directories: Sequence[LogDirectory],
+        image: ClusterImage,
+        config_of: Callable[[str], tuple[LogConfig, int]],
+        clock: Clock,
+        wheel: TimingWheel,
+        arm: Callable[[int], None],
+        lag_max_ms: Callable[[], int],
+    ) -> None:
+        """``config_of`` gives a topic's settings and min.insync.replicas; ``arm`` is told of deadlines."""
+        self._broker_id = broker_id
+        self._directories = directories
+        self._image = image
+        self._config_of = config_of
+        self._clock = clock
+        self._arm = arm
+        self._lag_max_ms = lag_max_ms
+        self._topics: dict[str, dict[int, Partition]] = {}
+        self._produces = Purgatory("produce", wheel)
+        self._fetches = Purgatory("fetch", wheel)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._topics.values():
+            yield from partitions.values()
+
+    # Finding.
+
+    def find(self, topic: str | None, number: int) -> Partition | None:
+        partitions = self._topics.get(topic)  # type: ignore[arg-type]
+        return None if partitions is None else partitions.get(number)
+
+    def leader_of(self, topic: str, number: int) -> Partition:
+        """The partition if this broker leads it; else the refusal that tells the client where to look."""
+        partition = self.find(topic, number)
+        if partition is None:
+            raise self.why_not(topic, number)
+        if not partition.is_leader:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    def readable_by(self, replica_id: int, topic: str, number: int) -> Partition:
+        """The partition this reader may ask: the leader, or any replica for a tool that says it debugs."""
+        partition = self.find(topic, number)
+        if partition is not None and replica_id == DEBUGGER:
+            return partition
+        return self.leader_of(topic, number)
+
+    def why_not(self, topic: str | None, number: int) -> BrokerError:
+        """Why there is no such partition on this broker."""
+        if topic is None:
+            return BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if self._image.partition(topic, number) is None:
+            return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # Waiting.
+
+    def delay_produce(
+        self, operation: DelayedOperation, partitions: Sequence[Partition], timeout_ms: int
+    ) -> None:
+        self._delay(self._produces, operation, partitions, timeout_ms)
+
+    def delay_fetch(
+        self, operation: DelayedOperation, partitions: Sequence[Partition], timeout_ms: int
+    ) -> None:
+        self._delay(self._fetches, operation, partitions, timeout_ms)
+
+    def appended(self, partition: Partition) -> None:
+        """Records were appended, and the high watermark may have moved: wake who waits for that."""
+        self._fetches.check_and_complete(partition)
+
+    def changed(self, partition: Partition) -> None:
+        """The partition's leader, replicas or bounds changed: everyone who waits for it looks again."""
+        self._produces.check_and_complete(partition)
+        self._fetches.check_and_complete(partition)
+
+    def release_all(self) -> None:
+        """For a stop: nothing more will come, so answer those that wait with what there is."""
+        self._fetches.complete_all()
+        self._produces.complete_all()
+
+    def _delay(
+        self,
+        purgatory: Purgatory,
+        operation: DelayedOperation,
+        partitions: Sequence[Partition],
+        timeout_ms: int,
+    ) -> None:
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        if not purgatory.try_complete_else_watch(operation, partitions, deadline_ms):
+            self._arm(deadline_ms)
+
+    # Orders of the controller.
+
+    async def obey(self, orders: Mapping[TopicPartition, tuple[TopicId, Leadership]]) -> None:
+        """Lead and follow as told. Partitions that cannot be opened are logged and stay as they are."""
+        limit = asyncio.Semaphore(CREATED_AT_ONCE_MAX)
+
+        async def one(topic_partition: TopicPartition, topic_id: TopicId, order: Leadership) -> None:
+            async with limit:
+                await self._obey_one(topic_partition, topic_id, order)
+
+        await asyncio.gather(*(one(tp, topic_id, order) for tp, (topic_id, order) in orders.items()))
+
+    async def _obey_one(self, topic_partition: TopicPartition, topic_id: TopicId, order: Leadership) -> None:
+        partition = self.find(*topic_partition)
+        if partition is None:
+            try:
+                partition = await self._open(topic_partition, topic_id)
+            except (StorageError, BrokerError) as broken:
+                log.error("replica_failed", partition=topic_partition, reason=str(broken))
+                return
+        if order.leader == self._broker_id:
+            progress = Progress(self._broker_id, self._lag_max_ms(), self._image.is_alive)
+            partition.lead(order, progress, self._clock.monotonic_ms())
+        else:
+            partition.follow(order)
+        self._topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
+        self.changed(partition)
+
+    async def _open(self, topic_partition: TopicPartition, topic_id: TopicId) -> Partition:
+        config, min_isr = self._config_of(topic_partition.topic)
+        found = self._existing(topic_partition)
+        if found is None:
+            directory = min(self._directories, key=len)
+            found = await directory.create(topic_partition, config, topic_id)
+        else:
+            found.assign_topic_id(topic_id)
+            found.configure(config)
+        return Partition(topic_partition, topic_id, found, self._broker_id, min_isr)
+
+    def _existing(self, topic_partition: TopicPartition) -> Log | None:
+        for directory in self._directories:
+            found = directory.get(topic_partition)
+            if found is not None:
+                found.high_watermark = max(
+                    found.high_watermark,
+                    min(directory.high_watermarks.get(topic_partition, 0), found.log_end_offset),
+                )
+                return found
+        return None
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Stop these replicas and give up their logs; those that wait for them are told at once."""
+        removed = []
+        for topic_partition in topic_partitions:
+            partition = self._topics.get(topic_partition.topic, {}).pop(topic_partition.partition, None)
+            if partition is not None:
+                partition.retire()
+                self._delete_log(topic_partition)
+                self.changed(partition)
+            if not self._topics.get(topic_partition.topic, True):
+                del self._topics[topic_partition.topic]
+            removed.append(topic_partition)
+        return removed
+
+    def _delete_log(self, topic_partition: TopicPartition) -> None:
+        for directory in self._directories:
+            if directory.get(topic_partition) is not None:
+                try:
+                    directory.delete(topic_partition, self._clock.monotonic_ms())
+                except (StorageError, BrokerError) as broken:
+                    log.error("log_deletion_failed", partition=topic_partition, reason=str(broken))
+
+    # Settings.
+
+    def reconfigure(self, topics: Iterable[str] | None = None) -> None:
+        """Take new settings over, for some topics or for all."""
+        for topic in list(self._topics) if topics is None else topics:
+            for partition in self._topics.get(topic, {}).values():
+                config, partition.min_isr = self._config_of(topic)
+                partition.log.configure(config)
+                self.changed(partition)

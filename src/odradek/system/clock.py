@@ -1,0 +1,15 @@
+"""The real clock."""
+
+import asyncio
+import time
+
+
+class SystemClock:
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)

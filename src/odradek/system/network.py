@@ -1,0 +1,302 @@
+"""Real sockets: non-blocking, driven by the event loop's readiness callbacks.
+
+Small parts leave in one gathered write; large ranges of files leave through ``sendfile`` without passing
+through this process. Order is kept: a part is never sent before those queued earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from odradek.ports.files import Buffer, FileSlice, Part, Parts
+from odradek.ports.network import Accept, Connection, Receiver
+
+# Below this a copy and one gathered write are cheaper than a second system call.
+SENDFILE_MIN_BYTES = 32 * 1024
+# One sendfile call moves at most this much, so that no connection holds the loop for long.
+SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
+# The kernel takes 1024 buffers in one gathered write; more than a few dozen gain nothing.
+GATHER_MAX = 64
+BACKLOG = 1024
+# After EMFILE and its like the listener rests, instead of spinning on a ready socket.
+ACCEPT_REST_S = 0.1
+# One turn of the loop accepts at most so many, so that a flood does not starve those already here.
+ACCEPTS_PER_TURN = 64
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class SocketConnection:
+    """One accepted or dialled TCP connection."""
+
+    __slots__ = (
+        "_closed",
+        "_closing",
+        "_fd",
+        "_loop",
+        "_paused",
+        "_queue",
+        "_receiver",
+        "_socket",
+        "_writing",
+        "peer",
+        "peer_host",
+        "queued_bytes",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, address: tuple[str, int]
+    ) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._receiver: Receiver | None = None
+        self._queue: deque[Part] = deque()
+        self._writing = False
+        self._paused = True
+        self._closing = False
+        self._closed = False
+        self.queued_bytes = 0
+        self.peer_host = address[0]
+        self.peer = f"{address[0]}:{address[1]}"
+
+    def attach(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self.resume()
+
+    def pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        if self._paused and not self._closing:
+            self._paused = False
+            self._loop.add_reader(self._fd, self._readable)
+
+    def send(self, parts: Parts) -> None:
+        if self._closing or not parts:
+            return
+        queue = self._queue
+        for part in parts:
+            if isinstance(part, FileSlice) and len(part) < SENDFILE_MIN_BYTES:
+                part = part.read()  # noqa: PLW2901
+            size = len(part)
+            if size:
+                queue.append(part)
+                self.queued_bytes += size
+        if not self._writing:
+            self._flush()
+
+    def close(self, *, flush: bool = False) -> None:
+        if flush and self._queue and not self._closed:
+            self._closing = True
+            self._stop_reading()
+        else:
+            self._end(None)
+
+    def _readable(self) -> None:
+        receiver = self._receiver
+        assert receiver is not None
+        try:
+            count = self._socket.recv_into(receiver.receive_buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as broken:
+            self._end(_reason(broken))
+            return
+        if count:
+            receiver.bytes_received(count)
+        else:
+            self._end(None)
+
+    def _flush(self) -> None:
+        queue = self._queue
+        try:
+            while queue:
+                sent = self._send_file(queue[0]) if isinstance(queue[0], FileSlice) else self._send_buffers()
+                self._drop_sent(sent)
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._fd, self._flush)
+            return
+        except OSError as broken:
+            self._end(_reason(broken))
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+            if self._receiver is not None and not self._closing:
+                self._receiver.output_drained()
+        if self._closing:
+            self._end(None)
+
+    def _send_buffers(self) -> int:
+        queue = self._queue
+        if len(queue) == 1:
+            return self._socket.send(queue[0])  # type: ignore[arg-type]
+        gathered: list[Buffer] = []
+        for part in queue:
+            if isinstance(part, FileSlice) or len(gathered) == GATHER_MAX:
+                break
+            gathered.append(part)
+        return self._socket.sendmsg(gathered)
+
+    def _send_file(self, part: FileSlice) -> int:
+        descriptor = part.file.fileno()
+        if descriptor < 0:
+            self._queue[0] = data = part.read()
+            return self._socket.send(data)
+        sent = os.sendfile(self._fd, descriptor, part.position, min(len(part), SENDFILE_CHUNK_BYTES))
+        if sent == 0:
+            raise OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")
+        return sent
+
+    def _drop_sent(self, count: int) -> None:
+        self.queued_bytes -= count
+        queue = self._queue
+        while count:
+            part = queue[0]
+            size = len(part)
+            if count >= size:
+                queue.popleft()
+                count -= size
+            elif isinstance(part, FileSlice):
+                queue[0] = FileSlice(part.file, part.position + count, size - count)
+                return
+            else:
+                queue[0] = memoryview(part)[count:]
+                return
+
+    def _stop_reading(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+
+    def _end(self, reason: str | None) -> None:
+        if self._closed:
+            return
+        self._closed = self._closing = True
+        self._stop_reading()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+        self._queue.clear()
+        self.queued_bytes = 0
+        self._socket.close()
+        if self._receiver is not None:
+            self._receiver.connection_lost(reason)
+
+
+class SocketListener:
+    """A listening socket that hands each new connection to ``accept``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, accept: Accept) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._accept = accept
+        self.port: int = sock.getsockname()[1]
+        self._closed = False
+        loop.add_reader(sock.fileno(), self._acceptable)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def _acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as broken:
+                if broken.errno not in _OUT_OF_RESOURCES:
+                    raise
+                self._rest()
+                return
+            self._welcome(sock, address)
+
+    def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        _tune(sock)
+        connection = SocketConnection(self._loop, sock, address)
+        receiver = self._accept(connection)
+        if receiver is None:
+            connection.close()
+        else:
+            connection.attach(receiver)
+
+    def _rest(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(ACCEPT_REST_S, self._wake)
+
+    def _wake(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._socket.fileno(), self._acceptable)
+
+
+class SocketNetwork:
+    """The real network. ``send_buffer`` and ``receive_buffer`` of -1 leave the system's sizes."""
+
+    def __init__(
+        self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1, backlog: int = BACKLOG
+    ) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._backlog = backlog
+
+    async def listen(self, host: str, port: int, accept: Accept) -> SocketListener:
+        family, _, _, _, address = (
+            await asyncio.get_running_loop().getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        )[0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Accepted sockets inherit these; set before listen so that the window scale fits.
+            if self._send_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+            if self._receive_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+            sock.bind(address)
+            sock.listen(self._backlog)
+        except OSError:
+            sock.close()
+            raise
+        return SocketListener(asyncio.get_running_loop(), sock, accept)
+
+    async def dial(
+        self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
+    ) -> SocketConnection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout_ms / 1000):
+            family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.setblocking(False)
+                await loop.sock_connect(sock, address)
+            except BaseException:
+                sock.close()
+                raise
+        _tune(sock)
+        connection = SocketConnection(loop, sock, (host, port))
+        connection.attach(attach(connection))
+        return connection
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _reason(broken: OSError) -> str:
+    return broken.strerror or str(broken)
