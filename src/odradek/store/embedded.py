@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from odradek.ports.clock import Clock
-from odradek.store.database import MEMORY, Database
+from odradek.store.database import Database
 from odradek.store.port import (
     ANY_VERSION,
     Create,
@@ -60,7 +60,11 @@ class _Waiting:
 
 
 class EmbeddedEnsemble:
-    """All of a store but its sessions' view. Without ``offload``, a write is committed within its call."""
+    """All of a store but its sessions' view.
+
+    ``path`` is a file, or ``database.MEMORY`` for a store that lives as long as this object. Without
+    ``offload``, a write is committed within its call.
+    """
 
     def __init__(
         self, path: str, clock: Clock, call_soon: CallSoon | None = None, offload: Offload | None = None
@@ -335,8 +339,3 @@ class EmbeddedStore:
     def _require_alive(self) -> None:
         if not self._is_alive:
             raise SessionExpired(detail=f"session {self._session_id:#x}")
-
-
-def in_memory(clock: Clock, call_soon: CallSoon | None = None) -> EmbeddedEnsemble:
-    """A store that lives as long as this object: for tests and simulation."""
-    return EmbeddedEnsemble(MEMORY, clock, call_soon)

@@ -91,7 +91,7 @@ class Tree:
         before = self.nodes.get(path)
         if before is not None:
             self._forget_owner(path, before)
-        elif path != "/":
+        else:
             self._names.setdefault(parent_of(path), set()).add(path[path.rindex("/") + 1 :])
         if node[1].ephemeral_owner:
             self.ephemerals.setdefault(node[1].ephemeral_owner, set()).add(path)

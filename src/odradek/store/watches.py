@@ -22,9 +22,6 @@ class Watches:
         self._data: _ByPath = {}
         self._children: _ByPath = {}
 
-    def __len__(self) -> int:
-        return sum(map(len, self._data.values())) + sum(map(len, self._children.values()))
-
     def watch_data(self, path: str, watcher: Watcher) -> None:
         self._data.setdefault(path, {})[watcher] = None
 

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.store.embedded import EmbeddedEnsemble, in_memory
+from odradek.store.database import MEMORY
+from odradek.store.embedded import EmbeddedEnsemble
 
 T = TypeVar("T")
 
@@ -34,13 +35,20 @@ def clock() -> SetClock:
     return SetClock()
 
 
-@pytest.fixture
-def play(clock: SetClock) -> Callable[[Callable[[EmbeddedEnsemble], Awaitable[T]]], T]:
-    """Run a coroutine function on a fresh store."""
+async def later(work: Callable[[], None]) -> None:
+    """Let others run before and after a commit, as a thread would."""
+    await asyncio.sleep(0)
+    work()
+    await asyncio.sleep(0)
+
+
+@pytest.fixture(params=[None, later], ids=["inline", "later"])
+def play(request, clock: SetClock) -> Callable[[Callable[[EmbeddedEnsemble], Awaitable[T]]], T]:
+    """Run a coroutine function on a fresh store; once with commits within the call, once with real races."""
 
     def run(body: Callable[[EmbeddedEnsemble], Awaitable[T]]) -> T:
         async def main() -> T:
-            ensemble = in_memory(clock)
+            ensemble = EmbeddedEnsemble(MEMORY, clock, offload=request.param)
             try:
                 return await body(ensemble)
             finally:

@@ -19,7 +19,7 @@ from odradek.store.election import (
 )
 from odradek.store.embedded import EmbeddedEnsemble
 from odradek.store.payloads import ControllerRegistration
-from odradek.store.port import Create, Event, EventKind, NodeExists
+from odradek.store.port import Create, Event, EventKind, NodeExists, SessionExpired
 
 
 def test_first_controller_has_epoch_one(play) -> None:
@@ -106,5 +106,16 @@ def test_expired_controller_leaves_room(play) -> None:
         assert await elect(two, 2, 2) is None
         await ensemble.expire(one.session_id)
         assert await elect(two, 2, 2) == Fence(2, 2)
+
+    play(body)
+
+
+def test_expired_session_gets_the_stores_own_error_from_a_fenced_write(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        fence = await elect(store, 1, 1)
+        await ensemble.expire(store.session_id)
+        with pytest.raises(SessionExpired):
+            await fenced(store, fence, [Create("/a")])
 
     play(body)

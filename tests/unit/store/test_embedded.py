@@ -185,17 +185,18 @@ def test_closed_store_refuses_new_sessions(play) -> None:
     play(body)
 
 
-def test_event_of_a_session_that_ended_meanwhile_is_not_told(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
-        one, two = ensemble.connect(), ensemble.connect()
-        told: list[Event] = []
-        await one.watch_exists("/a", told.append)
-        await two.create("/a")
-        await one.close()
-        await asyncio.sleep(0)
-        assert told == []
+def test_event_of_a_session_that_ended_meanwhile_is_not_told(clock) -> None:
+    async def body() -> None:
+        async with opened(clock) as ensemble:
+            one, two = ensemble.connect(), ensemble.connect()
+            told: list[Event] = []
+            await one.watch_exists("/a", told.append)
+            await two.create("/a")
+            await one.close()
+            await asyncio.sleep(0)
+            assert told == []
 
-    play(body)
+    run(body)
 
 
 def test_times_come_from_the_clock(play, clock) -> None:

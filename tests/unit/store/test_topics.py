@@ -281,3 +281,35 @@ def test_consumer_offsets_are_kept_by_group_and_partition(play) -> None:
                 await read_consumer_offsets(store, group, PARTITIONS)
 
     play(body)
+
+
+def test_settings_changed_by_two_at_once_are_written_by_both_in_turn(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        stores = [ensemble.connect() for _ in range(3)]
+        await asyncio.gather(*(change_config(s, "topics", "t", {"n": str(i)}) for i, s in enumerate(stores)))
+        assert len(await watch_config_changes(stores[0])) == 3
+        assert (await stores[0].get(paths.config("topics", "t")))[1].version == 2
+
+    play(body)
+
+
+def test_notes_forgotten_by_two_brokers_at_once_are_counted_once(play, clock) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        stores = [ensemble.connect(), ensemble.connect()]
+        for number in range(3):
+            await change_config(stores[0], "topics", str(number), {})
+        late_ms = clock.now_ms + CHANGE_KEPT_MS + 1
+        counts = await asyncio.gather(*(forget_config_changes(store, late_ms) for store in stores))
+        assert sum(counts) == 3
+        assert await watch_config_changes(stores[0]) == []
+
+    play(body)
+
+
+def test_nothing_is_read_where_nothing_was_made(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        assert await read_topics(store) == {}
+        assert await watch_config_changes(store) == []
+
+    play(body)
