@@ -8,6 +8,7 @@ threads, with all that it needs gathered before.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ from odradek.ports.files import FileSlice
 from odradek.records.layout import BatchHeader
 from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
 
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Appended:
@@ -111,6 +112,7 @@ class Log:
         "_cuts",
         "_entropy",
         "_epochs_written",
+        "_flushing",
         "_is_new",
         "_names_changed",
         "_on_failure",
@@ -160,6 +162,7 @@ class Log:
         self._names_changed = is_new
         self._epochs_written = state.epochs.entries
         self._cuts = 0
+        self._flushing: asyncio.Lock | None = None
         self._on_roll = on_roll
         self._on_failure = on_failure
         self.configure(config)
@@ -382,10 +385,12 @@ class Log:
         if end_offset is None or end_offset > self.log_end_offset:
             end_offset = self.log_end_offset
         active = self._active
-        if active is None or not active.tail_floor <= offset < end_offset:
+        if active is None or not active.tail_floor <= offset < end_offset or offset < self.log_start_offset:
             return self._read_anywhere(offset, bytes_max, end_offset, at_least_one)
         offsets, positions = active.tail_offsets, active.tail_positions
         first = bisect_left(offsets, offset)
+        if first == len(offsets):
+            return NOTHING  # a cut in the midst of a batch left the end of the log empty
         position = positions[first]
         end = active.size
         if end_offset != self.log_end_offset:
@@ -437,7 +442,9 @@ class Log:
             for segment in self._segments:
                 largest = segment.largest().timestamp
                 if (largest if largest >= 0 else segment.modified_ms()) >= timestamp:
-                    return segment.find_time(timestamp, self.log_start_offset)
+                    found = segment.find_time(timestamp, self.log_start_offset)
+                    if found is not None:
+                        return found
         except OSError as error:
             raise self._refusal(error, "search") from error
         return None
@@ -506,7 +513,8 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Drop the batch that holds ``offset`` and all after it; the log ends at ``offset`` then.
 
-        Whoever calls this checkpoints recovery points soon after: an old one above the cut must not survive.
+        Waits for the disk if whole segments go. Whoever calls this checkpoints recovery points soon after: an
+        old one above the cut must not survive.
         """
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
@@ -531,6 +539,8 @@ class Log:
             self._names_changed = True
             for segment in reversed(dropped):
                 segment.remove()
+            # Were they to come back after a crash, they would stand behind what is written from here on.
+            self._place.files.sync_dir(self._place.directory)
         self.log_end_offset = offset
         active = self._active or self._activate(now_ms)
         active.truncate(offset)
@@ -544,10 +554,11 @@ class Log:
         self._producers = None
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Drop everything; the log is empty and starts and ends at ``offset`` then."""
+        """Drop everything; the log is empty and starts and ends at ``offset`` then. Waits."""
         try:
             for segment in reversed(self._segments):
                 segment.remove()
+            self._place.files.sync_dir(self._place.directory)
             new = ActiveSegment.create(self._place, offset)
         except OSError as error:
             raise self._refusal(error, "truncate") from error
@@ -575,14 +586,24 @@ class Log:
 
     async def flush(self) -> None:
         """Bring all that is appended so far to the disk, and let ``recovery_point`` say so."""
-        end_offset, cuts = self.log_end_offset, self._cuts
-        if self.failure is not None:
-            raise self.failure
-        if end_offset == self.recovery_point and not self._names_changed and not self._epochs_changed:
-            return
-        await self._offload(self._plan_flush())
-        if cuts == self._cuts:
-            self.recovery_point = max(self.recovery_point, end_offset)
+        if self._flushing is None:
+            self._flushing = asyncio.Lock()
+        async with self._flushing:
+            if self.failure is not None:
+                raise self.failure
+            if not self._is_dirty:
+                return
+            end_offset, cuts = self.log_end_offset, self._cuts
+            try:
+                await self._place.files.offload(self._plan_flush())
+            except OSError as error:
+                raise self._failed(error, "sync") from error
+            if cuts == self._cuts:
+                self.recovery_point = max(self.recovery_point, end_offset)
+
+    @property
+    def _is_dirty(self) -> bool:
+        return self.log_end_offset != self.recovery_point or self._names_changed or self._epochs_changed
 
     @property
     def _epochs_changed(self) -> bool:
@@ -612,27 +633,37 @@ class Log:
 
         return work
 
-    async def _offload(self, work: Callable[[], None]) -> None:
-        try:
-            await self._place.files.offload(work)
-        except OSError as error:
-            raise self._failed(error, "sync") from error
-
     async def close(self) -> None:
         """Flush everything, indexes too, and close: what a clean stop means. No use of the log after."""
+        plan = self.plan_close()
+        if plan is not None:
+            try:
+                await self._place.files.offload(plan)
+            except OSError as error:
+                raise self._failed(error, "close") from error
+        self.finish_close()
+
+    def plan_close(self) -> Callable[[], None] | None:
+        """The part of closing that waits, to be run away from the loop; ``None`` if nothing is to be done."""
         if self.failure is not None:
             raise self.failure
+        if self._active is None:
+            return self._plan_flush() if self._is_dirty else None
         try:
-            sealed = self._active.seal() if self._active is not None else None
+            sealed = self._active.seal()
         except OSError as error:
             raise self._failed(error, "close") from error
-        if sealed is not None:
-            await self._offload(sealed.sync)
-        await self.flush()
-        self.abandon()
+        flush = self._plan_flush()
 
-    def abandon(self) -> None:
-        """Close the files as they are."""
+        def work() -> None:
+            sealed.sync()
+            flush()
+
+        return work
+
+    def finish_close(self) -> None:
+        """The rest of closing, once the plan was carried out."""
+        self.recovery_point = self.log_end_offset
         for segment in self._segments:
             segment.close()
 
@@ -658,7 +689,7 @@ class Log:
 
     def _refusal(self, error: OSError, what: str) -> Exception:
         """A full disk refuses this request and no more; anything else is the end of the disk."""
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             return BrokerError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"no space left to {what} {self._place.directory}; nothing was changed",

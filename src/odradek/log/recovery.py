@@ -2,8 +2,8 @@
 
 After a clean stop nothing is read but names, sizes and the end of the last segment. After any other stop the
 segments from the recovery point on are scanned batch by batch: the first bad batch and all after it go, and
-so do later segments; their indexes are built anew. Either way files left over from an interrupted change are
-brought to an end first:
+so do later segments, or those that do not follow on the one before; indexes are built anew. Either way files
+left over from an interrupted change are brought to an end first:
 
 - ``.deleted`` was on its way out: it goes;
 - ``.cleaned`` was not finished: it goes, and so do ``.swap`` files at its offset or above, which belong to
@@ -114,11 +114,12 @@ def open_log(
     """Open the log in a directory and mend it where it must be. Waits."""
     recovered = recovered or Recovered()
     place = _place(directory, config, how)
+    place.opened = OpenSegments()  # the shared one is not for threads, and none stays open
     segments = _load_segments(place, how.files)
     epochs = _read_epochs(place, segments)
     end_offset: int | None = None
     if not how.was_clean:
-        end_offset = _recover(segments, how, epochs, recovered)
+        end_offset = _recover(segments, how, config.is_compacted, epochs, recovered)
     if segments and end_offset is None:
         end_offset = _end_of(segments[-1])
     if end_offset is None or end_offset < how.log_start_offset:
@@ -130,6 +131,9 @@ def open_log(
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     recovery_point = end_offset if how.was_clean else min(how.recovery_point, end_offset)
+    for segment in segments:
+        segment.close()
+    place.opened = how.opened
     state = LogState(segments, epochs, start_offset, end_offset, recovery_point)
     return _log(topic_partition, place, config, state, how)
 
@@ -272,8 +276,15 @@ def _learn(epochs: LeaderEpochs, header: BatchHeader) -> None:
 # The scan.
 
 
-def _recover(segments: list[Segment], how: Opening, epochs: LeaderEpochs, recovered: Recovered) -> int | None:
-    """Scan what may not have reached the disk, cut off what did not, and give the end of the log."""
+def _recover(
+    segments: list[Segment], how: Opening, has_holes: bool, epochs: LeaderEpochs, recovered: Recovered
+) -> int | None:
+    """Scan what may not have reached the disk, cut off what did not, and give the end of the log.
+
+    A machine that loses power may have kept a segment and lost the end of the one before it, at a place that
+    looks whole. Where no compaction makes holes (``has_holes``), such a segment goes too: a log is a prefix
+    of what was written, or a replica would differ from its leader for good.
+    """
     first = max(sum(segment.base_offset <= how.recovery_point for segment in segments) - 1, 0)
     if not segments:
         return None
@@ -281,8 +292,8 @@ def _recover(segments: list[Segment], how: Opening, epochs: LeaderEpochs, recove
     end_offset = segments[first].base_offset
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset < end_offset:
-            recovered.problem = f"{segment.path(LOG)} starts below offset {end_offset}"
+        if segment.base_offset < end_offset or (segment.base_offset > end_offset and not has_holes):
+            recovered.problem = f"{segment.path(LOG)} does not follow on offset {end_offset}"
             _drop_from(segments, number, recovered)
             break
         scanned = segment.scan(lambda header: _learn(epochs, header))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from odradek.model.errors import BrokerError, StorageError
+from odradek.model.errors import BrokerError
 from odradek.model.ids import NO_TIMESTAMP, TopicPartition
 from odradek.records.codec import is_intact, read_headers
 from odradek.records.layout import LOG_OVERHEAD, BatchHeader
@@ -281,23 +281,18 @@ def scan(
 ) -> Scanned:
     """Walk the batches of a log file up to the first that is incomplete, corrupt or out of order.
 
-    ``indexes`` is fed every valid batch, and so is ``on_batch``. A valid batch that is too far from the base
-    offset for an index is not corruption but a file no broker since Kafka 1.0 writes: ``StorageError``.
+    ``indexes`` is fed every valid batch, and so is ``on_batch``.
     """
     position, next_offset, first_timestamp = 0, base_offset, NO_TIMESTAMP
     problem: str | None = None
     while position < len(log) and problem is None:
         window, headers, problem = _read_window(log, position)
         for header in headers:
-            broken = _problem_of(window, header, next_offset)
+            broken = _problem_of(window, header, base_offset, next_offset)
             if broken is not None:
                 problem = broken
                 break
             last_offset = header.last_offset
-            if last_offset - base_offset > RELATIVE_OFFSET_MAX:
-                raise StorageError(
-                    f"offset {last_offset} is too far from the segment's base offset {base_offset}"
-                )
             if position == 0:
                 first_timestamp = header.max_timestamp
             indexes.add(last_offset, header.max_timestamp, position, header.size_bytes)
@@ -346,7 +341,10 @@ def _size_at(window: memoryview, position: int) -> int:
     return int.from_bytes(window[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
 
 
-def _problem_of(window: memoryview, header: BatchHeader, next_offset: int) -> str | None:
+def _problem_of(window: memoryview, header: BatchHeader, base_offset: int, next_offset: int) -> str | None:
+    # No checksum covers the base offset; where it goes back or too far, something else has changed it.
+    if header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
+        return f"offset {header.last_offset} is too far from the segment's base offset"
     if header.last_offset_delta < 0 or header.base_offset < next_offset:
         return f"offset {header.base_offset} where {next_offset} or more was due"
     if not is_intact(window, header):

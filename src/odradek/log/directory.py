@@ -1,0 +1,344 @@
+"""The logs of one data directory.
+
+One broker at a time: ``.lock`` says so. ``.kafka_cleanshutdown`` is written after a stop that brought
+everything to the disk, and removed before anything else happens at the next start, so that it is true
+whenever it is there. Offsets that logs cannot know from their own files are checkpointed here: how far each
+is flushed, where each starts, how far each was committed.
+
+Names in the directory that are no log's are left alone and listed in ``unknown``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from odradek.log.checkpoints import (
+    CLEAN_STOP,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    encode_clean_stop,
+    encode_offsets,
+    encode_partition_metadata,
+    read_offsets,
+)
+from odradek.log.log import NO_SPACE, Log
+from odradek.log.recovery import Opening, Recovered, create_log, open_log
+from odradek.log.segment import OpenSegments
+from odradek.log.segment_format import DirectoryKind, directory_name, parse_directory_name
+from odradek.log.settings import LogConfig
+from odradek.model.errors import StorageError
+from odradek.model.ids import TopicId, TopicPartition
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import FileLock, FileSystem
+
+ConfigOf = Callable[[str], LogConfig]
+"""The settings that hold for a topic."""
+
+
+class Loading:
+    """How far the start has come and what it found. Written by the loading threads, read by anyone."""
+
+    __slots__ = ("failures", "loaded", "recovered", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.loaded: list[tuple[DirectoryKind, Log]] = []
+        self.recovered: list[tuple[TopicPartition, Recovered]] = []
+        self.failures: list[StorageError] = []
+
+
+class _Found(NamedTuple):
+    """A log that is to be opened."""
+
+    path: str
+    kind: DirectoryKind
+    topic_partition: TopicPartition
+    config: LogConfig
+    how: Opening
+
+
+class LogDirectory:
+    """Made by ``open``. One owner calls it."""
+
+    def __init__(self, files: FileSystem, path: str, entropy: Entropy, lock: FileLock) -> None:
+        self.path = path
+        self.was_clean = False
+        self.failure: StorageError | None = None
+        self.future: dict[TopicPartition, Log] = {}
+        self.strays: list[str] = []
+        self.unknown: list[str] = []
+        self.problems: list[str] = []
+        self.loading = Loading()
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As last checkpointed before this start."""
+        self._files = files
+        self._entropy = entropy
+        self._lock = lock
+        self._logs: dict[TopicPartition, Log] = {}
+        self._creating: set[TopicPartition] = set()
+        self._rolled: dict[Log, None] = {}
+        self._going: list[tuple[int, str]] = []
+        self._opened = OpenSegments()
+        self._checkpointing = asyncio.Lock()
+        self._is_loaded = False
+
+    @classmethod
+    def open(cls, files: FileSystem, path: str, entropy: Entropy) -> LogDirectory:
+        """Make the directory if need be and lock it. ``StorageError`` if another broker holds it."""
+        try:
+            files.make_directories(path)
+            lock = files.lock(f"{path}/{LOCK}")
+        except BlockingIOError as error:
+            raise StorageError(f"{path} is in use by another broker: its {LOCK} is locked") from error
+        except OSError as error:
+            raise StorageError(f"{path} cannot be used as a data directory: {error}") from error
+        return cls(files, path, entropy, lock)
+
+    # Start.
+
+    async def load(self, config_of: ConfigOf, now_ms: int, *, threads: int = 1) -> Loading:
+        """Open all logs, ``threads`` at a time, and mend those that were not closed."""
+        loading = self.loading
+        try:
+            work = await self._files.offload(lambda: self._prepare(config_of, now_ms))
+        except OSError as error:
+            raise StorageError(f"cannot load {self.path}: {error}") from error
+        loading.total = len(work)
+        await self._run(threads, lambda: self._load_some(work))
+        if loading.failures:
+            raise loading.failures[0]
+        for kind, log in loading.loaded:
+            (self.future if kind is DirectoryKind.FUTURE else self._logs)[log.topic_partition] = log
+        self._is_loaded = True
+        return loading
+
+    async def _run(self, threads: int, work: Callable[[], None]) -> None:
+        """Run the same work on some threads; it must not raise."""
+        for run in [self._files.offload(work) for _ in range(threads)]:
+            await run
+
+    def _prepare(self, config_of: ConfigOf, now_ms: int) -> deque[_Found]:
+        """Read what concerns all logs, and list them."""
+        with suppress(FileNotFoundError):
+            self._files.remove(f"{self.path}/{CLEAN_STOP}")
+            self._files.sync_dir(self.path)
+            self.was_clean = True
+        recovery_points = self._read_offsets(RECOVERY_POINTS)
+        starts = self._read_offsets(LOG_STARTS)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        work: deque[_Found] = deque()
+        for name in self._files.list_names(self.path):
+            parsed, path = parse_directory_name(name), f"{self.path}/{name}"
+            if parsed is None or not self._files.is_directory(path):
+                self.unknown.append(name)
+            elif parsed.kind is DirectoryKind.DELETE:
+                delay_ms = config_of(parsed.topic_partition.topic).file_delete_delay_ms
+                self._going.append((now_ms + delay_ms, path))
+            elif parsed.kind is DirectoryKind.STRAY:
+                self.strays.append(path)
+            else:
+                topic_partition = parsed.topic_partition
+                how = self._opening(recovery_points.get(topic_partition, 0), starts.get(topic_partition, 0))
+                work.append(_Found(path, parsed.kind, topic_partition, config_of(topic_partition.topic), how))
+        return work
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint that cannot be read is as good as none: more is scanned, less is known."""
+        try:
+            return read_offsets(self._files, f"{self.path}/{name}")
+        except StorageError as error:
+            self.problems.append(str(error))
+            return {}
+
+    def _opening(self, recovery_point: int = 0, log_start_offset: int = 0) -> Opening:
+        return Opening(
+            self._files,
+            self._entropy,
+            self._opened,
+            was_clean=self.was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            on_roll=self._note_roll,
+            on_failure=self._note_failure,
+        )
+
+    def _load_some(self, work: deque[_Found]) -> None:
+        """Open logs until none is left. Several threads do this at once."""
+        loading = self.loading
+        while True:
+            try:
+                found = work.popleft()
+            except IndexError:
+                return
+            recovered = Recovered()
+            try:
+                log = open_log(found.topic_partition, found.path, found.config, found.how, recovered)
+            except (OSError, StorageError) as error:
+                loading.failures.append(StorageError(f"cannot open the log in {found.path}: {error}"))
+                continue
+            if recovered.scanned_segments:
+                loading.recovered.append((found.topic_partition, recovered))
+            loading.loaded.append((found.kind, log))
+
+    # Logs.
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self._logs.values())
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        return self._logs.get(topic_partition)
+
+    async def create(
+        self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId | None
+    ) -> Log:
+        """Begin an empty log. It is there after a crash, with its topic's id, once this returns."""
+        if topic_partition in self._logs or topic_partition in self._creating:
+            raise StorageError(f"{self.path} has a log of {topic_partition} already")
+        path = f"{self.path}/{directory_name(topic_partition)}"
+        self._creating.add(topic_partition)
+        try:
+            log = await self._files.offload(lambda: self._create(topic_partition, path, config, topic_id))
+        except OSError as error:
+            raise self._refusal(f"cannot create {path}", error) from error
+        finally:
+            self._creating.discard(topic_partition)
+        self._logs[topic_partition] = log
+        return log
+
+    def _create(
+        self, topic_partition: TopicPartition, path: str, config: LogConfig, topic_id: TopicId | None
+    ) -> Log:
+        log = create_log(topic_partition, path, config, self._opening())
+        if topic_id is not None:
+            self._files.write_whole(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+        self._files.sync_dir(self.path)
+        return log
+
+    def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """Take a log out of use. Its files are removed by ``remove_due`` after ``file.delete.delay.ms``."""
+        log = self._logs[topic_partition]
+        path = log.rename_for_deletion()
+        del self._logs[topic_partition]
+        self._rolled.pop(log, None)
+        self._going.append((now_ms + log.config.file_delete_delay_ms, path))
+
+    async def remove_due(self, now_ms: int) -> int:
+        """Remove the directories whose time has come; give their number."""
+        due = [path for due_ms, path in self._going if due_ms <= now_ms]
+        self._going = [(due_ms, path) for due_ms, path in self._going if due_ms > now_ms]
+        for path in due:
+            try:
+                await self._files.offload(partial(self._remove, path))
+            except OSError as error:
+                raise self._refusal(f"cannot remove {path}", error) from error
+        return len(due)
+
+    def _remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._files.remove_tree(path)
+
+    # Durability.
+
+    def _note_roll(self, log: Log) -> None:
+        self._rolled[log] = None
+
+    async def flush_rolled(self) -> int:
+        """Flush the logs that sealed a segment since the last call, so that a crash leaves little to scan."""
+        rolled, self._rolled = list(self._rolled), {}
+        for log in rolled:
+            await log.flush()
+        return len(rolled)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Write down how far each log is flushed."""
+        points = {log.topic_partition: log.recovery_point for log in self}
+        await self._checkpoint(RECOVERY_POINTS, points)
+
+    async def checkpoint_log_starts(self) -> None:
+        """Write down where logs start that do not start with a segment."""
+        starts = {
+            log.topic_partition: log.log_start_offset
+            for log in self
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        await self._checkpoint(LOG_STARTS, starts)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write down how far each log is committed."""
+        await self._checkpoint(HIGH_WATERMARKS, {log.topic_partition: log.high_watermark for log in self})
+
+    async def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        data = encode_offsets(offsets)
+        try:
+            async with self._checkpointing:
+                await self._files.offload(lambda: self._files.write_whole(f"{self.path}/{name}", data))
+        except OSError as error:
+            raise self._refusal(f"cannot write {self.path}/{name}", error) from error
+
+    async def close(self, *, broker_epoch: int = -1, threads: int = 1) -> None:
+        """Close all logs and unlock the directory; mark the stop as clean if all of it was."""
+        try:
+            failures = await self._close_logs(threads)
+            if failures:
+                raise failures[0]
+            await self.checkpoint_recovery_points()
+            await self.checkpoint_log_starts()
+            await self.checkpoint_high_watermarks()
+            if self._is_loaded:
+                marker = encode_clean_stop(broker_epoch)
+                await self._files.offload(
+                    lambda: self._files.write_whole(f"{self.path}/{CLEAN_STOP}", marker)
+                )
+        except OSError as error:
+            raise self._refusal(f"cannot close {self.path}", error) from error
+        finally:
+            self._lock.release()
+
+    async def _close_logs(self, threads: int) -> list[StorageError]:
+        failures: list[StorageError] = []
+        work: deque[tuple[Log, Callable[[], None]]] = deque()
+        for log in (*self, *self.future.values()):
+            try:
+                plan = log.plan_close()
+            except StorageError as error:
+                failures.append(error)
+            else:
+                if plan is not None:
+                    work.append((log, plan))
+
+        def run() -> None:
+            while work:
+                with suppress(IndexError):
+                    log, plan = work.popleft()
+                    try:
+                        plan()
+                    except OSError as error:
+                        failures.append(StorageError(f"cannot close {log.directory}: {error}"))
+
+        await self._run(min(threads, len(work)), run)
+        for log in (*self, *self.future.values()):
+            log.finish_close()
+        return failures
+
+    # Failures.
+
+    def _note_failure(self, failure: StorageError) -> None:
+        if self.failure is None:
+            self.failure = failure
+
+    def _refusal(self, what: str, error: OSError) -> StorageError:
+        failure = StorageError(f"{what}: {error}")
+        if error.errno not in NO_SPACE:
+            self._note_failure(failure)
+        return failure
