@@ -157,8 +157,7 @@ def _read_snappy_blocks(blocks: list[memoryview], bytes_max: int) -> memoryview:
         out = memoryview(bytearray(sum(sizes)))
         position = 0
         for block, size in zip(blocks, sizes, strict=True):
-            if size:
-                cramjam.snappy.decompress_raw_into(block, out[position : position + size])
+            cramjam.snappy.decompress_raw_into(block, out[position : position + size])
             position += size
     except cramjam.DecompressionError as failed:
         raise _not_a_stream(str(failed)) from failed

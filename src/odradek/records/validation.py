@@ -299,10 +299,10 @@ def check_replicated(buffer: codec.Buffer, *, leader_epoch: int) -> list[BatchHe
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE, f"a replicated batch at {header.base_offset} is corrupt"
             )
-        if header.last_offset <= last_offset:
+        if header.base_offset <= last_offset:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"offset {header.last_offset} follows {last_offset} in replicated data",
+                f"offset {header.base_offset} follows {last_offset} in replicated data",
             )
         last_offset = header.last_offset
         headers.append(header)

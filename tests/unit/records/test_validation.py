@@ -1,0 +1,508 @@
+"""Every rule that a leader holds a produced buffer to, on both codecs."""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.levels import Compression, TimestampType
+from odradek.records import _codec, _codec_py, codec
+from odradek.records.batch import BatchBuilder, seal
+from odradek.records.compression import compress
+from odradek.records.control import ControlType, EndMarker, build_end_marker
+from odradek.records.layout import INT64_MAX, RECORD_FAULTS_MAX, BatchHeader
+from odradek.records.validation import Accepted, AppendRules, Origin, RecordErrors, accept, check_replicated
+
+NOW = 1_700_000_000_000
+CODECS = list(Compression)
+APPEND_TIME = TimestampType.LOG_APPEND_TIME
+
+
+@pytest.fixture(params=[_codec, _codec_py], ids=["compiled", "python"], autouse=True)
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    for name in ("accept_in_place", "crc32c", "place", "read_headers", "stamp", "walk", "BatchBuffer"):
+        monkeypatch.setattr(codec, name, getattr(request.param, name))
+    chosen: ModuleType = request.param
+    return chosen
+
+
+def batch(count: int = 3, *, keyless: bool = False, timestamp: int = NOW, **fields: Any) -> bytes:
+    builder = BatchBuilder(**fields)
+    for index in range(count):
+        builder.append(timestamp + index, None if keyless else b"k", b"value", [("h", b"x")])
+    return builder.build()
+
+
+def changed(data: bytes, position: int, value: int, size: int, *, keep_crc: bool = False) -> bytes:
+    out = bytearray(data)
+    out[position : position + size] = value.to_bytes(size, "big", signed=value < 0)
+    if not keep_crc:
+        out[17:21] = _codec_py.crc32c(out[21:]).to_bytes(4, "big")
+    return bytes(out)
+
+
+def enclosed(records: bytes, count: int, kind: Compression) -> bytes:
+    header = BatchHeader(0, 0, 0, -1, 2, 0, kind, count - 1, NOW, NOW, -1, -1, -1, count)
+    return seal(header, compress(kind, records))
+
+
+def take(data: bytes, rules: AppendRules | None = None, **circumstances: Any) -> Accepted:
+    given_rules = AppendRules() if rules is None else rules
+    return accept(
+        memoryview(bytearray(data)),
+        next_offset=100,
+        leader_epoch=7,
+        now_ms=NOW,
+        rules=given_rules,
+        **circumstances,
+    )
+
+
+def refusal(data: bytes, rules: AppendRules | None = None, **circumstances: Any) -> BrokerError:
+    buffer = bytearray(data)
+    given_rules = AppendRules() if rules is None else rules
+    with pytest.raises(BrokerError) as refused:
+        accept(
+            memoryview(buffer),
+            next_offset=100,
+            leader_epoch=7,
+            now_ms=NOW,
+            rules=given_rules,
+            **circumstances,
+        )
+    assert buffer == data
+    return refused.value
+
+
+# ---- what is accepted ----
+
+
+def test_a_plain_batch_is_placed_in_the_buffer_it_came_in() -> None:
+    buffer = memoryview(bytearray(batch()))
+    taken = accept(buffer, next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules())
+    assert taken.data is buffer
+    assert [record.offset for record in codec.decode(buffer)] == [100, 101, 102]
+    (header,) = taken.headers
+    assert header == codec.read_headers(buffer)[0]
+    assert (header.base_offset, header.leader_epoch, header.count) == (100, 7, 3)
+    assert codec.is_intact(buffer, header)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_what_was_accepted_is_told(kind: Compression) -> None:
+    taken = take(batch(compression=kind))
+    assert (taken.first_offset, taken.last_offset, taken.record_count) == (100, 102, 3)
+    assert taken.max_timestamp == NOW + 2
+    assert taken.offset_of_max_timestamp == 102
+    assert taken.append_time_ms == -1
+
+
+def test_the_offset_of_the_newest_record_is_the_batchs_last() -> None:
+    builder = BatchBuilder()
+    for timestamp in (NOW, NOW + 50, NOW + 10):
+        builder.append(timestamp, b"k", b"v")
+    taken = take(builder.build())
+    assert (taken.max_timestamp, taken.offset_of_max_timestamp) == (NOW + 50, 102)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_records_without_timestamps_have_no_newest(kind: Compression) -> None:
+    builder = BatchBuilder(compression=kind)
+    builder.append(-1, b"k", b"v")
+    rules = AppendRules(timestamp_before_max_ms=1, timestamp_after_max_ms=1)
+    taken = take(builder.build(), rules)
+    assert (taken.max_timestamp, taken.offset_of_max_timestamp) == (-1, -1)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_read_only_buffer_is_copied(kind: Compression) -> None:
+    data = batch(compression=kind)
+    taken = accept(memoryview(data), next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules())
+    assert codec.decode(taken.data)[0].offset == 100
+    assert codec.decode(data)[0].offset == 0
+
+
+@given(
+    st.sampled_from(CODECS),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(-1, NOW), st.none() | st.binary(max_size=9)), min_size=1, max_size=6),
+)
+def test_the_quick_way_and_the_long_way_agree(kind: Compression, stamped: bool, rows: Any) -> None:
+    builder = BatchBuilder(producer_id=3, producer_epoch=1, base_sequence=4)
+    for timestamp, value in rows:
+        builder.append(timestamp, b"k", value)
+    rules = AppendRules(timestamp_type=TimestampType(stamped))
+    quick = take(builder.build(), rules)
+    # Bytes after the batch make the buffer unusual; they are cut off.
+    long = take(builder.build() + b"tail", rules)
+    assert bytes(quick.data) == bytes(long.data)
+    assert quick.headers == long.headers
+    other = take(builder.build(), AppendRules(timestamp_type=TimestampType(stamped), compression=kind))
+    assert codec.decode(other.data) == codec.decode(quick.data)
+
+
+def test_bytes_after_the_batch_are_cut_off() -> None:
+    taken = take(batch() + batch()[:30])
+    assert len(taken.data) == len(batch())
+
+
+# ---- the outside of a batch ----
+
+
+def test_a_size_below_the_smallest_message_is_corrupt() -> None:
+    assert refusal(changed(batch(), 8, 13, 4)).code is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(changed(batch(), 8, -1, 4)).code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_batch_smaller_than_its_header_is_corrupt() -> None:
+    data = changed(batch()[:60], 8, 48, 4, keep_crc=True)
+    assert refusal(data).code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("magic", [3, 9, 0x80, 0xFF])
+def test_an_unknown_magic_is_corrupt(magic: int) -> None:
+    assert refusal(changed(batch(), 16, magic, 1)).code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_wrong_checksum_is_corrupt(kind: Compression) -> None:
+    data = batch(compression=kind)
+    assert refusal(data[:-1] + bytes([data[-1] ^ 1])).code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_the_checksum_is_looked_at_before_the_records() -> None:
+    data = batch()[:-20] + bytes([0xFF]) * 20
+    assert refusal(data).code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_produced_batch_must_start_at_offset_zero() -> None:
+    data = changed(batch(), 0, 5, 8, keep_crc=True)
+    assert refusal(data).code is ErrorCode.INVALID_RECORD
+    assert take(data, origin=Origin.COORDINATOR).first_offset == 100
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_batch_above_the_size_limit_is_too_large(kind: Compression) -> None:
+    data = batch(compression=kind)
+    assert refusal(data, AppendRules(message_bytes_max=len(data) - 1)).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert take(data, AppendRules(message_bytes_max=len(data))).record_count == 3
+
+
+def test_the_size_is_looked_at_before_the_checksum() -> None:
+    data = changed(batch(), 17, 1, 4, keep_crc=True)
+    assert refusal(data, AppendRules(message_bytes_max=70)).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_too_large_only_after_conversion_is_too_large() -> None:
+    builder = BatchBuilder(compression=Compression.GZIP)
+    builder.append(NOW, b"k", bytes(5000))
+    rules = AppendRules(compression=Compression.NONE, message_bytes_max=1000)
+    assert len(builder.build()) < 1000
+    assert refusal(builder.build(), rules).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec_id", [5, 6, 7])
+def test_a_codec_id_without_meaning_is_unsupported(codec_id: int) -> None:
+    assert refusal(changed(batch(), 21, codec_id, 2)).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+# ---- what a request may carry ----
+
+
+def test_a_produce_from_version_3_needs_a_batch() -> None:
+    assert refusal(b"", produce_version=3).code is ErrorCode.INVALID_RECORD
+    assert refusal(batch()[:50], produce_version=3).code is ErrorCode.INVALID_RECORD
+
+
+def test_an_older_produce_may_be_empty() -> None:
+    taken = take(b"", produce_version=2)
+    assert (taken.headers, taken.first_offset, taken.record_count) == ([], -1, 0)
+
+
+@pytest.mark.parametrize("version", [2, 3, 11])
+def test_two_batches_are_refused(version: int) -> None:
+    assert refusal(batch() + batch(), produce_version=version).code is ErrorCode.INVALID_RECORD
+
+
+def test_zstd_needs_produce_7() -> None:
+    data = batch(compression=Compression.ZSTD)
+    assert refusal(data, produce_version=6).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert take(data, produce_version=7).record_count == 3
+
+
+# ---- what a client may write ----
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_clients_may_not_write_control_batches(kind: Compression) -> None:
+    assert refusal(batch(control=True, compression=kind)).code is ErrorCode.INVALID_RECORD
+
+
+def marker() -> bytes:
+    return build_end_marker(
+        EndMarker(ControlType.COMMIT, 3), producer_id=5, producer_epoch=1, timestamp=NOW, base_offset=55
+    )
+
+
+@pytest.mark.parametrize("origin", [Origin.COORDINATOR, Origin.REPLICATION])
+@pytest.mark.parametrize("target", [None, *CODECS])
+def test_brokers_may_write_markers_which_stay_uncompressed(
+    origin: Origin, target: Compression | None
+) -> None:
+    taken = take(marker(), AppendRules(compression=target, compacted=True), origin=origin)
+    (header,) = taken.headers
+    assert header.is_control
+    assert header.codec_id == 0
+    assert header.base_offset == 100
+
+
+def test_a_producer_id_needs_a_sequence() -> None:
+    data = batch(producer_id=5, producer_epoch=0, base_sequence=-1)
+    assert refusal(data).code is ErrorCode.INVALID_RECORD
+    assert take(data, origin=Origin.COORDINATOR).record_count == 3
+
+
+def test_a_producer_id_needs_an_epoch() -> None:
+    assert refusal(batch(producer_id=5, base_sequence=0)).code is ErrorCode.INVALID_RECORD
+
+
+def test_a_transaction_needs_a_producer_id() -> None:
+    assert refusal(batch(transactional=True)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("target", [None, *CODECS])
+def test_producer_fields_survive(transactional: bool, target: Compression | None) -> None:
+    data = batch(producer_id=5, producer_epoch=2, base_sequence=9, transactional=transactional)
+    header = take(data, AppendRules(compression=target)).headers[0]
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 2, 9)
+    assert header.is_transactional is transactional
+    assert header.last_sequence == 11
+
+
+# ---- records against their header ----
+
+
+@pytest.mark.parametrize(
+    ("position", "value"), [(57, 0), (57, -3), (57, 2), (57, 4), (23, -1), (23, 9), (23, 1)]
+)
+@pytest.mark.parametrize("kind", [Compression.NONE, Compression.LZ4])
+def test_count_and_last_offset_delta_must_agree(position: int, value: int, kind: Compression) -> None:
+    assert refusal(changed(batch(compression=kind), position, value, 4)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_records_must_be_as_many_as_counted(kind: Compression, count: int) -> None:
+    data = changed(changed(batch(compression=kind), 57, count, 4), 23, count - 1, 4)
+    assert refusal(data).code is ErrorCode.INVALID_RECORD
+
+
+MALFORMED = {
+    "size larger than the rest": b"\x40\0\0\0\2k\2v\0",
+    "size smaller than the fields": b"\x0c\0\0\0\2k\2v\0",
+    "negative size": b"\x01\0\0\0\2k\2v\0",
+    "no size": b"",
+    "unending size": b"\xff\xff\xff\xff\xff\xff",
+    "number longer than five bytes": b"\x16\0\0\x80\x80\x80\x80\x80\2\2v\0",
+    "number longer than ten bytes": b"\x28\0" + b"\x80" * 10 + b"\0\0\2k\2v\0",
+    "key past the end": b"\x10\0\0\0\x50k\2v\0",
+    "value past the end": b"\x10\0\0\0\2k\x50v\0",
+    "negative header count": b"\x10\0\0\0\2k\2v\1",
+    "more headers than bytes": b"\x10\0\0\0\2k\2v\x7e",
+    "header without key": b"\x14\0\0\0\2k\2v\2\1\1",
+    "header key past the end": b"\x14\0\0\0\2k\2v\2\x7e\1",
+    "header value past the end": b"\x14\0\0\0\2k\2v\2\0\x7e",
+    "bytes after the last record": b"\x10\0\0\0\2k\2v\0\0",
+    "offset delta that is not 0": b"\x10\0\0\2\2k\2v\0",
+    "negative offset delta": b"\x10\0\0\1\2k\2v\0",
+}
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("fault", MALFORMED)
+def test_a_malformed_record_is_invalid(fault: str, kind: Compression) -> None:
+    assert refusal(enclosed(MALFORMED[fault], 1, kind)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_odd_but_readable_records_are_taken(kind: Compression) -> None:
+    longer_numbers = b"\x9a\0\x7f\x80\0\x80\0\xfe\xff\xff\xff\x0f\2v\0"
+    for record in (b"\x10\0\0\0\2k\2v\0", b"\x0c\0\0\0\1\1\0", b"\x10\x7f\0\0\2k\2v\0"):
+        assert take(enclosed(record, 1, kind)).record_count == 1
+    assert refusal(enclosed(longer_numbers, 1, kind)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("kind", CODECS[1:])
+def test_what_cannot_be_decompressed_is_invalid(kind: Compression) -> None:
+    header = BatchHeader(0, 0, 0, -1, 2, 0, kind, 0, NOW, NOW, -1, -1, -1, 1)
+    for content in (b"", b"this is no stream", compress(kind, bytes(500))[:-5]):
+        assert refusal(seal(header, content)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("kind", CODECS[1:])
+def test_a_bomb_is_too_large(kind: Compression) -> None:
+    builder = BatchBuilder(compression=kind)
+    builder.append(NOW, b"k", bytes(3_000_000))
+    data = builder.build()
+    assert len(data) < 400_000
+    rules = AppendRules(decompressed_bytes_max=2_000_000)
+    assert refusal(data, rules).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert take(data, AppendRules(decompressed_bytes_max=4_000_000)).record_count == 1
+
+
+# ---- rules of the topic ----
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_compacted_topic_refuses_records_without_keys(kind: Compression) -> None:
+    builder = BatchBuilder(compression=kind)
+    for key in (b"k", None, b"", None):
+        builder.append(NOW, key, b"v")
+    refused = refusal(builder.build(), AppendRules(compacted=True))
+    assert refused.code is ErrorCode.INVALID_RECORD
+    assert isinstance(refused, RecordErrors)
+    assert [index for index, _ in refused.record_errors] == [1, 3]
+    assert take(builder.build()).record_count == 4
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize(
+    ("timestamp", "fits"), [(NOW - 11, False), (NOW - 10, True), (NOW + 5, True), (NOW + 6, False)]
+)
+def test_timestamps_must_be_in_the_window(kind: Compression, timestamp: int, fits: bool) -> None:
+    rules = AppendRules(timestamp_before_max_ms=10, timestamp_after_max_ms=5)
+    builder = BatchBuilder(compression=kind)
+    builder.append(NOW, b"k", b"v")
+    builder.append(timestamp, b"k", b"v")
+    if fits:
+        assert take(builder.build(), rules).record_count == 2
+        return
+    refused = refusal(builder.build(), rules)
+    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(refused, RecordErrors)
+    assert [index for index, _ in refused.record_errors] == [1]
+
+
+def test_one_bad_timestamp_decides_the_code() -> None:
+    builder = BatchBuilder()
+    builder.append(NOW, None, b"v")
+    builder.append(NOW - 100, b"k", b"v")
+    refused = refusal(builder.build(), AppendRules(compacted=True, timestamp_before_max_ms=10))
+    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(refused, RecordErrors)
+    assert [index for index, _ in refused.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_append_time_overwrites_and_checks_no_window(kind: Compression) -> None:
+    rules = AppendRules(timestamp_type=APPEND_TIME, timestamp_before_max_ms=0, timestamp_after_max_ms=0)
+    taken = take(batch(timestamp=NOW - 1000, compression=kind), rules)
+    assert taken.append_time_ms == taken.max_timestamp == NOW
+    assert taken.offset_of_max_timestamp == 102
+    (header,) = taken.headers
+    assert header.timestamp_type is APPEND_TIME
+    assert codec.is_intact(taken.data, header)
+    assert {record.timestamp for record in codec.decode(taken.data)} == {NOW}
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_wrong_max_timestamp_is_put_right(kind: Compression) -> None:
+    taken = take(changed(batch(compression=kind), 35, NOW + 9999, 8))
+    assert taken.max_timestamp == taken.headers[0].max_timestamp == NOW + 2
+    assert codec.is_intact(taken.data, taken.headers[0])
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_client_may_not_mark_append_time_where_the_broker_does(kind: Compression) -> None:
+    data = batch(append_time_ms=NOW, compression=kind)
+    refused = refusal(data, AppendRules(timestamp_type=APPEND_TIME))
+    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(refused, RecordErrors)
+    assert [index for index, _ in refused.record_errors] == [0, 1, 2]
+    refused = refusal(batch(append_time_ms=-1, compression=kind))
+    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_clients_mark_of_append_time_is_cleared_on_a_create_time_topic(kind: Compression) -> None:
+    taken = take(batch(append_time_ms=NOW - 5, compression=kind))
+    assert taken.headers[0].timestamp_type is TimestampType.CREATE_TIME
+    assert taken.headers[0].max_timestamp == NOW - 5
+    assert codec.is_intact(taken.data, taken.headers[0])
+
+
+def test_keyless_records_are_reported_as_such_in_a_marked_batch() -> None:
+    refused = refusal(
+        batch(append_time_ms=NOW, keyless=True), AppendRules(timestamp_type=APPEND_TIME, compacted=True)
+    )
+    assert refused.code is ErrorCode.INVALID_RECORD
+
+
+def test_faulty_records_are_listed_up_to_a_bound() -> None:
+    count = RECORD_FAULTS_MAX + 10
+    builder = BatchBuilder()
+    for _ in range(count):
+        builder.append(NOW, None, None)
+    refused = refusal(builder.build(), AppendRules(compacted=True))
+    assert isinstance(refused, RecordErrors)
+    assert len(refused.record_errors) == RECORD_FAULTS_MAX
+
+
+def test_windows_reach_the_ends_of_time_without_wrapping() -> None:
+    builder = BatchBuilder()
+    builder.append(INT64_MAX, b"k", b"v")
+    assert take(builder.build()).max_timestamp == INT64_MAX
+    refused = refusal(builder.build(), AppendRules(timestamp_after_max_ms=5))
+    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("source", CODECS)
+@pytest.mark.parametrize("target", CODECS)
+def test_the_topics_codec_replaces_the_producers(source: Compression, target: Compression) -> None:
+    taken = take(batch(compression=source), AppendRules(compression=target))
+    (header,) = taken.headers
+    assert header.compression is target
+    assert codec.is_intact(taken.data, header)
+    assert [(r.offset, r.timestamp, r.headers) for r in codec.decode(taken.data)] == [
+        (100 + index, NOW + index, (("h", b"x"),)) for index in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "level"),
+    [
+        (Compression.GZIP, 1),
+        (Compression.GZIP, -1),
+        (Compression.LZ4, 12),
+        (Compression.ZSTD, -3),
+        (Compression.ZSTD, 19),
+    ],
+)
+def test_the_topics_compression_level_is_used(target: Compression, level: int) -> None:
+    taken = take(batch(), AppendRules(compression=target, compression_level=level))
+    assert len(codec.decode(taken.data)) == 3
+
+
+# ---- replicated data ----
+
+
+def test_a_follower_takes_batches_as_they_are() -> None:
+    data = batch(base_offset=10, leader_epoch=3) + batch(base_offset=13, leader_epoch=4)
+    headers = check_replicated(data, leader_epoch=4)
+    assert [(header.base_offset, header.position) for header in headers] == [(10, 0), (13, len(data) // 2)]
+
+
+def test_a_follower_stops_before_a_newer_leaders_batches() -> None:
+    data = batch(base_offset=10, leader_epoch=3) + batch(base_offset=13, leader_epoch=5)
+    assert len(check_replicated(data, leader_epoch=4)) == 1
+
+
+def test_a_follower_refuses_corrupt_and_disordered_data() -> None:
+    with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
+        check_replicated(changed(batch(), 40, 1, 1, keep_crc=True), leader_epoch=4)
+    with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
+        check_replicated(batch(base_offset=10) + batch(base_offset=12), leader_epoch=4)
