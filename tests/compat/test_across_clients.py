@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.compat.clients.kafka_python_2 import KafkaPython2
 from tests.compat.clients.kcat import Kcat
 from tests.compat.clients.shape import Message, read_all
@@ -12,7 +11,8 @@ from tests.compat.conftest import MAKERS, Clients
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIME = 1_700_000_000_000
 MESSAGES = [
-    Message(f"wert {number} ".encode() * 8, key=f"k{number}".encode(), timestamp_ms=TIME + number) for number in range(40)
+    Message(f"wert {number} ".encode() * 8, key=f"k{number}".encode(), timestamp_ms=TIME + number)
+    for number in range(40)
 ]
 
 
@@ -23,7 +23,9 @@ def test_every_client_reads_what_one_wrote_with_every_codec(
     clients[writer].create_topic(topic)
     for codec in CODECS:
         clients[writer].produce(topic, MESSAGES, compression=codec)
-    expected = [(offset, one.key, one.value, one.timestamp_ms) for offset, one in enumerate(MESSAGES * len(CODECS))]
+    expected = [
+        (offset, one.key, one.value, one.timestamp_ms) for offset, one in enumerate(MESSAGES * len(CODECS))
+    ]
     for reader in sorted(MAKERS):
         received = read_all(clients[reader], topic, len(expected))
         assert [(one.offset, one.key, one.value, one.timestamp_ms) for one in received] == expected, reader
@@ -32,7 +34,9 @@ def test_every_client_reads_what_one_wrote_with_every_codec(
 
 
 @pytest.mark.parametrize("writer", sorted(MAKERS))
-def test_kcat_reads_what_one_wrote_with_every_codec(clients: Clients, bootstrap: str, topic: str, writer: str) -> None:
+def test_kcat_reads_what_one_wrote_with_every_codec(
+    clients: Clients, bootstrap: str, topic: str, writer: str
+) -> None:
     kcat = Kcat(bootstrap)
     clients[writer].create_topic(topic)
     for codec in CODECS:

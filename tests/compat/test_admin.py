@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-
 from tests.compat.clients.shape import Client, Message, Refused, read_all
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -94,7 +93,9 @@ def test_altered_topic_setting_is_described(client: Client, topic: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("retention.ms", "soon"), ("cleanup.policy", "shred"), ("no.such.setting", "1")]
 )
-def test_bad_topic_setting_is_refused_and_changes_nothing(client: Client, topic: str, name: str, value: str) -> None:
+def test_bad_topic_setting_is_refused_and_changes_nothing(
+    client: Client, topic: str, name: str, value: str
+) -> None:
     client.create_topic(topic)
     before = client.describe_configs(topic)
     with pytest.raises(Refused) as refused:

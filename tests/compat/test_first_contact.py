@@ -15,14 +15,15 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as ConfluentNewTopic
-
 from tests.compat.clients.kafka_python import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 
 def test_confluent_producer(bootstrap: str, topic: str) -> None:
     delivered = []
     producer = Producer({"bootstrap.servers": bootstrap})
-    producer.produce(topic, b"hello", on_delivery=lambda error, message: delivered.append((error, message.offset())))
+    producer.produce(
+        topic, b"hello", on_delivery=lambda error, message: delivered.append((error, message.offset()))
+    )
     assert producer.flush(30) == 0
     assert delivered == [(None, 0)]
 

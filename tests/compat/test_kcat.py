@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from tests.compat.clients.kcat import Kcat, KcatFailed
 from tests.compat.clients.shape import Message
 from tests.compat.conftest import Clients
@@ -18,7 +17,9 @@ def kcat(bootstrap: str) -> Kcat:
     return Kcat(bootstrap)
 
 
-def test_metadata_names_the_broker_and_the_topic(kcat: Kcat, clients: Clients, bootstrap: str, topic: str) -> None:
+def test_metadata_names_the_broker_and_the_topic(
+    kcat: Kcat, clients: Clients, bootstrap: str, topic: str
+) -> None:
     clients["aiokafka"].create_topic(topic, partitions=3)
     metadata = json.loads(kcat.run("-L", "-J", "-t", topic))
     assert [broker["name"] for broker in metadata["brokers"]] == [bootstrap]
@@ -47,7 +48,9 @@ def test_headers_and_nulls_come_back(kcat: Kcat, clients: Clients, topic: str) -
     assert (second["key"], second["payload"]) == ("k", None)
 
 
-def test_consuming_starts_at_an_offset_from_the_end_or_at_a_time(kcat: Kcat, clients: Clients, topic: str) -> None:
+def test_consuming_starts_at_an_offset_from_the_end_or_at_a_time(
+    kcat: Kcat, clients: Clients, topic: str
+) -> None:
     clients["aiokafka"].create_topic(topic)
     messages = [Message(str(number).encode(), timestamp_ms=TIME + 1000 * number) for number in range(10)]
     clients["aiokafka"].produce(topic, messages)
@@ -63,7 +66,13 @@ def test_offset_of_a_time_is_queried(kcat: Kcat, clients: Clients, topic: str) -
 
 def test_idempotent_producer_delivers(kcat: Kcat, clients: Clients, topic: str) -> None:
     clients["aiokafka"].create_topic(topic)
-    kcat.produce(topic, [Message(str(number).encode()) for number in range(100)], "none", "-X", "enable.idempotence=true")
+    kcat.produce(
+        topic,
+        [Message(str(number).encode()) for number in range(100)],
+        "none",
+        "-X",
+        "enable.idempotence=true",
+    )
     assert [one["payload"] for one in kcat.consume(topic)] == [str(number) for number in range(100)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.compat.clients.shape import Client, Message
 from tests.compat.conftest import Clients
 from tests.support.fixtures import new_topic_name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.compat.clients.kafka_python_2 import KafkaPython2, OldRecord, Release
 from tests.compat.clients.shape import Message, read_all
 from tests.compat.conftest import Clients
@@ -60,7 +59,8 @@ def test_records_of_a_new_producer_reach_old_consumers(
     client = clients["confluent-kafka"]
     client.create_topic(topic)
     messages = [
-        Message(message.value, message.key, headers=[("h", b"1")], timestamp_ms=TIME) for message in messages_of(20, None)
+        Message(message.value, message.key, headers=[("h", b"1")], timestamp_ms=TIME)
+        for message in messages_of(20, None)
     ]
     client.produce(topic, messages, compression=codec)
     has_timestamps = release is None or release >= (0, 10)
@@ -72,7 +72,9 @@ def test_records_of_a_new_producer_reach_old_consumers(
     ]
 
 
-def test_stored_format_is_the_newest_whatever_came_in(clients: Clients, bootstrap: str, topic: str, release: Release) -> None:
+def test_stored_format_is_the_newest_whatever_came_in(
+    clients: Clients, bootstrap: str, topic: str, release: Release
+) -> None:
     clients["confluent-kafka"].create_topic(topic)
     KafkaPython2(bootstrap, release).produce(topic, messages_of(3, None), compression="gzip")
     assert set(batch_magics(stored_batches(bootstrap, topic))) == {2}
@@ -87,7 +89,9 @@ def test_null_keys_and_values_of_an_old_producer_stay_null(
     assert [(one.key, one.value) for one in old.consume(topic, 2)] == [(b"k", None), (None, b"v")]
 
 
-def test_offsets_are_listed_for_old_consumers(clients: Clients, bootstrap: str, topic: str, release: Release) -> None:
+def test_offsets_are_listed_for_old_consumers(
+    clients: Clients, bootstrap: str, topic: str, release: Release
+) -> None:
     client = clients["confluent-kafka"]
     client.create_topic(topic)
     client.produce(topic, [Message(b"v")] * 7)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.compat.clients.shape import EARLIEST, LATEST, Client, Message, Refused, read_all
 
 OFFSET_OUT_OF_RANGE = 1
@@ -33,7 +32,9 @@ def test_reading_from_the_latest_gives_only_what_comes_after(client: Client, ten
 
 
 @pytest.mark.parametrize("offset", [1, 5, 9])
-def test_reading_from_an_offset_starts_there_even_inside_a_batch(client: Client, ten: str, offset: int) -> None:
+def test_reading_from_an_offset_starts_there_even_inside_a_batch(
+    client: Client, ten: str, offset: int
+) -> None:
     assert [one.offset for one in read_all(client, ten, 10 - offset, start=offset)] == list(range(offset, 10))
 
 
@@ -47,7 +48,9 @@ def test_offset_of_a_time_is_that_of_the_first_record_not_older(client: Client, 
 def test_reading_from_a_time_starts_at_its_record(client: Client, ten: str) -> None:
     start = client.offset_at(ten, 0, TIME + 6500)
     assert start == 7
-    assert [one.timestamp_ms for one in read_all(client, ten, 3, start=start)] == [TIME + 1000 * n for n in (7, 8, 9)]
+    assert [one.timestamp_ms for one in read_all(client, ten, 3, start=start)] == [
+        TIME + 1000 * n for n in (7, 8, 9)
+    ]
 
 
 def test_first_and_next_offsets_are_listed(client: Client, ten: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.compat.clients.shape import Client, Message, Refused, read_all
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -15,7 +14,9 @@ MESSAGE_TOO_LARGE = 10
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_of_every_codec_come_back_in_order(client: Client, topic: str, codec: str) -> None:
     client.create_topic(topic)
-    messages = [Message(f"{codec} {number} ".encode() * 20, key=f"k{number}".encode()) for number in range(200)]
+    messages = [
+        Message(f"{codec} {number} ".encode() * 20, key=f"k{number}".encode()) for number in range(200)
+    ]
     assert client.produce(topic, messages, compression=codec) == list(range(200))
     received = read_all(client, topic, 200)
     assert [(one.offset, one.key, one.value) for one in received] == [
@@ -68,7 +69,9 @@ def test_message_above_the_broker_limit_is_refused(client: Client, topic: str) -
     assert client.offsets(topic) == (0, 0)
 
 
-def test_message_above_the_topic_limit_is_refused_until_the_limit_is_raised(client: Client, topic: str) -> None:
+def test_message_above_the_topic_limit_is_refused_until_the_limit_is_raised(
+    client: Client, topic: str
+) -> None:
     client.create_topic(topic, configs={"max.message.bytes": "1000"})
     client.produce(topic, [Message(b"small")])
     with pytest.raises(Refused) as refused:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
 from tests.compat.clients.shape import Client, Message, read_all
 from tests.support.broker import Broker
 from tests.support.fixtures import StartBroker
@@ -36,7 +35,9 @@ def test_acknowledged_records_topics_and_settings_survive(
     try:
         assert client.partitions_of(topic) == [0, 1]
         assert client.describe_configs(topic)["retention.ms"] == "987654321"
-        assert [one.value for one in read_all(client, topic, 100)] == [b"%d" % number for number in range(0, 200, 2)]
+        assert [one.value for one in read_all(client, topic, 100)] == [
+            b"%d" % number for number in range(0, 200, 2)
+        ]
         assert client.offsets(topic, 0) == (0, 100)
         assert client.produce(topic, [Message(b"after", partition=0)]) == [100]
     finally:

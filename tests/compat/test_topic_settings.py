@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-
 from tests.compat.clients.shape import Client, Message, Refused, read_all
 from tests.support.batches import batch_headers
 from tests.support.requests import stored_batches
@@ -22,7 +21,9 @@ def stored_attributes(bootstrap: str, topic: str) -> list[int]:
     return [attributes for _, attributes, _, _ in batch_headers(stored_batches(bootstrap, topic))]
 
 
-def test_append_time_topic_stamps_records_with_the_time_of_the_broker(client: Client, bootstrap: str, topic: str) -> None:
+def test_append_time_topic_stamps_records_with_the_time_of_the_broker(
+    client: Client, bootstrap: str, topic: str
+) -> None:
     client.create_topic(topic, configs={"message.timestamp.type": "LogAppendTime"})
     before = time.time_ns() // 1_000_000
     client.produce(topic, [Message(b"v", timestamp_ms=1_000_000)] * 3, compression="gzip")
@@ -49,7 +50,9 @@ def test_topic_with_a_codec_of_its_own_stores_everything_in_it(
     messages = [Message(b"the same again and again " * 20, key=str(number).encode()) for number in range(20)]
     for sent in ("none", "gzip", "zstd"):
         client.produce(topic, messages, compression=sent)
-    assert [(one.key, one.value) for one in read_all(client, topic, 60)] == [(one.key, one.value) for one in messages * 3]
+    assert [(one.key, one.value) for one in read_all(client, topic, 60)] == [
+        (one.key, one.value) for one in messages * 3
+    ]
     codec = CODEC_IDS.get(stored, 0)
     assert {attributes & CODEC_BITS for attributes in stored_attributes(bootstrap, topic)} == {codec}
 
@@ -60,7 +63,9 @@ def test_topic_without_a_codec_of_its_own_keeps_that_of_the_producer(
 ) -> None:
     client.create_topic(topic)
     client.produce(topic, [Message(b"the same again and again " * 20)] * 20, compression=sent)
-    assert {attributes & CODEC_BITS for attributes in stored_attributes(bootstrap, topic)} == {CODEC_IDS[sent]}
+    assert {attributes & CODEC_BITS for attributes in stored_attributes(bootstrap, topic)} == {
+        CODEC_IDS[sent]
+    }
 
 
 def test_record_too_old_for_its_topic_is_refused(client: Client, topic: str) -> None:

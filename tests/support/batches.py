@@ -1,7 +1,7 @@
 """Record batches of magic 2 written by hand, so that every field can be made wrong on purpose.
 
-Layout: base offset i64, length i32, leader epoch i32, magic i8, CRC-32C u32 of all that follows, attributes i16,
-last offset delta i32, base and maximal timestamp i64, producer id i64, producer epoch i16, base sequence i32,
+Layout: base offset i64, length i32, leader epoch i32, magic i8, CRC-32C u32 of all that follows,
+attributes i16, last offset delta i32, base and maximal timestamp i64, producer id i64, producer epoch i16, base sequence i32,
 count i32, records.
 """
 
@@ -98,7 +98,7 @@ def batch_headers(data: bytes) -> list[tuple[int, int, int, int]]:
 
 
 def batch_magics(data: bytes) -> list[int]:
-    """The magic of each whole batch or message in a fetched buffer: it stands at the same place in all formats."""
+    """The magic of each batch or message in a fetched buffer: it has the same place in all formats."""
     found = []
     position = 0
     while position + 17 <= len(data):

@@ -23,7 +23,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
 from tests.support.raw import broker_answers
 
 START_SECONDS_MAX = 40
@@ -33,6 +32,8 @@ WORDS_SHOWN = 4_000
 
 FOREIGN_BOOTSTRAP = os.environ.get("ODRADEK_TEST_BOOTSTRAP")
 FOREIGN_COMMAND = os.environ.get("ODRADEK_TEST_BROKER")
+IS_FOREIGN = FOREIGN_BOOTSTRAP is not None or FOREIGN_COMMAND is not None
+"""True when the tests run against somebody else's broker: for the few places where ours promises more."""
 
 
 def free_port() -> int:
@@ -121,6 +122,13 @@ class Broker:
         self._process.wait()
         self._process = None
         self.check_words()
+
+    def run_until_it_ends(self, within_seconds: float = 30) -> tuple[int, str]:
+        """Run the broker where it is expected not to start: exit status and what it printed."""
+        done = subprocess.run(
+            self._command(), capture_output=True, timeout=within_seconds, cwd=self.directory, check=False
+        )
+        return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
 
     def check_words(self) -> None:
         """Fail if the broker printed a traceback."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.support.broker import FOREIGN_BOOTSTRAP, Broker, RunningElsewhere, SessionBroker
 
 

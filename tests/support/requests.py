@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,6 @@ from kio.schema.create_topics.v5 import request as create_topics
 from kio.schema.fetch.v11 import request as fetch
 from kio.schema.metadata.v9 import request as metadata
 from kio.schema.produce.v8 import request as produce
-
 from tests.support.raw import RawConnection
 
 Message = Any
@@ -35,7 +35,9 @@ def produced_partition(response: Message) -> Message:
     return partition
 
 
-def fetch_request(topic: str, offset: int = 0, *, wait_ms: int = 0, bytes_min: int = 1, bytes_max: int = 1 << 26) -> Message:
+def fetch_request(
+    topic: str, offset: int = 0, *, wait_ms: int = 0, bytes_min: int = 1, bytes_max: int = 1 << 26
+) -> Message:
     """Fetch 11 of partition 0 without a session."""
     wanted = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
     return fetch.FetchRequest(
@@ -64,10 +66,13 @@ def create_topics_request(
         replication_factor=replicas,
         assignments=(),
         configs=tuple(
-            create_topics.CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()
+            create_topics.CreatableTopicConfig(name=name, value=value)
+            for name, value in (configs or {}).items()
         ),
     )
-    return create_topics.CreateTopicsRequest(topics=(new,), timeout=timedelta(seconds=10), validate_only=False)
+    return create_topics.CreateTopicsRequest(
+        topics=(new,), timeout=timedelta(seconds=10), validate_only=False
+    )
 
 
 def metadata_request(*topics: str, create: bool = False) -> Message:
@@ -81,7 +86,9 @@ def metadata_request(*topics: str, create: bool = False) -> Message:
     )
 
 
-def create_topic(connection: RawConnection, topic: str, configs: Mapping[str, str | None] | None = None) -> None:
+def create_topic(
+    connection: RawConnection, topic: str, configs: Mapping[str, str | None] | None = None
+) -> None:
     """Create a topic of one partition, or fail."""
     (created,) = connection.exchange(create_topics_request(topic, 1, configs)).topics
     assert created.error_code == 0, created
@@ -93,3 +100,12 @@ def stored_batches(bootstrap: str, topic: str, offset: int = 0) -> bytes:
         partition = fetched_partition(connection.exchange(fetch_request(topic, offset)))
     assert partition.error_code == 0, partition
     return bytes(partition.records or b"")
+
+
+def wait_until_led(bootstrap: str, topic: str, within_seconds: float = 20) -> None:
+    """Wait until partition 0 can be read: after a restart a broker may first have to be made its leader."""
+    deadline = time.monotonic() + within_seconds
+    with RawConnection(bootstrap) as connection:
+        while (answer := fetched_partition(connection.exchange(fetch_request(topic)))).error_code != 0:
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.05)

@@ -12,7 +12,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
-
 from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
 
 SECONDS_MAX = 30
@@ -53,7 +52,9 @@ class AiokafkaReader:
         found: list[Received] = []
         deadline = time.monotonic() + within_seconds
         while len(found) < count and (left := deadline - time.monotonic()) > 0:
-            polled = await self._consumer.getmany(timeout_ms=int(left * 1000) + 1, max_records=count - len(found))
+            polled = await self._consumer.getmany(
+                timeout_ms=int(left * 1000) + 1, max_records=count - len(found)
+            )
             for records in polled.values():
                 found += [_received(record) for record in records]
         return found

@@ -24,7 +24,6 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-
 from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
 
 SECONDS_MAX = 30
@@ -179,7 +178,8 @@ class Confluent:
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in configs.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         _result(self._admin.incremental_alter_configs([resource]))

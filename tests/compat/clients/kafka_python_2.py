@@ -51,7 +51,12 @@ class KafkaPython2:
         assert PYTHON.exists(), f"{PYTHON} is missing; {__doc__}"
         asked = {"action": action, "bootstrap": self._bootstrap, "api_version": self._release, **question}
         done = subprocess.run(
-            [PYTHON, SCRIPT], input=json.dumps(asked), capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+            [PYTHON, SCRIPT],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)
@@ -59,7 +64,9 @@ class KafkaPython2:
             raise Refused(answer["error"], answer["words"])
         return answer["answer"]
 
-    def produce(self, topic: str, messages: Sequence[Message], compression: str | None = None, acks: int = 1) -> list[int]:
+    def produce(
+        self, topic: str, messages: Sequence[Message], compression: str | None = None, acks: int = 1
+    ) -> list[int]:
         """Produce to partition 0; gives offsets."""
         rows = [(_packed(one.key), _packed(one.value), one.timestamp_ms) for one in messages]
         return list(self._ask("produce", topic=topic, messages=rows, compression=compression, acks=acks))
@@ -68,7 +75,9 @@ class KafkaPython2:
         """Consume partition 0."""
         return [
             OldRecord(offset, _unpacked(key), _unpacked(value), timestamp_ms)
-            for offset, key, value, timestamp_ms in self._ask("consume", topic=topic, count=count, start=start)
+            for offset, key, value, timestamp_ms in self._ask(
+                "consume", topic=topic, count=count, start=start
+            )
         ]
 
     def offsets(self, topic: str) -> tuple[int, int]:

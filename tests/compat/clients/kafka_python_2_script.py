@@ -35,7 +35,10 @@ def settings_of(question):
 def produce(question):
     """Produce messages; gives offsets. (With acks=0 this client leaves bytes unsent when it closes.)"""
     producer = KafkaProducer(
-        acks=question.get("acks", 1), compression_type=question.get("compression"), linger_ms=50, **settings_of(question)
+        acks=question.get("acks", 1),
+        compression_type=question.get("compression"),
+        linger_ms=50,
+        **settings_of(question),
     )
     futures = [
         producer.send(
@@ -75,7 +78,10 @@ def offsets(question):
     """The first and the next offset."""
     consumer = KafkaConsumer(**settings_of(question))
     partition = TopicPartition(question["topic"], question.get("partition", 0))
-    answer = [consumer.beginning_offsets([partition])[partition], consumer.end_offsets([partition])[partition]]
+    answer = [
+        consumer.beginning_offsets([partition])[partition],
+        consumer.end_offsets([partition])[partition],
+    ]
     consumer.close()
     return answer
 

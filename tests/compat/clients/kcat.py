@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
-
 from tests.compat.clients.shape import Message
 
 SECONDS_MAX = 40
@@ -46,7 +45,9 @@ class Kcat:
             raise KcatFailed(done.stderr.decode(errors="replace"))
         return done.stdout
 
-    def produce(self, topic: str, messages: Sequence[Message], compression: str = "none", *options: str) -> None:
+    def produce(
+        self, topic: str, messages: Sequence[Message], compression: str = "none", *options: str
+    ) -> None:
         """Produce text lines with keys to partition 0; empty keys and values are sent as null."""
         lines = b"\n".join((one.key or b"") + b"\t" + (one.value or b"") for one in messages)
         self.run("-P", "-t", topic, "-p", "0", "-K", "\t", "-Z", "-z", compression, *options, given=lines)

@@ -105,7 +105,7 @@ class Client(Protocol):
         idempotent: bool | None = None,
         bytes_max: int | None = None,
     ) -> list[int]:
-        """Produce all messages and wait; gives their offsets. What is None is left at the client's default."""
+        """Produce all and wait; gives their offsets. What is None is left at the client's default."""
 
     def producing(self) -> Producing:
         """A producer of its own, with default settings."""
@@ -131,7 +131,9 @@ class Client(Protocol):
         """Delete what lies before an offset; gives the new first offset."""
 
 
-def read_all(client: Client, topic: str, count: int, partitions: Sequence[int] = (0,), start: int = EARLIEST) -> list[Received]:
+def read_all(
+    client: Client, topic: str, count: int, partitions: Sequence[int] = (0,), start: int = EARLIEST
+) -> list[Received]:
     """Read ``count`` records from assigned partitions with a reader of its own."""
     reader = client.reading(topic, partitions, start=start)
     try:
