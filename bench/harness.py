@@ -24,8 +24,10 @@ from bench.places import BROKER_CORE
 Contestant = TypeVar("Contestant")
 
 SATURATED_SHARE = 0.9  # of one core: at or above it, that side is the limit
-SETTLED_SHARE = 0.05  # a warm-up ends with the first round that is not this much cheaper than the best
-SETTLE_ROUNDS_MAX = 8
+SETTLED_SHARE = 0.05  # a warm-up ends when so many rounds in a row were not this much cheaper than the best
+SETTLED_ROUNDS = 2
+SETTLE_ROUNDS_MAX = 10
+SETTLE_CPU_SECONDS = 12.0  # of a broker; where requests rather than bytes are the load, Kafka needs as much
 SUBJECT, PEER = "odradek", "kafka"
 
 FAILURES = (LoadFailed, BrokerFailed, KafkaException, ConnectionError, TimeoutError)
@@ -177,21 +179,26 @@ class Bench:
                 broker.close()
                 broker.wipe()
 
-    def settle(self, sides: Sides, cost: Callable[[Broker], float]) -> None:
+    def settle(self, sides: Sides, cost: Callable[[Broker], float], cpu_seconds_min: float = 0.0) -> None:
         """Repeat a load on each side until it gets no cheaper: a JVM compiles while it works.
 
-        `cost` should be CPU per unit of work, which other programs on the machine hardly disturb.
+        `cost` should be CPU per unit of work, which other programs on the machine hardly disturb. A JVM
+        may rest on a plateau before its last compilation: `cpu_seconds_min` is spent in any case.
         """
         for side, broker in sides.running.items():
-            best, rounds, improving = float("inf"), 0, True
-            while improving and rounds < SETTLE_ROUNDS_MAX:
+            best, rounds, idle_rounds = float("inf"), 0, 0
+            began = spent = broker.usage().cpu_seconds
+            while rounds < SETTLE_ROUNDS_MAX and (
+                idle_rounds < SETTLED_ROUNDS or spent - began < cpu_seconds_min
+            ):
                 try:
                     now = cost(broker)
+                    spent = broker.usage().cpu_seconds
                 except FAILURES as failure:
                     self.say(f"warming {side} up failed: {failure}")
                     break
                 rounds += 1
-                improving = now < best * (1 - SETTLED_SHARE)
+                idle_rounds = 0 if now < best * (1 - SETTLED_SHARE) else idle_rounds + 1
                 best = min(best, now)
             self.say(f"{side} warmed up in {rounds} rounds, cost {best:.3g}")
 

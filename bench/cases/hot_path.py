@@ -8,7 +8,7 @@ batch of one record; a fetch brings one such batch. What a fetched byte costs on
 from __future__ import annotations
 
 from bench.filling import Filling, fill
-from bench.harness import Bench, Goal, Row, Sample, load_sample
+from bench.harness import SETTLE_CPU_SECONDS, Bench, Goal, Row, Sample, load_sample
 from bench.loads.worker import run_load
 from bench.meter import MB
 from bench.peers.broker import Broker
@@ -32,7 +32,7 @@ def run(bench: Bench) -> None:
             ("fetch of one partition, 100 B", "CPU µs/request", GOAL, _fetch),
             ("fetch, each further MB", "CPU µs/MB", None, _copy),
         ):
-            bench.settle(sides, lambda b, m=measure: m(bench, b).value)
+            bench.settle(sides, lambda b, m=measure: m(bench, b).value, SETTLE_CPU_SECONDS)
             row = Row(CASE, load, unit, goal)
             bench.compare(row, sides.running, lambda b, m=measure: m(bench, b), missing=sides.missing)
 

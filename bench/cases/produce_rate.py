@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
-from bench.harness import Bench, Goal, Row, Sample, load_sample
+from bench.harness import SETTLE_CPU_SECONDS, Bench, Goal, Row, Sample, load_sample
 from bench.loads.worker import run_load
 from bench.meter import MB
 from bench.peers.broker import Broker
@@ -35,7 +35,9 @@ class Load(NamedTuple):
 
 def run(bench: Bench) -> None:
     with bench.brokers(pinned=True) as sides:
-        bench.settle(sides, lambda b: _librdkafka(bench, b, Load(100, 100)).cost["cpu_s_per_gb"])
+        bench.settle(
+            sides, lambda b: _librdkafka(bench, b, Load(100, 100)).cost["cpu_s_per_gb"], SETTLE_CPU_SECONDS
+        )
         for load in _loads(bench.full):
             row = Row(CASE, str(load), "MB/s", GOAL)
 

@@ -6,13 +6,14 @@ With one in flight this is the round trip: neither side is ever busy. With five 
 from __future__ import annotations
 
 from bench.filling import Filling, fill
-from bench.harness import Bench, Goal, Row, Sample, load_sample
+from bench.harness import SETTLE_CPU_SECONDS, Bench, Goal, Row, Sample, load_sample
 from bench.loads.worker import run_load
 from bench.peers.broker import Broker
 
 CASE = "B5"
 SECONDS = 1.5
 SIZE = 100
+LANES = 4  # connections while warming up; a measurement has one
 FETCH_TOPIC = "one-record"
 GOAL = Goal("ratio", "≥", 1.0)
 
@@ -20,9 +21,13 @@ GOAL = Goal("ratio", "≥", 1.0)
 def run(bench: Bench) -> None:
     with bench.brokers(pinned=True) as sides:
         for broker in sides.running.values():
-            fill(bench, broker, FETCH_TOPIC, Filling(partitions=1, batches=10, records=1, size=SIZE))
+            fill(bench, broker, FETCH_TOPIC, Filling(partitions=LANES, batches=10, records=1, size=SIZE))
         for api in ("produce", "fetch"):
-            bench.settle(sides, lambda b, api=api: _cpu_seconds(_measure(bench, b, api, 5)))
+            bench.settle(
+                sides,
+                lambda b, api=api: _cpu_seconds(_measure(bench, b, api, 5, lanes=LANES)),
+                SETTLE_CPU_SECONDS,
+            )
             for in_flight in (1, 5):
                 row = Row(CASE, f"{api}, {in_flight} in flight", "requests/s", GOAL)
 
@@ -37,17 +42,17 @@ def _cpu_seconds(sample: Sample) -> float:
     return sample.cost["broker_share"] / sample.value
 
 
-def _measure(bench: Bench, broker: Broker, api: str, in_flight: int) -> Sample:
+def _measure(bench: Bench, broker: Broker, api: str, in_flight: int, lanes: int = 1) -> Sample:
     topic = FETCH_TOPIC
     if api == "produce":
         topic = bench.fresh_name("requests")
-        broker.create_topic(topic, 1)
+        broker.create_topic(topic, lanes)
     spec = {
         "api": api,
         "port": broker.port,
         "broker_pid": broker.pid,
         "topic": topic,
-        "partitions": [0],
+        "partitions": list(range(lanes)),
         "records": 1,
         "size": SIZE,
         "offsets": [0],

@@ -28,7 +28,7 @@ class OdradekBroker(Broker):
         )
         if done.returncode != 0:
             raise NotAvailable(f"odradek --version ended with {done.returncode}: {done.stderr[-300:]}")
-        return done.stdout.strip()
+        return done.stdout.split()[-1]
 
     def _command(self) -> list[str]:
         settings = {
