@@ -1,8 +1,8 @@
 """Record batches of magic 2 written by hand, so that every field can be made wrong on purpose.
 
 Layout: base offset i64, length i32, leader epoch i32, magic i8, CRC-32C u32 of all that follows,
-attributes i16, last offset delta i32, base and maximal timestamp i64, producer id i64, producer epoch i16, base sequence i32,
-count i32, records.
+attributes i16, last offset delta i32, base and maximal timestamp i64, producer id i64, producer epoch i16,
+base sequence i32, count i32, records.
 """
 
 from __future__ import annotations

@@ -5,16 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
-from kio.schema.create_topics.v5 import request as create_topics
-from kio.schema.fetch.v11 import request as fetch
-from kio.schema.metadata.v9 import request as metadata
-from kio.schema.produce.v8 import request as produce
 from tests.support.raw import RawConnection
 
 Message = Any
-"""A kio message: its classes are made from tables and share no base."""
+"""A kio message: its classes are made from tables, share no base, and want their own kinds of numbers."""
+
+
+def kio_requests(api: str, version: int) -> Any:
+    """The module of kio that holds a request and its structures."""
+    return import_module(f"kio.schema.{api}.v{version}.request")
+
+
+create_topics = kio_requests("create_topics", 5)
+fetch = kio_requests("fetch", 11)
+metadata = kio_requests("metadata", 9)
+produce = kio_requests("produce", 8)
 
 
 def produce_request(topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0) -> Message:
