@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -21,10 +21,12 @@ from odradek.log.checkpoints import (
     encode_partition_metadata,
     read_partition_metadata,
 )
-from odradek.log.epochs import EpochEnd, LeaderEpochs, format_epochs
+from odradek.log.epochs import EpochEnd, EpochStart, LeaderEpochs, format_epochs
 from odradek.log.producers import KeptBatch, ProducerStates
+from odradek.log.results import NOTHING, Appended, Fetched
 from odradek.log.segment import Segment, SegmentPlace, TimestampOffset
 from odradek.log.segment_format import Buffer, DirectoryKind, directory_name
+from odradek.log.segments import SegmentList, cut
 from odradek.log.settings import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
@@ -36,66 +38,30 @@ from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, c
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class Appended:
-    """Where an append went. A duplicate went there before; without records the offsets are -1."""
-
-    __slots__ = (
-        "append_time_ms",
-        "first_offset",
-        "is_duplicate",
-        "last_offset",
-        "log_start_offset",
-        "record_count",
-        "size_bytes",
-    )
-
-    def __init__(
-        self,
-        first_offset: int,
-        last_offset: int,
-        append_time_ms: int,
-        log_start_offset: int,
-        record_count: int = 0,
-        size_bytes: int = 0,
-        is_duplicate: bool = False,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.append_time_ms = append_time_ms
-        self.log_start_offset = log_start_offset
-        self.record_count = record_count
-        self.size_bytes = size_bytes
-        self.is_duplicate = is_duplicate
-
-
-class Fetched:
-    """Batches as they lie in a file. The last one may be cut short; the first only if ``is_cut_short``."""
-
-    __slots__ = ("data", "is_cut_short")
-
-    def __init__(self, data: FileSlice | bytes, is_cut_short: bool = False) -> None:
-        self.data = data
-        self.is_cut_short = is_cut_short
-
-
-NOTHING: Final = Fetched(b"")
-
-
 class LogState:
     """What is known of a log when it is opened."""
 
-    __slots__ = ("epochs", "log_end_offset", "log_start_offset", "recovery_point", "segments")
+    __slots__ = (
+        "epochs",
+        "epochs_written",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "segments",
+    )
 
     def __init__(
         self,
         segments: list[Segment],
         epochs: LeaderEpochs,
+        epochs_written: tuple[EpochStart, ...],
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
     ) -> None:
         self.segments = segments
         self.epochs = epochs
+        self.epochs_written = epochs_written
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
@@ -107,7 +73,6 @@ class Log:
 
     __slots__ = (
         "_active",
-        "_bases",
         "_config",
         "_cuts",
         "_entropy",
@@ -151,8 +116,7 @@ class Log:
         self.high_watermark = state.log_start_offset
         self.failure: StorageError | None = None
         self._place = place
-        self._segments = state.segments
-        self._bases = [segment.base_offset for segment in state.segments]
+        self._segments = SegmentList(state.segments)
         last = state.segments[-1]
         self._active = last if isinstance(last, ActiveSegment) else None
         self._producers: ProducerStates | None = None
@@ -160,7 +124,7 @@ class Log:
         self._entropy = entropy
         self._is_new = is_new
         self._names_changed = is_new
-        self._epochs_written = state.epochs.entries
+        self._epochs_written = state.epochs_written
         self._cuts = 0
         self._flushing: asyncio.Lock | None = None
         self._on_roll = on_roll
@@ -190,7 +154,7 @@ class Log:
         return self.high_watermark
 
     @property
-    def segments(self) -> Sequence[Segment]:
+    def segments(self) -> SegmentList:
         return self._segments
 
     @property
@@ -344,7 +308,7 @@ class Log:
             active = ActiveSegment.activate(self._segments[-1], self.log_end_offset)
         except OSError as error:
             raise self._refusal(error, "open") from error
-        self._segments[-1] = active
+        self._segments.replace_last(active)
         self._begin(active, now_ms)
         return active
 
@@ -365,9 +329,8 @@ class Log:
             new = ActiveSegment.create(self._place, base_offset)
         except OSError as error:
             raise self._refusal(error, "begin a segment in") from error
-        self._segments[-1] = sealed
-        self._segments.append(new)
-        self._bases.append(base_offset)
+        self._segments.replace_last(sealed)
+        self._segments.add(new)
         self._names_changed = True
         self._begin(new, now_ms)
         self._on_roll(self)
@@ -401,7 +364,7 @@ class Log:
         if size_bytes <= bytes_max:
             return Fetched(FileSlice(active.log_file, position, size_bytes)) if size_bytes else NOTHING
         first_bytes = (positions[first + 1] if first + 1 < len(offsets) else active.size) - position
-        return _cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one)
+        return cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one)
 
     def _read_anywhere(self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool) -> Fetched:
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -412,48 +375,23 @@ class Log:
         if offset >= end_offset:
             return NOTHING
         try:
-            return self._read_segments(offset, bytes_max, end_offset, at_least_one)
+            return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:
             raise self._refusal(error, "read") from error
-
-    def _read_segments(self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool) -> Fetched:
-        number = max(bisect_right(self._bases, offset) - 1, 0)
-        while number < len(self._segments) and self._bases[number] < end_offset:
-            segment = self._segments[number]
-            number += 1
-            found = segment.locate(offset)
-            if found is None:
-                continue
-            end = segment.size
-            ends_here = number == len(self._bases) or end_offset < self._bases[number]
-            if ends_here and end_offset < self.log_end_offset:
-                end = segment.position_before(end_offset)
-            size_bytes = max(end - found.position, 0)
-            if size_bytes == 0:
-                return NOTHING
-            return _cut(segment, found.position, size_bytes, found.size_bytes, bytes_max, at_least_one)
-        return NOTHING
 
     # Searches by time.
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than ``timestamp``."""
         try:
-            for segment in self._segments:
-                largest = segment.largest().timestamp
-                if (largest if largest >= 0 else segment.modified_ms()) >= timestamp:
-                    found = segment.find_time(timestamp, self.log_start_offset)
-                    if found is not None:
-                        return found
+            return self._segments.find_time(timestamp, self.log_start_offset)
         except OSError as error:
             raise self._refusal(error, "search") from error
-        return None
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of all."""
         try:
-            newest = max(self._segments, key=lambda segment: segment.largest().timestamp)
-            return newest.record_of_largest() if newest.largest().timestamp >= 0 else None
+            return self._segments.find_largest_time()
         except OSError as error:
             raise self._refusal(error, "search") from error
 
@@ -462,7 +400,7 @@ class Log:
 
         -1 asks for the end of the log first, -2 for its start.
         """
-        starts = [max(base_offset, self.log_start_offset) for base_offset in self._bases]
+        starts = [max(segment.base_offset, self.log_start_offset) for segment in self._segments]
         if timestamp == -2:
             return starts[: min(count_max, 1)]
         written = [segment.modified_ms() for segment in self._segments] if timestamp >= 0 else []
@@ -519,7 +457,7 @@ class Log:
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
-        if offset < self._bases[0]:
+        if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         try:
@@ -531,11 +469,9 @@ class Log:
         return True
 
     def _cut_segments(self, offset: int, now_ms: int) -> None:
-        kept = bisect_right(self._bases, offset)
-        dropped = self._segments[kept:]
+        dropped = self._segments.drop_after(offset)
         if dropped:
             self._active = None
-            del self._segments[kept:], self._bases[kept:]
             self._names_changed = True
             for segment in reversed(dropped):
                 segment.remove()
@@ -556,13 +492,13 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the log is empty and starts and ends at ``offset`` then. Waits."""
         try:
-            for segment in reversed(self._segments):
+            for segment in reversed(list(self._segments)):
                 segment.remove()
             self._place.files.sync_dir(self._place.directory)
             new = ActiveSegment.create(self._place, offset)
         except OSError as error:
             raise self._refusal(error, "truncate") from error
-        self._segments, self._bases = [new], [offset]
+        self._segments.start_with(new)
         self._names_changed = True
         self._begin(new, now_ms)
         self.epochs.clear()
@@ -611,8 +547,8 @@ class Log:
 
     def _plan_flush(self) -> Callable[[], None]:
         """Gather what has to be synced; what comes back touches nothing but files."""
-        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
-        resting = [segment for segment in self._segments[first:] if segment is not self._active]
+        unflushed = self._segments.since(self.recovery_point)
+        resting = [segment for segment in unflushed if segment is not self._active]
         active, place, files = self._active, self._place, self._place.files
         epochs = format_epochs(self.epochs.entries).encode() if self._epochs_changed else None
         directory, names_changed, is_new = place.directory, self._names_changed, self._is_new
@@ -700,14 +636,3 @@ class Log:
         self.failure = StorageError(f"cannot {what} {self._place.directory}: {error}")
         self._on_failure(self.failure)
         return self.failure
-
-
-def _cut(
-    segment: Segment, position: int, size_bytes: int, first_bytes: int, bytes_max: int, at_least_one: bool
-) -> Fetched:
-    """As much of a range as is allowed."""
-    allowed = max(bytes_max, first_bytes) if at_least_one else bytes_max
-    size_bytes = min(size_bytes, allowed)
-    if size_bytes <= 0:
-        return Fetched(b"", is_cut_short=True)
-    return Fetched(FileSlice(segment.file(), position, size_bytes), is_cut_short=allowed < first_bytes)

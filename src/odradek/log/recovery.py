@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from odradek.log.active_segment import ActiveSegment
 from odradek.log.checkpoints import LEADER_EPOCHS
-from odradek.log.epochs import LeaderEpochs, parse_epochs
+from odradek.log.epochs import EpochStart, LeaderEpochs, parse_epochs
 from odradek.log.log import Log, LogState
 from odradek.log.segment import OpenSegments, Segment, SegmentPlace
 from odradek.log.segment_format import (
@@ -100,7 +100,7 @@ def create_log(topic_partition: TopicPartition, directory: str, config: LogConfi
     segment.close()
     resting = Segment(place, how.log_start_offset, 0)
     start = how.log_start_offset
-    state = LogState([resting], LeaderEpochs(), start, start, start)
+    state = LogState([resting], LeaderEpochs(), (), start, start, start)
     return _log(topic_partition, place, config, state, how, is_new=True)
 
 
@@ -116,17 +116,23 @@ def open_log(
     place = _place(directory, config, how)
     place.opened = OpenSegments()  # the shared one is not for threads, and none stays open
     segments = _load_segments(place, how.files)
-    epochs = _read_epochs(place, segments)
+    epochs, epochs_written = _read_epochs(place, segments)
+    is_new = False
     end_offset: int | None = None
     if not how.was_clean:
         end_offset = _recover(segments, how, config.is_compacted, epochs, recovered)
     if segments and end_offset is None:
         end_offset = _end_of(segments[-1])
     if end_offset is None or end_offset < how.log_start_offset:
+        recovered.dropped_segments += len(segments)
         _remove_all(segments)
         ActiveSegment.create(place, how.log_start_offset).close()
         segments, end_offset = [Segment(place, how.log_start_offset, 0)], how.log_start_offset
         epochs.clear()
+        is_new = True
+    if recovered.dropped_segments:
+        # Were they to come back after a crash, they would stand behind what is written from here on.
+        how.files.sync_dir(directory)
     start_offset = max(how.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
@@ -134,8 +140,8 @@ def open_log(
     for segment in segments:
         segment.close()
     place.opened = how.opened
-    state = LogState(segments, epochs, start_offset, end_offset, recovery_point)
-    return _log(topic_partition, place, config, state, how)
+    state = LogState(segments, epochs, epochs_written, start_offset, end_offset, recovery_point)
+    return _log(topic_partition, place, config, state, how, is_new=is_new)
 
 
 def _place(directory: str, config: LogConfig, how: Opening) -> SegmentPlace:
@@ -254,18 +260,20 @@ def _end_of_file(files: FileSystem, path: str, base_offset: int) -> int:
 # Leader epochs.
 
 
-def _read_epochs(place: SegmentPlace, segments: list[Segment]) -> LeaderEpochs:
+def _read_epochs(place: SegmentPlace, segments: list[Segment]) -> tuple[LeaderEpochs, tuple[EpochStart, ...]]:
+    """The epochs of the log, and those that its file has."""
     path = f"{place.directory}/{LEADER_EPOCHS}"
     try:
-        return parse_epochs(place.files.read_whole(path).decode("ascii", "replace"), path)
+        epochs = parse_epochs(place.files.read_whole(path).decode("ascii", "replace"), path)
     except FileNotFoundError:
-        return LeaderEpochs()
+        return LeaderEpochs(), ()
     except StorageError:
         epochs = LeaderEpochs()
         for segment in segments:
             for header in segment.headers():
                 _learn(epochs, header)
-        return epochs
+        return epochs, ()
+    return epochs, epochs.entries
 
 
 def _learn(epochs: LeaderEpochs, header: BatchHeader) -> None:

@@ -249,11 +249,15 @@ def test_after_a_crash_the_log_is_a_prefix_that_holds_all_that_was_flushed(
     log = bench.create(**SMALL)
     bench.run(log.flush())
     written: list[tuple[int, int, bytes | None]] = []
+    epoch_of: dict[int, int] = {}
     flushed, point = 0, 0
     for number in range(data.draw(st.integers(1, 40))):
         match data.draw(st.sampled_from(["append", "append", "append", "flush", "crash"])):
             case "append":
-                start = bench.append(log, 2, timestamp=1000 + number, value=b"%d" % number)
+                start = bench.append(
+                    log, 2, timestamp=1000 + number, value=b"%d" % number, leader_epoch=number // 3
+                )
+                epoch_of[start] = epoch_of[start + 1] = number // 3
                 written += [(start + one, 1000 + number + one, b"%d" % number) for one in range(2)]
             case "flush":
                 bench.run(log.flush())
@@ -265,6 +269,7 @@ def test_after_a_crash_the_log_is_a_prefix_that_holds_all_that_was_flushed(
                 assert len(found) >= flushed
                 assert found == written[: len(found)]
                 assert log.log_end_offset == len(found)
+                assert all(log.epochs.epoch_of(one[0]) == epoch_of[one[0]] for one in found)
                 written = found
                 bench.run(log.flush())
                 flushed, point = len(written), log.recovery_point

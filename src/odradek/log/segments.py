@@ -1,0 +1,102 @@
+"""The segments of a log, in order: which one holds an offset or a time.
+
+Invariant: base offsets grow; only the last segment may be an active one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from odradek.log.results import NOTHING, Fetched
+from odradek.log.segment import Segment, TimestampOffset
+from odradek.ports.files import FileSlice
+
+
+class SegmentList:
+    """Never empty."""
+
+    __slots__ = ("_bases", "_segments")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def replace_last(self, segment: Segment) -> None:
+        """Put another form of the last segment in its place."""
+        self._segments[-1] = segment
+
+    def start_with(self, segment: Segment) -> None:
+        """Hold this one only."""
+        self._segments, self._bases = [segment], [segment.base_offset]
+
+    def drop_after(self, offset: int) -> list[Segment]:
+        """Let go of the segments that start above ``offset``, but for the first, and give them."""
+        kept = max(bisect_right(self._bases, offset), 1)
+        dropped = self._segments[kept:]
+        del self._segments[kept:], self._bases[kept:]
+        return dropped
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segment that holds ``offset`` and all after it."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def read(
+        self, offset: int, bytes_max: int, end_offset: int, log_end_offset: int, at_least_one: bool
+    ) -> Fetched:
+        """Batches from the one that holds ``offset``, or the first after it, up to ``end_offset``."""
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        while number < len(self._segments) and self._bases[number] < end_offset:
+            segment = self._segments[number]
+            number += 1
+            found = segment.locate(offset)
+            if found is None:
+                continue
+            end = segment.size
+            ends_here = number == len(self._bases) or end_offset < self._bases[number]
+            if ends_here and end_offset < log_end_offset:
+                end = segment.position_before(end_offset)
+            size_bytes = end - found.position
+            if size_bytes <= 0:
+                return NOTHING
+            return cut(segment, found.position, size_bytes, found.size_bytes, bytes_max, at_least_one)
+        return NOTHING
+
+    def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+        """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
+        for segment in self._segments:
+            largest = segment.largest().timestamp
+            if (largest if largest >= 0 else segment.modified_ms()) >= timestamp:
+                found = segment.find_time(timestamp, from_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def find_largest_time(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of all."""
+        newest = max(self._segments, key=lambda segment: segment.largest().timestamp)
+        return newest.record_of_largest() if newest.largest().timestamp >= 0 else None
+
+
+def cut(
+    segment: Segment, position: int, size_bytes: int, first_bytes: int, bytes_max: int, at_least_one: bool
+) -> Fetched:
+    """As much of a range as is allowed."""
+    allowed = max(bytes_max, first_bytes) if at_least_one else bytes_max
+    size_bytes = min(size_bytes, allowed)
+    if size_bytes <= 0:
+        return Fetched(b"", is_cut_short=True)
+    return Fetched(FileSlice(segment.file(), position, size_bytes), is_cut_short=allowed < first_bytes)
