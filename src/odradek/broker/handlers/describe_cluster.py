@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.broker.dispatch import Call
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.operations import CLUSTER_OPERATIONS
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -24,7 +25,7 @@ def describe_cluster(request: DescribeClusterRequest, call: Call) -> DescribeClu
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type} is unknown"
         )
     broker = call.broker
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=broker.image.controller_id,
         brokers=[
@@ -32,6 +33,9 @@ def describe_cluster(request: DescribeClusterRequest, call: Call) -> DescribeClu
             for node, endpoint in broker.image.nodes(call.session.listener_name)
         ],
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
 
 
 def refuse(request: DescribeClusterRequest, code: ErrorCode, message: str | None) -> DescribeClusterResponse:

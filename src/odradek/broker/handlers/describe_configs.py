@@ -21,6 +21,8 @@ from odradek.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+SOURCES_SINCE = 1
+
 
 def describe_configs(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[_one(request, resource, call) for resource in request.resources])
@@ -35,7 +37,7 @@ def _one(
     except BrokerError as refused:
         result.error_code, result.error_message = refused.code, refused.message
         return result
-    result.configs = [_entry(fact, request) for fact in facts]
+    result.configs = [_entry(fact, request, call.version) for fact in facts]
     return result
 
 
@@ -65,12 +67,12 @@ def check_broker_name(name: str, broker_id: int) -> None:
         )
 
 
-def _entry(fact: SettingFact, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _entry(fact: SettingFact, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=fact.name,
         value=fact.value,
         read_only=fact.read_only,
-        is_default=fact.is_default,
+        is_default=fact.is_default and version < SOURCES_SINCE,
         config_source=fact.source,
         is_sensitive=fact.sensitive,
         synonyms=[DescribeConfigsSynonym(*synonym) for synonym in fact.synonyms]

@@ -22,6 +22,8 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+LEADER_EPOCH_SINCE = 4
+
 
 def list_offsets(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     asked = Counter(
@@ -60,9 +62,10 @@ def _one(
         )
     except BrokerError as refused:
         return _refused(part, refused.code)
-    return ListOffsetsPartitionResponse(
-        index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
-    )
+    response = ListOffsetsPartitionResponse(index, timestamp=found.timestamp, offset=found.offset)
+    if call.version >= LEADER_EPOCH_SINCE:
+        response.leader_epoch = found.leader_epoch
+    return response
 
 
 def _refused(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -17,6 +17,7 @@ from odradek.broker import metadata as answers
 from odradek.broker.dispatch import Call
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
+from odradek.model.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -33,16 +34,17 @@ Result = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
 def metadata(request: MetadataRequest, call: Call) -> Result:
     asked = request.topics
     if asked is None or (not asked and call.version < ALL_IS_NULL_SINCE):
-        return _response(call, answers.all_topics(call.broker.image, call.session.listener_name))
+        topics = answers.all_topics(call.broker.image, call.session.listener_name)
+        return _response(request, call, topics)
     missing = [t.name for t in asked if t.name is not None and call.broker.image.topic(t.name) is None]
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATE_SWITCH_SINCE
     if missing and may_create:
-        return _after_creating(asked, missing, call)
-    return _response(call, [_entry(topic, call) for topic in asked])
+        return _after_creating(request, asked, missing, call)
+    return _response(request, call, [_entry(topic, call) for topic in asked])
 
 
 async def _after_creating(
-    asked: list[MetadataRequestTopic], missing: list[str], call: Call
+    request: MetadataRequest, asked: list[MetadataRequestTopic], missing: list[str], call: Call
 ) -> MetadataResponse:
     refused = await call.broker.topics.create_missing(missing)
     entries = []
@@ -51,7 +53,7 @@ async def _after_creating(
         if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and entry.name in refused:
             entry.error_code = refused[entry.name]
         entries.append(entry)
-    return _response(call, entries)
+    return _response(request, call, entries)
 
 
 def _entry(topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
@@ -61,14 +63,21 @@ def _entry(topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
     return answers.topic_by_id(image, topic.topic_id, listener)
 
 
-def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(request: MetadataRequest, call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     broker = call.broker
-    return MetadataResponse(
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == ErrorCode.NONE:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    response = MetadataResponse(
         brokers=answers.brokers(broker.image, call.session.listener_name),
         cluster_id=broker.cluster_id,
         controller_id=broker.image.controller_id,
         topics=topics,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
 
 
 def refuse(request: MetadataRequest, code: ErrorCode, message: str | None) -> MetadataResponse:
