@@ -7,6 +7,7 @@ from setuptools import Extension, setup
 CODEC = Extension(
     "odradek.records._codec",
     ["src/odradek/records/_codec.pyx"],
+    depends=["src/odradek/records/_codec_primitives.h"],
     # No -march: one wheel runs everywhere, and the CRC instruction is looked for at run time.
     extra_compile_args=["-O3"],
     optional=True,

@@ -61,6 +61,8 @@ def read_headers(buffer: Buffer, position: int = 0) -> list[BatchHeader]:
     Refuses with CORRUPT_MESSAGE what no batch can start with: a size below the smallest message's, an unknown
     magic. Checksums are not looked at.
     """
+    if position < 0:
+        raise ValueError("positions start at 0")
     headers = []
     end = len(buffer)
     while end - position >= LOG_OVERHEAD:
@@ -292,7 +294,7 @@ class BatchBuffer:
             raise LocalProtocolViolation(f"no record can have timestamp {timestamp} and offset delta {delta}")
         base = timestamp if self.base_timestamp is None else self.base_timestamp
         body = bytearray(1)
-        _put_varint(body, timestamp - base)
+        _put_varint(body, _int64(timestamp - base))
         _put_varint(body, delta)
         _put_sized(body, key)
         _put_sized(body, value)

@@ -114,6 +114,12 @@ def test_headers_of_old_messages_agree(magic: int, kind: Compression, given_rows
     agreed(lambda twin: twin.read_headers(data))
 
 
+@pytest.mark.parametrize("twin", TWINS)
+def test_no_header_is_read_before_the_buffer(twin: ModuleType) -> None:
+    with pytest.raises(ValueError, match="position"):
+        twin.read_headers(bytes(100), -40)
+
+
 @given(damaged())
 def test_headers_of_damaged_batches_agree(data: bytes) -> None:
     agreed(lambda twin: twin.read_headers(data))
@@ -189,6 +195,15 @@ def test_appending_agrees(given_rows: Any, base_timestamp: int | None) -> None:
         return sizes, state, buffer.records()
 
     agreed(gather)
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_the_widest_span_of_time_survives(twin: ModuleType) -> None:
+    buffer = twin.BatchBuffer()
+    for timestamp in (-1, INT64_MAX, 0):
+        buffer.append(timestamp, None, None)
+    decoded = twin.decode_records(buffer.records(), 3, 0, -1, False)
+    assert [record.timestamp for record in decoded] == [-1, INT64_MAX, 0]
 
 
 @pytest.mark.parametrize("twin", TWINS)
