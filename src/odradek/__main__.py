@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+DUMPABLE = {".log", ".index", ".timeindex"}
+EPOCHS = "leader-epoch-checkpoint"
 
 
 def _show_version(wanted: bool) -> None:
@@ -83,10 +88,14 @@ def serve(
 def dump_log(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Segments (.log), indexes, or a partition's folder."),
+        typer.Argument(
+            metavar="FILE...",
+            help="Segments (.log), indexes (.index, .timeindex), leader-epoch-checkpoint, or a partition's "
+            "directory, which stands for all of these in it.",
+        ),
     ],
     print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Show the records with their keys and values.")
+        bool, typer.Option("--print-data-log", help="Show records with their keys and values.")
     ] = False,
     deep_iteration: Annotated[
         bool, typer.Option("--deep-iteration", help="Show the records of each batch.")
@@ -97,12 +106,53 @@ def dump_log(
     verify_index_only: Annotated[
         bool, typer.Option("--verify-index-only", help="Only check indexes against their segments.")
     ] = False,
+    skip_record_metadata: Annotated[
+        bool, typer.Option("--skip-record-metadata", help="With --print-data-log: keys and values only.")
+    ] = False,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=0, help="Read at most this much of a segment.")
+    ] = None,
 ) -> None:
-    """Print what is in segment and index files, batch by batch, like kafka-dump-log."""
+    """Print what is in segment and index files, batch by batch, like kafka-dump-log.
+
+    Exits with 1 if a file is damaged or indexes do not fit their segment.
+    """
+    from odradek.log.dump import DumpOptions, dump
+    from odradek.system.files import RealFileSystem
+
+    options = DumpOptions(
+        print_data_log,
+        deep_iteration,
+        verify_index_only,
+        index_sanity_check,
+        skip_record_metadata,
+        max_bytes,
+    )
+    problems = dump(
+        RealFileSystem(), _dumpable(files), options, typer.echo, lambda line: typer.echo(line, err=True)
+    )
+    raise typer.Exit(1 if problems else 0)
+
+
+def _dumpable(given: list[Path]) -> list[str]:
+    """The files meant; a directory means all in it that can be dumped."""
+    found: list[str] = []
+    for path in given:
+        if path.is_dir():
+            inside = (one for one in sorted(path.iterdir()) if one.suffix in DUMPABLE or one.stem == EPOCHS)
+            found += map(str, inside)
+        else:
+            found.append(str(path))
+    return found
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (``| head``); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -66,6 +67,8 @@ async def _serve(loaded: sources.Loaded) -> None:
     broker = Broker(loaded.given, _world(loaded))
     try:
         await broker.start()
+        # What is there now stays: the collector need not walk it again and again.
+        gc.freeze()
         _announce(broker)
         await stopping.wait()
         _tell("stopping ...")

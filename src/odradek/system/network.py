@@ -16,8 +16,8 @@ from collections.abc import Callable
 from odradek.ports.files import Buffer, FileSlice, Part, Parts
 from odradek.ports.network import Accept, Connection, Receiver
 
-# Below this a copy and one gathered write are cheaper than a second system call.
-SENDFILE_MIN_BYTES = 32 * 1024
+# Up to this, answers are copied into one piece and leave in one write: cheaper than a second system call.
+JOIN_BYTES_MAX = 32 * 1024
 # One sendfile call moves at most this much, so that no connection holds the loop for long.
 SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
 # The kernel takes 1024 buffers in one gathered write; more than a few dozen gain nothing.
@@ -81,16 +81,31 @@ class SocketConnection:
     def send(self, parts: Parts) -> None:
         if self._closing or not parts:
             return
-        queue = self._queue
+        if not self._writing and (small := _joined(parts)) is not None:
+            self._send_small(small)
+            return
         for part in parts:
-            if isinstance(part, FileSlice) and len(part) < SENDFILE_MIN_BYTES:
-                part = part.read()  # noqa: PLW2901
             size = len(part)
             if size:
-                queue.append(part)
+                self._queue.append(part)
                 self.queued_bytes += size
         if not self._writing:
             self._flush()
+
+    def _send_small(self, data: bytes) -> None:
+        """Nothing waits and this fits into one write: most answers leave here."""
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as broken:
+            self._end(_reason(broken))
+            return
+        if sent < len(data):
+            self._queue.append(memoryview(data)[sent:])
+            self.queued_bytes = len(data) - sent
+            self._writing = True
+            self._loop.add_writer(self._fd, self._flush)
 
     def close(self, *, flush: bool = False) -> None:
         if flush and self._queue and not self._closed:
@@ -290,6 +305,16 @@ class SocketNetwork:
         connection = SocketConnection(loop, sock, (host, port))
         connection.attach(attach(connection))
         return connection
+
+
+def _joined(parts: Parts) -> bytes | None:
+    """All parts as one piece, if that is small; copying it costs less than gathering it."""
+    size = 0
+    for part in parts:
+        size += len(part)
+    if size > JOIN_BYTES_MAX:
+        return None
+    return b"".join([part.read() if isinstance(part, FileSlice) else part for part in parts])
 
 
 def _tune(sock: socket.socket) -> None:
