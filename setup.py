@@ -7,7 +7,8 @@ from setuptools import Extension, setup
 CODEC = Extension(
     "odradek.records._codec",
     ["src/odradek/records/_codec.pyx"],
-    depends=["src/odradek/records/_codec_primitives.h"],
+    # What a source distribution needs besides the C file that Cython makes.
+    depends=["src/odradek/records/_codec.pyx", "src/odradek/records/_codec_primitives.h"],
     # No -march: one wheel runs everywhere, and the CRC instruction is looked for at run time.
     extra_compile_args=["-O3"],
     optional=True,

@@ -21,6 +21,7 @@ def accept_in_place(
     bytes_max: int,
     compacted: bool,
     from_client: bool,
+    records: Buffer | None = None,
 ) -> BatchHeader | None: ...
 def place(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None: ...
 def stamp(

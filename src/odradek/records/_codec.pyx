@@ -45,6 +45,7 @@ cdef extern from *:
     }
     """
     object odr_named_tuple(object type, Py_ssize_t n)
+    void PyObject_GC_UnTrack(object made)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
@@ -418,7 +419,7 @@ def walk(
 
 # ---- the usual produce, in one call ----
 
-cdef inline bint is_one_plain_batch(const uint8_t *p, Py_ssize_t size, int64_t bytes_max) noexcept nogil:
+cdef inline bint is_one_batch(const uint8_t *p, Py_ssize_t size, int64_t bytes_max) noexcept nogil:
     if size < BATCH_OVERHEAD or size > bytes_max or p[16] != 2:
         return False
     return odr_int32(p + 8) == size - LOG_OVERHEAD
@@ -427,7 +428,7 @@ cdef inline bint is_one_plain_batch(const uint8_t *p, Py_ssize_t size, int64_t b
 cdef inline bint is_placeable(const uint8_t *p, bint from_client) noexcept nogil:
     cdef int attributes = p[22]
     cdef int32_t count = odr_int32(p + 57)
-    if attributes & (CODEC_MASK | APPEND_TIME_BIT):
+    if attributes & APPEND_TIME_BIT:
         return False
     if count <= 0 or odr_int32(p + 23) != count - 1:
         return False
@@ -440,10 +441,17 @@ cdef inline bint is_placeable(const uint8_t *p, bint from_client) noexcept nogil
     return odr_int32(p + 53) >= 0 and odr_int16(p + 51) >= 0
 
 
-cdef inline bint is_sound(const uint8_t *p, Py_ssize_t size, const Rules *rules, Found *found) noexcept nogil:
+cdef struct Span:
+    const uint8_t *start
+    Py_ssize_t size
+
+
+cdef inline bint is_sound(
+    const uint8_t *p, Py_ssize_t size, Span records, const Rules *rules, Found *found
+) noexcept nogil:
     if odr_crc(0, p + CRC_START, size - CRC_START) != <uint32_t>odr_int32(p + 17):
         return False
-    if walk_all(p + BATCH_OVERHEAD, size - BATCH_OVERHEAD, odr_int32(p + 57), rules, found) != FINE:
+    if walk_all(records.start, records.size, odr_int32(p + 57), rules, found) != FINE:
         return False
     return found.consecutive and not found.faults
 
@@ -455,11 +463,12 @@ cdef inline void stamp_batch(uint8_t *p, Py_ssize_t size, int16_t attributes, in
 
 
 cdef bint check_and_place(
-    uint8_t *p, Py_ssize_t size, int64_t next_offset, int32_t leader_epoch, int64_t append_time, const Rules *rules
+    uint8_t *p, Py_ssize_t size, Span records, int64_t next_offset, int32_t leader_epoch, int64_t append_time,
+    const Rules *rules
 ) noexcept nogil:
     """Returns whether the batch was sound; only then is it patched. ``append_time`` -1 means create time."""
     cdef Found found
-    if not is_sound(p, size, rules, &found):
+    if not is_sound(p, size, records, rules, &found):
         return False
     odr_put(p, <uint64_t>next_offset, 8)
     odr_put(p + 12, <uint32_t>leader_epoch, 4)
@@ -481,30 +490,49 @@ def accept_in_place(
     int64_t bytes_max,
     bint compacted,
     bint from_client,
+    records=None,
 ):
     cdef Py_buffer view
     cdef Rules rules
-    cdef uint8_t *p
-    cdef bint placed
-    cdef int64_t stamped = now_ms if append_time else -1
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    p = <uint8_t *>view.buf
     header = None
-    if not view.readonly and is_one_plain_batch(p, view.len, bytes_max) and is_placeable(p, from_client):
-        rules.base_timestamp = odr_int64(p + 27)
-        rules.earliest = INT64_MIN if append_time else odr_saturated_sum(now_ms, odr_wrapped_difference(0, before_max_ms))
-        rules.latest = INT64_MAX if append_time else odr_saturated_sum(now_ms, after_max_ms)
+    if not view.readonly and is_one_batch(<uint8_t *>view.buf, view.len, bytes_max):
+        rules.earliest = odr_saturated_sum(now_ms, odr_wrapped_difference(0, before_max_ms))
+        rules.latest = odr_saturated_sum(now_ms, after_max_ms)
+        if append_time:
+            rules.earliest, rules.latest = INT64_MIN, INT64_MAX
         rules.fixed = False
         rules.compacted = compacted
-        if view.len >= UNLOCKED_BYTES_MIN:
-            with nogil:
-                placed = check_and_place(p, view.len, next_offset, leader_epoch, stamped, &rules)
-        else:
-            placed = check_and_place(p, view.len, next_offset, leader_epoch, stamped, &rules)
-        if placed:
-            header = batch_header(p, 0)
+        if is_placeable(<uint8_t *>view.buf, from_client):
+            header = place_checked(&view, records, next_offset, leader_epoch, now_ms if append_time else -1, &rules)
     PyBuffer_Release(&view)
     return header
+
+
+cdef object place_checked(
+    Py_buffer *view, object records, int64_t next_offset, int32_t leader_epoch, int64_t append_time, Rules *rules
+):
+    cdef Py_buffer content
+    cdef Span span
+    cdef bint placed
+    cdef uint8_t *p = <uint8_t *>view.buf
+    if bool(p[22] & CODEC_MASK) == (records is None):
+        return None
+    span.start = p + BATCH_OVERHEAD
+    span.size = view.len - BATCH_OVERHEAD
+    if records is not None:
+        PyObject_GetBuffer(records, &content, PyBUF_SIMPLE)
+        span.start = <const uint8_t *>content.buf
+        span.size = content.len
+    rules.base_timestamp = odr_int64(p + 27)
+    if view.len >= UNLOCKED_BYTES_MIN:
+        with nogil:
+            placed = check_and_place(p, view.len, span, next_offset, leader_epoch, append_time, rules)
+    else:
+        placed = check_and_place(p, view.len, span, next_offset, leader_epoch, append_time, rules)
+    if records is not None:
+        PyBuffer_Release(&content)
+    return batch_header(p, 0) if placed else None
 
 
 cdef uint8_t *writable(object buffer, Py_buffer *view, Py_ssize_t position, Py_ssize_t size) except NULL:
@@ -557,13 +585,18 @@ cdef object read_record_headers(Parts *parts):
     return headers
 
 
+cdef tuple NO_HEADERS = ()
+
+
 cdef object made_record(Parts *parts, int64_t base_offset, int64_t timestamp):
     cdef object made = odr_named_tuple(Record, 5)
     fill(made, 0, odr_wrapped_sum(base_offset, parts.offset_delta))
     fill(made, 1, timestamp)
     fill(made, 2, field_bytes(parts.key, parts.key_size))
     fill(made, 3, field_bytes(parts.value, parts.value_size))
-    fill(made, 4, read_record_headers(parts) if parts.header_count else ())
+    fill(made, 4, read_record_headers(parts) if parts.header_count else NO_HEADERS)
+    # Numbers, bytes and text cannot refer back: the collector need not look at thousands of records.
+    PyObject_GC_UnTrack(made)
     return made
 
 

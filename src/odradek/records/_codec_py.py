@@ -25,6 +25,8 @@ from odradek.records.layout import (
     CRC_START,
     HEADER,
     INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
     LOG_OVERHEAD,
     MAX_TIMESTAMP_POSITION,
     MESSAGE_OVERHEAD_0,
@@ -112,25 +114,29 @@ def accept_in_place(
     bytes_max: int,
     compacted: bool,
     from_client: bool,
+    records: Buffer | None = None,
 ) -> BatchHeader | None:
-    """Check and place the usual case in one go: one plain magic 2 batch that fills a writable buffer.
+    """Check and place the usual case in one go: one magic 2 batch that fills a writable buffer.
+
+    It must be uncompressed, or compressed and its ``records`` given as decompressed.
 
     Returns the header as patched (base offset, leader epoch, max timestamp, and append time if asked), or
     ``None`` with the buffer untouched when anything is unusual or wrong; the caller then finds out what.
     """
     view = memoryview(buffer)
-    if view.readonly or not _is_one_plain_batch(view, bytes_max):
+    if view.readonly or not _is_one_batch(view, bytes_max):
         return None
     header = BatchHeader(0, *_without_length(HEADER.unpack_from(view)))
+    if bool(header.codec_id) == (records is None):
+        return None
     if not _is_placeable(header, from_client) or crc32c(view[CRC_START:]) != header.crc:
         return None
     earliest, latest = saturated(now_ms - before_max_ms), saturated(now_ms + after_max_ms)
     if append_time:
-        earliest, latest = saturated(-(1 << 64)), saturated(1 << 64)
+        earliest, latest = INT64_MIN, INT64_MAX
     try:
-        walked = walk(
-            view[BATCH_OVERHEAD:], header.count, header.base_timestamp, False, earliest, latest, compacted, 1
-        )
+        content = view[BATCH_OVERHEAD:] if records is None else records
+        walked = walk(content, header.count, header.base_timestamp, False, earliest, latest, compacted, 1)
     except BrokerError:
         return None
     if walked.faults or not walked.consecutive:
@@ -145,7 +151,7 @@ def accept_in_place(
     return header
 
 
-def _is_one_plain_batch(view: memoryview, bytes_max: int) -> bool:
+def _is_one_batch(view: memoryview, bytes_max: int) -> bool:
     if not BATCH_OVERHEAD <= len(view) <= bytes_max or view[16] != 2:
         return False
     return int.from_bytes(view[8:12], "big", signed=True) == len(view) - LOG_OVERHEAD
@@ -157,7 +163,7 @@ def _without_length(fields: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _is_placeable(header: BatchHeader, from_client: bool) -> bool:
-    if header.attributes & (CODEC_MASK | APPEND_TIME_BIT):
+    if header.attributes & APPEND_TIME_BIT:
         return False
     if header.count <= 0 or header.last_offset_delta != header.count - 1:
         return False

@@ -28,7 +28,7 @@ from odradek.records._xxh32 import xxh32
 DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
 """What one batch may decompress to: as much as the largest default request could carry uncompressed."""
 
-_FIRST_GUESS_MIN: Final = 64 * 1024
+_FIRST_GUESS_MIN: Final = 4 * 1024
 _GROWTH: Final = 8
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -44,7 +44,6 @@ _LZ4_DESCRIPTOR: Final = b"\x60\x40"
 """Version 1, independent blocks, no checksums or content size; blocks of at most 64 KiB."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED_BIT: Final = 0x8000_0000
-_LZ4_RATIO_MAX: Final = 255
 _LZ4_DEFAULT_LEVEL: Final = 9
 
 Buffer = bytes | bytearray | memoryview
@@ -175,7 +174,7 @@ def _write_snappy(data: Buffer) -> bytes:
 
 
 def _check_lz4_frame(data: memoryview, magic: int) -> tuple[memoryview, int]:
-    """Hold the frame to what Kafka's readers take; returns the frame alone and a bound on its content."""
+    """Hold the frame to what Kafka's readers take; returns the frame alone and a guess at its size."""
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
         raise _not_a_stream("no lz4 frame starts here")
     flags, block = data[4], data[5]
@@ -189,7 +188,7 @@ def _check_lz4_frame(data: memoryview, magic: int) -> tuple[memoryview, int]:
     if magic == 0:
         frame = memoryview(bytearray(frame))
         frame[descriptor_end] = xxh32(bytes(frame[4:descriptor_end])) >> 8 & 0xFF
-    return frame, min(blocks << (2 * (block >> 4) + 8), _LZ4_RATIO_MAX * len(frame))
+    return frame, min(blocks << (2 * (block >> 4) + 8), _GROWTH * len(frame))
 
 
 def _lz4_frame_end(data: memoryview, position: int, block_check: int, content_check: int) -> tuple[int, int]:

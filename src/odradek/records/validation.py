@@ -21,11 +21,15 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import Compression
 from odradek.records import codec
 from odradek.records.batch import seal
-from odradek.records.compression import compress
+from odradek.records.compression import compress, decompress
 from odradek.records.layout import (
     APPEND_TIME_BIT,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
     CONTROL_BIT,
+    CRC_START,
     KNOWN_BITS,
+    MAGIC_POSITION,
     RECORD_FAULTS_MAX,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -128,7 +132,39 @@ def accept(
         )
         if header is not None:
             return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
-    return _accept_any(buffer, Append(next_offset, leader_epoch, now_ms, rules, origin), produce_version)
+    append = Append(next_offset, leader_epoch, now_ms, rules, origin)
+    if produce_version >= _ZSTD_SINCE:
+        header = _accept_compressed(buffer, append)
+        if header is not None:
+            return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
+    return _accept_any(buffer, append, produce_version)
+
+
+def _accept_compressed(buffer: codec.Buffer, append: Append) -> BatchHeader | None:
+    """Try the usual case for a compressed batch; ``None`` leaves it untouched, to the long way."""
+    rules = append.rules
+    if not BATCH_OVERHEAD < len(buffer) <= rules.message_bytes_max or buffer[MAGIC_POSITION] != 2:
+        return None
+    codec_id = buffer[CRC_START + 1] & CODEC_MASK
+    if not codec_id or (rules.compression is not None and rules.compression != codec_id):
+        return None
+    try:
+        records = decompress(codec_id, memoryview(buffer)[BATCH_OVERHEAD:], rules.decompressed_bytes_max)
+    except BrokerError:
+        return None
+    return codec.accept_in_place(
+        buffer,
+        append.next_offset,
+        append.leader_epoch,
+        append.now_ms,
+        rules.timestamp_type,
+        rules.timestamp_before_max_ms,
+        rules.timestamp_after_max_ms,
+        rules.message_bytes_max,
+        rules.compacted,
+        append.origin is Origin.CLIENT,
+        records,
+    )
 
 
 def _placed(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> Accepted:

@@ -153,6 +153,28 @@ def test_placing_agrees_and_leaves_equal_bytes(
     assert left[0] == left[1]
 
 
+@given(batches(), st.sampled_from(list(Compression)), st.booleans(), st.booleans())
+def test_placing_a_compressed_batch_agrees(
+    data: bytes, kind: Compression, append_time: bool, spoil: bool
+) -> None:
+    """The compiled part and its twin look at the records they are given, not at the batch's own bytes."""
+    marked = bytearray(data)
+    marked[22] |= kind
+    marked[17:21] = _codec_py.crc32c(marked[21:]).to_bytes(4, "big")
+    records = data[61:] + (b"x" if spoil else b"")
+    args = (500, 3, 2**41, append_time, INT64_MAX, INT64_MAX, 1 << 20, False, False, records)
+    left = []
+
+    def place(twin: ModuleType) -> Any:
+        left.append(bytearray(marked))
+        return twin.accept_in_place(left[-1], *args)
+
+    _, header = agreed(place)
+    assert left[0] == left[1]
+    if spoil or kind is Compression.NONE:
+        assert header is None
+
+
 @given(batches() | damaged(), st.booleans(), st.booleans(), st.integers(1, 3))
 def test_walks_agree(data: bytes, fixed: bool, compacted: bool, faults_max: int) -> None:
     count = int.from_bytes(data[57:61], "big", signed=True)
