@@ -35,6 +35,8 @@ from odradek.ports.files import FileSlice
 from odradek.records.layout import BatchHeader
 from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
 
+__all__ = ["NO_SPACE", "Appended", "Fetched", "Log", "LogState"]
+
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 

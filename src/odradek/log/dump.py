@@ -1,0 +1,351 @@
+"""What is in the files of a log, in words: the lines of Kafka's own dump tool.
+
+Takes ``.log``, ``.index`` and ``.timeindex`` files and ``leader-epoch-checkpoint``. Reads only. What is wrong
+with a file goes to ``complain``, the summary of mismatches after all files, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from odradek.log.checkpoints import LEADER_EPOCHS
+from odradek.log.epochs import parse_epochs
+from odradek.log.segment_format import (
+    LOG,
+    OFFSET_INDEX,
+    OFFSETS,
+    TIME_INDEX,
+    TIMES,
+    is_sound_offset_index,
+    is_sound_time_index,
+    parse_file_name,
+)
+from odradek.model.errors import BrokerError, StorageError
+from odradek.model.ids import NO_SEQUENCE, NO_TIMESTAMP
+from odradek.ports.files import FileSystem
+from odradek.records.codec import decode_batch, is_intact, read_headers
+from odradek.records.control import ControlType, read_control_type, read_end_marker
+from odradek.records.layout import LOG_OVERHEAD, BatchHeader, Record, advance_sequence
+
+Write = Callable[[str], None]
+"""Takes one line."""
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """Called like the options of Kafka's tool."""
+
+    print_data_log: bool = False
+    deep_iteration: bool = False
+    verify_index_only: bool = False
+    index_sanity_check: bool = False
+    skip_record_metadata: bool = False
+    max_bytes: int | None = None
+
+    @property
+    def is_deep(self) -> bool:
+        return self.deep_iteration or self.print_data_log
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What does not fit together, by file."""
+
+    offsets: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    times: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    time_order: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    time_offsets: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    gaps: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    refusals: int = 0
+
+    def count(self) -> int:
+        kinds = (self.offsets, self.times, self.time_order, self.time_offsets)
+        return self.refusals + sum(len(pairs) for kind in kinds for pairs in kind.values())
+
+    def tell(self, complain: Write) -> None:
+        """All of it, in Kafka's words and order."""
+        _tell(complain, self.offsets, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
+        _tell(
+            complain,
+            self.times,
+            "Found timestamp mismatch in :{}",
+            "  Index timestamp: {}, log timestamp: {}",
+        )
+        _tell(
+            complain,
+            self.time_order,
+            "Found out of order timestamp in :{}",
+            "  Index timestamp: {}, Previously indexed timestamp: {}",
+        )
+        _tell(
+            complain,
+            self.time_offsets,
+            "The following indexed offsets are not found in the log.",
+            "Indexed offset: {}, found log offset: {}",
+        )
+        _tell(complain, self.gaps, "Non-consecutive offsets in {}", "  {} is followed by {}")
+
+
+def _tell(complain: Write, found: dict[str, list[tuple[int, int]]], head: str, line: str) -> None:
+    for path, pairs in found.items():
+        complain(head.format(path))
+        for pair in pairs:
+            complain(line.format(*pair))
+
+
+def dump(
+    files: FileSystem, paths: Sequence[str], options: DumpOptions, write: Write, complain: Write | None = None
+) -> int:
+    """Dump files, one after the other; give the number of things found wrong. Complaints go to ``write`` if
+    nothing else is given for them."""
+    complain = complain or write
+    findings = _Findings()
+    for path in paths:
+        write(f"Dumping {path}")
+        try:
+            _dump_file(files, path, options, write, complain, findings)
+        except FileNotFoundError as missing:
+            findings.refusals += 1
+            complain(f"{missing.filename or path} does not exist")
+        except StorageError as malformed:
+            findings.refusals += 1
+            complain(str(malformed))
+    findings.tell(complain)
+    return findings.count()
+
+
+def _dump_file(
+    files: FileSystem, path: str, options: DumpOptions, write: Write, complain: Write, findings: _Findings
+) -> None:
+    name = path.rpartition("/")[2]
+    parsed = parse_file_name(name)
+    if name == LEADER_EPOCHS:
+        for leader_epoch, start_offset in parse_epochs(_text(files, path), path).entries:
+            write(f"leaderEpoch: {leader_epoch} startOffset: {start_offset}")
+    elif parsed is None or parsed.mark or parsed.suffix not in {LOG, OFFSET_INDEX, TIME_INDEX}:
+        complain(f"Ignoring unknown file {path}")
+    elif parsed.suffix == LOG:
+        _Dump(files, path, parsed.base_offset, options, write, complain, findings).log()
+    elif parsed.suffix == OFFSET_INDEX:
+        _Dump(files, path, parsed.base_offset, options, write, complain, findings).offset_index()
+    else:
+        _Dump(files, path, parsed.base_offset, options, write, complain, findings).time_index()
+
+
+def _text(files: FileSystem, path: str) -> str:
+    return files.read_whole(path).decode("utf-8", "replace")
+
+
+def _map(files: FileSystem, path: str) -> memoryview:
+    file = files.open(path, writable=False)
+    view = file.map()
+    file.close()
+    return view
+
+
+def _walk(view: memoryview, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Batches and where they lie, one at a time, up to the first that cannot be read."""
+    while 0 <= position <= len(view) - LOG_OVERHEAD:
+        length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
+        try:
+            found = read_headers(view[position : position + LOG_OVERHEAD + max(length, 0)])
+        except BrokerError:
+            return
+        if not found:
+            return
+        yield position, found[0]
+        position += found[0].size_bytes
+
+
+@dataclass(slots=True)
+class _Dump:
+    """One file on its way."""
+
+    files: FileSystem
+    path: str
+    base_offset: int
+    options: DumpOptions
+    write: Write
+    complain: Write
+    findings: _Findings
+
+    def beside(self, suffix: str) -> memoryview:
+        """Another file of the same segment."""
+        stem = self.path.rpartition(".")[0]
+        return _map(self.files, stem + suffix)
+
+    # Batches.
+
+    def log(self) -> None:
+        self.write(f"Log starting offset: {self.base_offset}")
+        view = _map(self.files, self.path)[: self.options.max_bytes]
+        end, last_offset = 0, -1
+        for position, header in _walk(view):
+            batch = view[position : position + header.size_bytes]
+            self.write(f"{_batch_line(header, batch, position)}")
+            if self.options.is_deep:
+                last_offset = self._records(header, batch, position, last_offset)
+            end = position + header.size_bytes
+        if end < len(view) and self.options.max_bytes is None:
+            self.findings.refusals += 1
+            name = self.path.rpartition("/")[2]
+            self.write(f"Found {len(view) - end} invalid bytes at the end of {name}")
+
+    def _records(self, header: BatchHeader, batch: memoryview, position: int, last_offset: int) -> int:
+        try:
+            records = decode_batch(batch, header._replace(position=0))
+        except BrokerError as refusal:
+            self.findings.refusals += 1
+            self.complain(
+                f"The records of the batch at position {position} cannot be read: {refusal.message}"
+            )
+            return last_offset
+        for record in records:
+            if last_offset not in {-1, record.offset - 1}:
+                self.findings.gaps.setdefault(self.path, []).append((last_offset, record.offset))
+            last_offset = record.offset
+            self.write(_record_line(header, record, self.options))
+        return last_offset
+
+    # Indexes.
+
+    def offset_index(self) -> None:
+        index, log = _map(self.files, self.path), self.beside(LOG)
+        if not OFFSETS.count(index):
+            self.write(f"{self.path} is empty.")
+            return
+        if self.options.index_sanity_check:
+            self._sanity(is_sound_offset_index(index, len(log)))
+            return
+        for number, (relative, position) in enumerate(OFFSETS.entries(index)):
+            if relative == 0 and number > 0:
+                return  # the rest of a file that was given its full size at once
+            offset = self.base_offset + relative
+            found = next((header.last_offset for _, header in _walk(log, position)), -1)
+            if found != offset:
+                self.findings.offsets.setdefault(self.path, []).append((offset, found))
+            if not self.options.verify_index_only:
+                self.write(f"offset: {offset} position: {position}")
+
+    def time_index(self) -> None:
+        times, offsets, log = _map(self.files, self.path), self.beside(OFFSET_INDEX), self.beside(LOG)
+        if self.options.index_sanity_check:
+            self._sanity(is_sound_time_index(times))
+            return
+        previous = NO_TIMESTAMP
+        for number, (timestamp, relative) in enumerate(TIMES.entries(times)):
+            if relative == 0 and number > 0:
+                return
+            near = OFFSETS.lookup(offsets, relative)
+            places = _walk(log, near[1] if near else 0)
+            self._check_time(log, places, (timestamp, self.base_offset + relative), previous)
+            if not self.options.verify_index_only:
+                self.write(f"timestamp: {timestamp} offset: {self.base_offset + relative}")
+            previous = timestamp
+
+    def _check_time(
+        self,
+        log: memoryview,
+        places: Iterator[tuple[int, BatchHeader]],
+        entry: tuple[int, int],
+        previous: int,
+    ) -> None:
+        timestamp, offset = entry
+        position, header = next((one for one in places if one[1].last_offset >= offset), (0, None))
+        if header is None or header.last_offset != offset:
+            found = -1 if header is None else header.last_offset
+            self.findings.time_offsets.setdefault(self.path, []).append((offset, found))
+            return
+        try:
+            records = decode_batch(log[position : position + header.size_bytes], header._replace(position=0))
+        except BrokerError:
+            records = []
+        newest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+        if newest != timestamp:
+            self.findings.times.setdefault(self.path, []).append((timestamp, newest))
+        if previous >= timestamp:
+            self.findings.time_order.setdefault(self.path, []).append((timestamp, previous))
+
+    def _sanity(self, is_sound: bool) -> None:
+        if is_sound:
+            self.write(f"{self.path} passed sanity check.")
+        else:
+            self.findings.refusals += 1
+            self.complain(f"{self.path} failed the sanity check; a broker that starts would rebuild it.")
+
+
+# Lines.
+
+
+def _batch_line(header: BatchHeader, batch: memoryview, position: int) -> str:
+    if header.magic >= 2:
+        horizon = header.delete_horizon_ms
+        start = (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.count} "
+            f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
+            f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
+            f"partitionLeaderEpoch: {header.leader_epoch} "
+            f"isTransactional: {_boolean(header.is_transactional)} isControl: {_boolean(header.is_control)} "
+            f"deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
+        )
+    else:
+        start = f"offset: {header.last_offset}"
+    codec = _CODECS[header.codec_id] if header.codec_id < len(_CODECS) else f"unknown({header.codec_id})"
+    intact = is_intact(batch, header._replace(position=0))
+    return (
+        f"{start} position: {position} {_time_label(header)}: {header.max_timestamp} "
+        f"size: {header.size_bytes} magic: {header.magic} compresscodec: {codec} "
+        f"crc: {header.crc} isvalid: {_boolean(intact)}"
+    )
+
+
+def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:
+    line = "" if options.skip_record_metadata else _record_metadata(header, record)
+    if options.print_data_log and not header.is_control:
+        if record.key is not None:
+            line += f"{' ' if line else '| '}key: {record.key.decode('utf-8', 'replace')}"
+        if record.value is not None:
+            line += f" payload: {record.value.decode('utf-8', 'replace')}"
+    return line
+
+
+def _record_metadata(header: BatchHeader, record: Record) -> str:
+    line = (
+        f"| offset: {record.offset} {_time_label(header)}: {record.timestamp} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
+    )
+    if header.magic >= 2:
+        names = ",".join(name for name, _ in record.headers)
+        line += f" sequence: {_sequence(header, record)} headerKeys: [{names}]"
+    return f"{line} {_marker(record)}" if header.is_control else line
+
+
+def _sequence(header: BatchHeader, record: Record) -> int:
+    if header.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return advance_sequence(header.base_sequence, record.offset - header.base_offset)
+
+
+def _marker(record: Record) -> str:
+    try:
+        kind = read_control_type(record.key)
+        if kind in {ControlType.ABORT, ControlType.COMMIT}:
+            return f"endTxnMarker: {kind.name} coordinatorEpoch: {read_end_marker(record).coordinator_epoch}"
+    except BrokerError:
+        return "controlType: UNKNOWN(-1)"
+    return f"controlType: {kind.name}({kind.value})"
+
+
+def _time_label(header: BatchHeader) -> str:
+    return "NoTimestampType" if header.magic == 0 else header.timestamp_type.label
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"

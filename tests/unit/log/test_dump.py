@@ -1,0 +1,217 @@
+"""Files of a log in words, as Kafka's tool has them (its output for these files was compared by hand)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.log.dump import DumpOptions, dump
+from odradek.log.segment_format import OFFSETS, TIMES
+from odradek.model.levels import Compression
+from odradek.records.batch import BatchBuilder
+from odradek.records.codec import read_headers
+from odradek.records.control import ControlType, EndMarker, build_end_marker
+from odradek.records.legacy import down_convert
+from odradek.records.validation import Origin
+
+Batch = Callable[..., bytearray]
+
+
+class Lines:
+    def __init__(self, bench: Any) -> None:
+        self.bench = bench
+        self.written: list[str] = []
+        self.complaints: list[str] = []
+        self.wrong = 0
+
+    def dump(self, *names: str, **options: Any) -> list[str]:
+        self.written, self.complaints = [], []
+        paths = [self.bench.path(name) for name in names]
+        self.wrong = dump(
+            self.bench.files, paths, DumpOptions(**options), self.written.append, self.complaints.append
+        )
+        return self.written
+
+
+@pytest.fixture
+def lines(bench: Any) -> Lines:
+    return Lines(bench)
+
+
+LOG, INDEX, TIME_INDEX = (f"{'0' * 20}.{suffix}" for suffix in ("log", "index", "timeindex"))
+
+
+def _log(bench: Any) -> None:
+    log = bench.create(index_interval_bytes=100)
+    builder = BatchBuilder(producer_id=7, producer_epoch=1, base_sequence=3, compression=Compression.GZIP)
+    builder.append(1000, b"k", b"v", [("h1", b"x"), ("h2", None)])
+    builder.append(1002, None, b"w")
+    builder.append(1001, b"l", None)
+    log.append_as_leader(bytearray(builder.build()), 5, 0)
+    marker = EndMarker(ControlType.ABORT, 9)
+    data = build_end_marker(marker, producer_id=7, producer_epoch=1, timestamp=1003)
+    log.append_as_leader(bytearray(data), 5, 0, origin=Origin.COORDINATOR)
+    bench.append(log, timestamp=1004, leader_epoch=6)
+    bench.run(log.close())
+
+
+def test_batches(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    headers = read_headers(bench.files.read_whole(bench.path(LOG)))
+    dumped = lines.dump(LOG)
+    assert dumped[:2] == [f"Dumping {bench.path(LOG)}", "Log starting offset: 0"]
+    assert dumped[2:] == [
+        "baseOffset: 0 lastOffset: 2 count: 3 baseSequence: 3 lastSequence: 5 producerId: 7 producerEpoch: 1 "
+        "partitionLeaderEpoch: 5 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty "
+        f"position: 0 CreateTime: 1002 size: {headers[0].size_bytes} magic: 2 compresscodec: gzip "
+        f"crc: {headers[0].crc} isvalid: true",
+        "baseOffset: 3 lastOffset: 3 count: 1 baseSequence: -1 lastSequence: -1 producerId: 7 "
+        "producerEpoch: 1 partitionLeaderEpoch: 5 isTransactional: true isControl: true "
+        "deleteHorizonMs: OptionalLong.empty "
+        f"position: {headers[1].position} CreateTime: 1003 size: {headers[1].size_bytes} magic: 2 "
+        f"compresscodec: none crc: {headers[1].crc} isvalid: true",
+        "baseOffset: 4 lastOffset: 4 count: 1 baseSequence: -1 lastSequence: -1 producerId: -1 "
+        "producerEpoch: -1 partitionLeaderEpoch: 6 isTransactional: false isControl: false "
+        f"deleteHorizonMs: OptionalLong.empty position: {headers[2].position} CreateTime: 1004 "
+        f"size: {headers[2].size_bytes} magic: 2 compresscodec: none crc: {headers[2].crc} isvalid: true",
+    ]
+    assert (lines.wrong, lines.complaints) == (0, [])
+
+
+def test_records(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    assert [line for line in lines.dump(LOG, deep_iteration=True) if line.startswith("|")] == [
+        "| offset: 0 CreateTime: 1000 keySize: 1 valueSize: 1 sequence: 3 headerKeys: [h1,h2]",
+        "| offset: 1 CreateTime: 1002 keySize: -1 valueSize: 1 sequence: 4 headerKeys: []",
+        "| offset: 2 CreateTime: 1001 keySize: 1 valueSize: -1 sequence: 5 headerKeys: []",
+        "| offset: 3 CreateTime: 1003 keySize: 4 valueSize: 6 sequence: -1 headerKeys: [] "
+        "endTxnMarker: ABORT coordinatorEpoch: 9",
+        "| offset: 4 CreateTime: 1004 keySize: 3 valueSize: 5 sequence: -1 headerKeys: []",
+    ]
+    printed = lines.dump(LOG, print_data_log=True)
+    assert printed[3].endswith("headerKeys: [h1,h2] key: k payload: v")
+    assert printed[4].endswith("headerKeys: [] payload: w")
+    assert printed[5].endswith("headerKeys: [] key: l")
+    bare = lines.dump(LOG, print_data_log=True, skip_record_metadata=True)
+    assert bare[3:6] == ["| key: k payload: v", " payload: w", "| key: l"]
+
+
+def test_indexes(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    headers = read_headers(bench.files.read_whole(bench.path(LOG)))
+    assert lines.dump(INDEX)[1:] == [f"offset: 3 position: {headers[1].position}"]
+    assert lines.dump(TIME_INDEX)[1:] == ["timestamp: 1003 offset: 3", "timestamp: 1004 offset: 4"]
+    assert lines.dump(INDEX, TIME_INDEX, verify_index_only=True) == [
+        f"Dumping {bench.path(INDEX)}",
+        f"Dumping {bench.path(TIME_INDEX)}",
+    ]
+    assert lines.dump(INDEX, TIME_INDEX, index_sanity_check=True)[1::2] == [
+        f"{bench.path(INDEX)} passed sanity check.",
+        f"{bench.path(TIME_INDEX)} passed sanity check.",
+    ]
+    assert (lines.wrong, lines.complaints) == (0, [])
+
+
+def test_an_empty_index_is_said_to_be_so(bench: Any, lines: Lines) -> None:
+    bench.create()
+    assert lines.dump(INDEX)[1:] == [f"{bench.path(INDEX)} is empty."]
+    assert lines.dump(TIME_INDEX)[1:] == []
+
+
+def test_leader_epochs(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    assert lines.dump("leader-epoch-checkpoint")[1:] == [
+        "leaderEpoch: 5 startOffset: 0",
+        "leaderEpoch: 6 startOffset: 4",
+    ]
+    bench.files.write_whole(bench.path("leader-epoch-checkpoint"), b"x\n1\n")
+    lines.dump("leader-epoch-checkpoint")
+    assert lines.wrong == 1
+    assert "leader-epoch-checkpoint" in lines.complaints[0]
+
+
+def test_indexes_that_do_not_fit_the_log_are_told(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    bench.files.write_whole(
+        bench.path(INDEX), OFFSETS.pair.pack(3, 0) + OFFSETS.pair.pack(4, 5) + OFFSETS.pair.pack(0, 0)
+    )
+    assert lines.dump(INDEX)[1:] == ["offset: 3 position: 0", "offset: 4 position: 5"]
+    assert lines.complaints == [
+        f"Mismatches in :{bench.path(INDEX)}",
+        "  Index offset: 3, log offset: 2",
+        "  Index offset: 4, log offset: -1",
+    ]
+    assert lines.wrong == 2
+    bench.files.write_whole(bench.path(INDEX), b"")
+    entries = [(1500, 2), (1002, 2), (1003, 1), (2000, 77)]
+    bench.files.write_whole(bench.path(TIME_INDEX), b"".join(TIMES.pair.pack(*entry) for entry in entries))
+    lines.dump(TIME_INDEX)
+    path = bench.path(TIME_INDEX)
+    assert lines.complaints == [
+        f"Found timestamp mismatch in :{path}",
+        "  Index timestamp: 1500, log timestamp: 1002",
+        f"Found out of order timestamp in :{path}",
+        "  Index timestamp: 1002, Previously indexed timestamp: 1500",
+        "The following indexed offsets are not found in the log.",
+        "Indexed offset: 1, found log offset: 2",
+        "Indexed offset: 77, found log offset: -1",
+    ]
+    lines.dump(TIME_INDEX, index_sanity_check=True)
+    assert lines.wrong == 0
+    bench.files.write_whole(path, b"odd")
+    lines.dump(TIME_INDEX, index_sanity_check=True)
+    assert lines.wrong == 1
+
+
+def test_gaps_between_records_are_told(bench: Any, lines: Lines, batch: Batch) -> None:
+    log = bench.create()
+    log.append_as_follower(batch(2) + batch(1, base_offset=5), 0, 0)
+    bench.run(log.close())
+    lines.dump(LOG, deep_iteration=True)
+    assert lines.complaints == [f"Non-consecutive offsets in {bench.path(LOG)}", "  1 is followed by 5"]
+    assert lines.wrong == 0
+
+
+def test_damage_is_shown_not_hidden(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    path = bench.path(LOG)
+    content = bytearray(bench.files.read_whole(path))
+    second = read_headers(content)[1].position
+    content[second - 1] ^= 0xFF
+    bench.files.write_whole(path, bytes(content[:-3]))
+    dumped = lines.dump(LOG, deep_iteration=True)
+    assert dumped[2].endswith("isvalid: false")
+    assert dumped[-1] == f"Found {76 - 3} invalid bytes at the end of {LOG}"
+    assert lines.complaints[0].startswith("The records of the batch at position 0 cannot be read: ")
+    assert lines.wrong == 2
+
+
+def test_only_so_many_bytes_are_looked_at(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    assert len(lines.dump(LOG)) == 5
+    second = read_headers(bench.files.read_whole(bench.path(LOG)))[1]
+    assert len(lines.dump(LOG, max_bytes=second.end_position)) == 4
+    assert lines.wrong == 0
+
+
+def test_old_messages(bench: Any, lines: Lines, batch: Batch) -> None:
+    bench.create()
+    data = bytes(down_convert(batch(2), 1, 0)) + bytes(down_convert(batch(1, base_offset=2), 0, 0))
+    bench.files.write_whole(bench.path(LOG), data)
+    dumped = lines.dump(LOG, deep_iteration=True)
+    assert dumped[2].startswith(
+        "offset: 0 position: 0 CreateTime: 1000 size: 42 magic: 1 compresscodec: none"
+    )
+    assert dumped[3] == "| offset: 0 CreateTime: 1000 keySize: 3 valueSize: 5"
+    assert "NoTimestampType: -1" in dumped[-1]
+
+
+def test_files_that_are_missing_or_unknown_are_told(bench: Any, lines: Lines) -> None:
+    bench.create()
+    bench.files.write_whole(bench.path("notes.txt"), b"")
+    lines.dump("notes.txt", f"{'0' * 19}9.log")
+    assert lines.complaints == [
+        f"Ignoring unknown file {bench.path('notes.txt')}",
+        f"{bench.path('0' * 19)}9.log does not exist",
+    ]
+    assert lines.wrong == 1

@@ -1,0 +1,48 @@
+"""Topic settings as a log takes them."""
+
+import dataclasses
+
+from odradek.config import topic
+from odradek.config.table import Settings
+from odradek.log.settings import LogConfig
+from odradek.model.levels import Compression, TimestampType
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    defaults = Settings({setting: setting.default for setting in topic.TOPIC})
+    assert LogConfig.of(defaults) == LogConfig()
+
+
+def test_every_field_is_a_topic_setting() -> None:
+    names = {setting.name.replace(".", "_") for setting in topic.TOPIC}
+    assert {field.name for field in dataclasses.fields(LogConfig)} <= names
+
+
+def test_given_values_come_through() -> None:
+    values = {setting: setting.default for setting in topic.TOPIC}
+    values[topic.SEGMENT_BYTES] = 4711
+    values[topic.CLEANUP_POLICY] = ("compact", "delete")
+    config = LogConfig.of(Settings(values))
+    assert config.segment_bytes == 4711
+    assert config.is_compacted
+
+
+def test_rules_for_appends_follow_the_settings() -> None:
+    rules = LogConfig().append_rules()
+    assert (rules.timestamp_type, rules.compression, rules.compression_level) == (
+        TimestampType.CREATE_TIME,
+        None,
+        None,
+    )
+    rules = LogConfig(
+        message_timestamp_type="LogAppendTime",
+        compression_type="zstd",
+        compression_zstd_level=7,
+        max_message_bytes=99,
+        cleanup_policy=("compact",),
+    ).append_rules()
+    assert rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert (rules.compression, rules.compression_level) == (Compression.ZSTD, 7)
+    assert (rules.message_bytes_max, rules.compacted) == (99, True)
+    assert LogConfig(compression_type="uncompressed").append_rules().compression is Compression.NONE
+    assert LogConfig(compression_type="snappy").append_rules().compression_level is None
