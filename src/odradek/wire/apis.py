@@ -1,203 +1,105 @@
-"""The APIs of the protocol: key, name, request and response. Versions are those of the request's table."""
+"""The APIs of the protocol: key, name, first flexible version, and the messages by name.
+
+Messages are imported when first asked for: a broker that starts, or a client that sends one request, pays for
+what it uses. An API's messages live in the module called like it, ``ListOffsets`` in ``list_offsets``.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Final, cast
+from importlib import import_module
+from typing import Any, Final
 
-from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from odradek.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from odradek.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from odradek.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from odradek.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from odradek.wire.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-)
-from odradek.wire.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-)
-from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from odradek.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
-from odradek.wire.messages.create_delegation_token import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-)
-from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from odradek.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from odradek.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from odradek.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from odradek.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from odradek.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from odradek.wire.messages.describe_client_quotas import (
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-)
-from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from odradek.wire.messages.describe_delegation_token import (
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
-)
-from odradek.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from odradek.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
-from odradek.wire.messages.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
-from odradek.wire.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
-from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from odradek.wire.messages.expire_delegation_token import (
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-)
-from odradek.wire.messages.fetch import FetchRequest, FetchResponse
-from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from odradek.wire.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from odradek.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from odradek.wire.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from odradek.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from odradek.wire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from odradek.wire.messages.produce import ProduceRequest, ProduceResponse
-from odradek.wire.messages.renew_delegation_token import (
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
-from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from odradek.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from odradek.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from odradek.wire.schema import Table
+from odradek.wire.schema import NEVER
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API; ``name`` is Kafka's."""
+    """One API; ``name`` is Kafka's, ``flexible`` the first flexible version."""
 
     key: int
     name: str
-    request: type
-    response: type
+    flexible: int
+
+    @property
+    def request(self) -> Any:
+        """The class of its requests."""
+        return getattr(self._messages(), f"{self.name}Request")
+
+    @property
+    def response(self) -> Any:
+        return getattr(self._messages(), f"{self.name}Response")
 
     @property
     def versions(self) -> range:
-        return cast("type[Table]", self.request).VERSIONS
+        versions: range = self.request.VERSIONS
+        return versions
 
-    @property
-    def flexible(self) -> int:
-        """The first flexible version."""
-        return cast("type[Table]", self.request).FLEXIBLE
+    def _messages(self) -> Any:
+        module = re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+        return import_module(f"odradek.wire.messages.{module}")
 
 
 APIS: Final = (
-    Api(0, "Produce", ProduceRequest, ProduceResponse),
-    Api(1, "Fetch", FetchRequest, FetchResponse),
-    Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse),
-    Api(3, "Metadata", MetadataRequest, MetadataResponse),
-    Api(4, "LeaderAndIsr", LeaderAndIsrRequest, LeaderAndIsrResponse),
-    Api(5, "StopReplica", StopReplicaRequest, StopReplicaResponse),
-    Api(6, "UpdateMetadata", UpdateMetadataRequest, UpdateMetadataResponse),
-    Api(7, "ControlledShutdown", ControlledShutdownRequest, ControlledShutdownResponse),
-    Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse),
-    Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse),
-    Api(10, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse),
-    Api(11, "JoinGroup", JoinGroupRequest, JoinGroupResponse),
-    Api(12, "Heartbeat", HeartbeatRequest, HeartbeatResponse),
-    Api(13, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse),
-    Api(14, "SyncGroup", SyncGroupRequest, SyncGroupResponse),
-    Api(15, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse),
-    Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse),
-    Api(17, "SaslHandshake", SaslHandshakeRequest, SaslHandshakeResponse),
-    Api(18, "ApiVersions", ApiVersionsRequest, ApiVersionsResponse),
-    Api(19, "CreateTopics", CreateTopicsRequest, CreateTopicsResponse),
-    Api(20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse),
-    Api(21, "DeleteRecords", DeleteRecordsRequest, DeleteRecordsResponse),
-    Api(22, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse),
-    Api(23, "OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-    Api(24, "AddPartitionsToTxn", AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
-    Api(25, "AddOffsetsToTxn", AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
-    Api(26, "EndTxn", EndTxnRequest, EndTxnResponse),
-    Api(27, "WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersResponse),
-    Api(28, "TxnOffsetCommit", TxnOffsetCommitRequest, TxnOffsetCommitResponse),
-    Api(29, "DescribeAcls", DescribeAclsRequest, DescribeAclsResponse),
-    Api(30, "CreateAcls", CreateAclsRequest, CreateAclsResponse),
-    Api(31, "DeleteAcls", DeleteAclsRequest, DeleteAclsResponse),
-    Api(32, "DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse),
-    Api(33, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse),
-    Api(34, "AlterReplicaLogDirs", AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
-    Api(35, "DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse),
-    Api(36, "SaslAuthenticate", SaslAuthenticateRequest, SaslAuthenticateResponse),
-    Api(37, "CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse),
-    Api(38, "CreateDelegationToken", CreateDelegationTokenRequest, CreateDelegationTokenResponse),
-    Api(39, "RenewDelegationToken", RenewDelegationTokenRequest, RenewDelegationTokenResponse),
-    Api(40, "ExpireDelegationToken", ExpireDelegationTokenRequest, ExpireDelegationTokenResponse),
-    Api(41, "DescribeDelegationToken", DescribeDelegationTokenRequest, DescribeDelegationTokenResponse),
-    Api(42, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse),
-    Api(43, "ElectLeaders", ElectLeadersRequest, ElectLeadersResponse),
-    Api(44, "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
-    Api(
-        45,
-        "AlterPartitionReassignments",
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    ),
-    Api(
-        46,
-        "ListPartitionReassignments",
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    ),
-    Api(47, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse),
-    Api(48, "DescribeClientQuotas", DescribeClientQuotasRequest, DescribeClientQuotasResponse),
-    Api(49, "AlterClientQuotas", AlterClientQuotasRequest, AlterClientQuotasResponse),
-    Api(
-        50,
-        "DescribeUserScramCredentials",
-        DescribeUserScramCredentialsRequest,
-        DescribeUserScramCredentialsResponse,
-    ),
-    Api(51, "AlterUserScramCredentials", AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
-    Api(56, "AlterPartition", AlterPartitionRequest, AlterPartitionResponse),
-    Api(57, "UpdateFeatures", UpdateFeaturesRequest, UpdateFeaturesResponse),
-    Api(60, "DescribeCluster", DescribeClusterRequest, DescribeClusterResponse),
-    Api(61, "DescribeProducers", DescribeProducersRequest, DescribeProducersResponse),
-    Api(65, "DescribeTransactions", DescribeTransactionsRequest, DescribeTransactionsResponse),
-    Api(66, "ListTransactions", ListTransactionsRequest, ListTransactionsResponse),
+    Api(0, "Produce", 9),
+    Api(1, "Fetch", 12),
+    Api(2, "ListOffsets", 6),
+    Api(3, "Metadata", 9),
+    Api(4, "LeaderAndIsr", 4),
+    Api(5, "StopReplica", 2),
+    Api(6, "UpdateMetadata", 6),
+    Api(7, "ControlledShutdown", 3),
+    Api(8, "OffsetCommit", 8),
+    Api(9, "OffsetFetch", 6),
+    Api(10, "FindCoordinator", 3),
+    Api(11, "JoinGroup", 6),
+    Api(12, "Heartbeat", 4),
+    Api(13, "LeaveGroup", 4),
+    Api(14, "SyncGroup", 4),
+    Api(15, "DescribeGroups", 5),
+    Api(16, "ListGroups", 3),
+    Api(17, "SaslHandshake", NEVER),
+    Api(18, "ApiVersions", 3),
+    Api(19, "CreateTopics", 5),
+    Api(20, "DeleteTopics", 4),
+    Api(21, "DeleteRecords", 2),
+    Api(22, "InitProducerId", 2),
+    Api(23, "OffsetForLeaderEpoch", 4),
+    Api(24, "AddPartitionsToTxn", 3),
+    Api(25, "AddOffsetsToTxn", 3),
+    Api(26, "EndTxn", 3),
+    Api(27, "WriteTxnMarkers", 1),
+    Api(28, "TxnOffsetCommit", 3),
+    Api(29, "DescribeAcls", 2),
+    Api(30, "CreateAcls", 2),
+    Api(31, "DeleteAcls", 2),
+    Api(32, "DescribeConfigs", 4),
+    Api(33, "AlterConfigs", 2),
+    Api(34, "AlterReplicaLogDirs", 2),
+    Api(35, "DescribeLogDirs", 2),
+    Api(36, "SaslAuthenticate", 2),
+    Api(37, "CreatePartitions", 2),
+    Api(38, "CreateDelegationToken", 2),
+    Api(39, "RenewDelegationToken", 2),
+    Api(40, "ExpireDelegationToken", 2),
+    Api(41, "DescribeDelegationToken", 2),
+    Api(42, "DeleteGroups", 2),
+    Api(43, "ElectLeaders", 2),
+    Api(44, "IncrementalAlterConfigs", 1),
+    Api(45, "AlterPartitionReassignments", 0),
+    Api(46, "ListPartitionReassignments", 0),
+    Api(47, "OffsetDelete", NEVER),
+    Api(48, "DescribeClientQuotas", 1),
+    Api(49, "AlterClientQuotas", 1),
+    Api(50, "DescribeUserScramCredentials", 0),
+    Api(51, "AlterUserScramCredentials", 0),
+    Api(56, "AlterPartition", 0),
+    Api(57, "UpdateFeatures", 0),
+    Api(60, "DescribeCluster", 0),
+    Api(61, "DescribeProducers", 0),
+    Api(65, "DescribeTransactions", 0),
+    Api(66, "ListTransactions", 0),
 )
 
 API_BY_KEY: Final = {api.key: api for api in APIS}

@@ -35,8 +35,8 @@ def test_request_and_response_agree_with_the_table() -> None:
         assert API_BY_KEY[api.key] is api
         assert api.request.__name__ == f"{api.name}Request"
         assert api.response.__name__ == f"{api.name}Response"
-        assert api.request.VERSIONS == api.response.VERSIONS  # type: ignore[attr-defined]
-        assert api.request.FLEXIBLE == api.response.FLEXIBLE  # type: ignore[attr-defined]
+        assert api.request.VERSIONS == api.response.VERSIONS
+        assert api.flexible == api.request.FLEXIBLE == api.response.FLEXIBLE
     assert [api.key for api in APIS] == sorted(LAST)
 
 

@@ -1,0 +1,146 @@
+"""The commands of the program. Each imports what it needs only when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.version import VERSION
+
+app = typer.Typer(
+    name="odradek",
+    help="Kafka you can pip install: a broker that real Kafka clients take for Apache Kafka.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+LOG_LEVEL = "warning"
+DUMPABLE = {".log", ".index", ".timeindex"}
+EPOCHS = "leader-epoch-checkpoint"
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"odradek {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Options before a command."""
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="A server.properties file with Kafka's settings. Without it: one broker for this machine, "
+            "on 127.0.0.1:9092, with its data in ./odradek-data.",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="NAME=VALUE",
+            help="A setting that wins over the file and over ODRADEK_… variables. May be repeated.",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+    ] = LOG_LEVEL,
+) -> None:
+    """Run a broker until it is interrupted (Ctrl-C or SIGTERM).
+
+    Point any Kafka client at 127.0.0.1:9092. Settings have Kafka's names: --set log.retention.hours=24, or
+    ODRADEK_LOG_RETENTION_HOURS=24. docs/configuration.md lists them all.
+
+    Examples:
+
+      odradek serve
+
+      odradek serve --set listeners=PLAINTEXT://127.0.0.1:19092 --set log.dirs=/var/lib/odradek
+
+      odradek serve --config server.properties
+    """
+    from odradek.broker.main import run
+
+    raise typer.Exit(run(config, set_ or [], dict(os.environ), log_level))
+
+
+@app.command("dump-log")
+def dump_log(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Segments (.log), indexes (.index, .timeindex), leader-epoch-checkpoint, or a partition's "
+            "directory, which stands for all of these in it.",
+        ),
+    ],
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="Show records with their keys and values.")
+    ] = False,
+    deep_iteration: Annotated[
+        bool, typer.Option("--deep-iteration", help="Show the records of each batch.")
+    ] = False,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Only check that indexes are well formed.")
+    ] = False,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Only check indexes against their segments.")
+    ] = False,
+    skip_record_metadata: Annotated[
+        bool, typer.Option("--skip-record-metadata", help="With --print-data-log: keys and values only.")
+    ] = False,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=0, help="Read at most this much of a segment.")
+    ] = None,
+) -> None:
+    """Print what is in segment and index files, batch by batch, like kafka-dump-log.
+
+    Exits with 1 if a file is damaged or indexes do not fit their segment.
+    """
+    from odradek.log.dump import DumpOptions, dump
+    from odradek.system.files import RealFileSystem
+
+    options = DumpOptions(
+        print_data_log,
+        deep_iteration,
+        verify_index_only,
+        index_sanity_check,
+        skip_record_metadata,
+        max_bytes,
+    )
+    problems = dump(
+        RealFileSystem(), _dumpable(files), options, typer.echo, lambda line: typer.echo(line, err=True)
+    )
+    raise typer.Exit(1 if problems else 0)
+
+
+def _dumpable(given: list[Path]) -> list[str]:
+    """The files meant; a directory means all in it that can be dumped."""
+    found: list[str] = []
+    for path in given:
+        if path.is_dir():
+            inside = (one for one in sorted(path.iterdir()) if one.suffix in DUMPABLE or one.stem == EPOCHS)
+            found += map(str, inside)
+        else:
+            found.append(str(path))
+    return found
