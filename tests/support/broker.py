@@ -14,11 +14,13 @@ Two environment variables point the same tests at another broker:
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -117,11 +119,15 @@ class Broker:
 
     def kill(self) -> None:
         """SIGKILL: the process ends between any two instructions."""
+        self.end_unchecked()
+        self.check_words()
+
+    def end_unchecked(self) -> None:
+        """SIGKILL without a look at the broker's words, for a test that has failed already."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         self._process = None
-        self.check_words()
 
     def run_until_it_ends(self, within_seconds: float = 30) -> tuple[int, str]:
         """Run the broker where it is expected not to start: exit status and what it printed."""
@@ -130,10 +136,26 @@ class Broker:
         )
         return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
 
+    def traceback(self) -> str | None:
+        """The first traceback the broker printed, if any."""
+        said = self._output.read_text(errors="replace")
+        found = said.find("Traceback")
+        return None if found < 0 else said[max(0, found - 300) : found + WORDS_SHOWN]
+
+    def kinds_of_traceback(self) -> Counter[str]:
+        """How often each kind of traceback was printed: its last place in our code, and the error."""
+        kinds: Counter[str] = Counter()
+        for piece in self._output.read_text(errors="replace").split("Traceback (most recent call last):")[1:]:
+            places = re.findall(r'/odradek/(\S+\.py)", line (\d+)', piece)
+            error = re.search(r"^(?:\w+\.)*\w+(?:Error|Exception|Exit|Group)\b.*$", piece, re.MULTILINE)
+            where = ":".join(places[-1]) if places else "?"
+            kinds[f"{where}  {re.sub(r'-?[0-9]+', 'N', error.group()[:120]) if error else '?'}"] += 1
+        return kinds
+
     def check_words(self) -> None:
         """Fail if the broker printed a traceback."""
         if FOREIGN_COMMAND is None:
-            assert "Traceback" not in self._output.read_text(errors="replace"), self.words()
+            assert self.traceback() is None, self.traceback()
 
     def words(self) -> str:
         """The end of what the broker printed."""

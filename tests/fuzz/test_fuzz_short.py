@@ -1,0 +1,23 @@
+"""A short fuzz with a fixed seed: the long one is ``make fuzz``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.fuzz.fuzzer import Fuzzer, report
+from tests.support.fixtures import StartBroker
+
+FRAMES = 12_000
+SEED = 1915
+
+
+def test_broker_survives_frames_of_every_api_and_version(start_broker: StartBroker, tmp_path: Path) -> None:
+    broker = start_broker()
+    began = time.monotonic()
+    tally = Fuzzer(broker.bootstrap, broker, SEED, tmp_path / "failures").run(FRAMES)
+    print(report(tally, SEED, began))
+    assert broker.is_running
+    assert tally.frames >= FRAMES
+    assert tally.answered > FRAMES // 10
+    assert tally.closed > 0
