@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Protocol
 
 from odradek.broker.chores import Chore, Chores
 from odradek.broker.clockwork import Clockwork
@@ -21,7 +22,8 @@ from odradek.broker.control import LocalChannel
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.listener import ConnectionLimits, Listener
-from odradek.broker.session import RequestQueue, Session
+from odradek.broker.request_queue import RequestQueue
+from odradek.broker.session import Session
 from odradek.broker.topics import Topics
 from odradek.cluster.image import ClusterImage
 from odradek.config import broker as settings
@@ -41,7 +43,7 @@ from odradek.replication.fetch_sessions import FetchSessions
 from odradek.replication.replicas import Replicas
 from odradek.store import meta_properties, paths, payloads
 from odradek.store.election import elect
-from odradek.store.embedded import FILE_NAME, EmbeddedEnsemble
+from odradek.store.embedded import FILE_NAME
 from odradek.store.port import Store
 from odradek.store.producer_ids import ProducerIds
 from odradek.store.registration import (
@@ -54,19 +56,30 @@ from odradek.telemetry import events
 
 # Requests under way get this long to be answered when the broker stops.
 STOP_TIMEOUT_S = 30
+# And their answers this long to be taken by their clients.
+LAST_ANSWERS_MS = 5_000
 
 log = events.logger("broker")
 
 
+class Ensemble(Protocol):
+    """Where a store comes from: ``connect`` begins a session, ``close`` ends what this broker has of it."""
+
+    def connect(self) -> Store: ...
+
+    async def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a broker runs on."""
+    """What a broker runs on. ``open_store`` opens the embedded store in a file."""
 
     clock: Clock
     entropy: Entropy
     files: FileSystem
     network: Network
     host_name: Callable[[], str]
+    open_store: Callable[[str], Ensemble]
 
 
 class Broker:
@@ -79,7 +92,7 @@ class Broker:
         self.endpoints: list[Endpoint] = []
         self.image = ClusterImage()
         self._directories: list[LogDirectory] = []
-        self._ensemble: EmbeddedEnsemble | None = None
+        self._ensemble: Ensemble | None = None
         self._listeners: list[Listener] = []
         self._chores = Chores(world.clock)
         self._controller: Controller | None = None
@@ -108,7 +121,8 @@ class Broker:
         await self._load_logs()
         replicas = self._replicas = self._make_replicas(clockwork)
         changes.follow(replicas)
-        self._dispatcher = Dispatcher(HANDLERS, self._make_context(store))
+        self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
+        self._dispatcher = Dispatcher(HANDLERS, self._make_context(store), self._queue)
         await self._listen(bound)
         await store.ensure_path(paths.BROKER_IDS)
         self._broker_epoch = await register_broker(store, self.broker_id, self._registration())
@@ -128,7 +142,7 @@ class Broker:
                 ]
             )
         path = str(PurePath(self._directories[0].path, FILE_NAME))
-        self._ensemble = EmbeddedEnsemble(path, self._world.clock, offload=self._world.files.offload)
+        self._ensemble = self._world.open_store(path)
         return self._ensemble.connect()
 
     async def _find_identity(self, store: Store) -> None:
@@ -193,7 +207,6 @@ class Broker:
             values[settings.MAX_CONNECTIONS_PER_IP],
             derived.connection_limits(values),
         )
-        self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
         for endpoint in bound:
             listener = Listener(endpoint.name, self._limits, self._make_session)
             try:
@@ -212,6 +225,7 @@ class Broker:
             listener.name,
             self._dispatcher.begin,
             listener.session_ended,
+            asyncio.get_running_loop().call_soon,
             self._queue,
             frame_bytes_max=values[settings.SOCKET_REQUEST_MAX_BYTES],
             under_way_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
@@ -249,8 +263,9 @@ class Broker:
     def _list_chores(self, changes: ConfigChanges) -> list[Chore]:
         values = self.config.broker
         idle_ms = values[settings.CONNECTIONS_MAX_IDLE_MS]
+        idle_check_ms = min(max(idle_ms // 4, 10), 60_000) if idle_ms >= 0 else 60_000
         return [
-            Chore("close_idle", max(min(idle_ms // 4, 60_000), 10), self._close_idle),
+            Chore("close_idle", idle_check_ms, self._close_idle),
             Chore("flush_rolled", 1_000, self._flush_rolled),
             Chore("remove_deleted_logs", 1_000, self._remove_deleted),
             Chore(
@@ -325,9 +340,19 @@ class Broker:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._dispatcher.settle()
         self._clockwork.stop()
+        await self._close_sessions()
+
+    async def _close_sessions(self) -> None:
+        """Close every connection once its answers are out; those that do not read them are cut off."""
         for listener in self._listeners:
             for session in list(listener.sessions):
                 session.close()
+        deadline_ms = self._world.clock.monotonic_ms() + LAST_ANSWERS_MS
+        while any(listener.sessions for listener in self._listeners):
+            if self._world.clock.monotonic_ms() > deadline_ms:
+                log.warning("answers_not_read", connections=sum(len(one.sessions) for one in self._listeners))
+                return
+            await self._world.clock.sleep_ms(5)
 
 
 def _check_protocols(bound: Sequence[Endpoint]) -> None:

@@ -13,6 +13,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.pending import Pending
+from odradek.broker.request_queue import RequestQueue
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.telemetry import events
@@ -87,7 +88,8 @@ class Route:
 
 
 class Dispatcher:
-    def __init__(self, handlers: Iterable[Handler], context: Context) -> None:
+    def __init__(self, handlers: Iterable[Handler], context: Context, queue: RequestQueue) -> None:
+        self._queue = queue
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._context = context
         self._routes: dict[tuple[int, int], Route] = {}
@@ -162,7 +164,12 @@ class Dispatcher:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._queue.entered()
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._queue.left()
 
 
 def _answer(session: Session, request: Request, route: Route, response: Any) -> None:

@@ -16,6 +16,7 @@ from odradek.config import broker as settings
 from odradek.config import sources
 from odradek.model.errors import ConfigError, StorageError
 from odradek.records import codec
+from odradek.store.embedded import EmbeddedEnsemble
 from odradek.store.port import StoreError
 from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
@@ -84,7 +85,15 @@ def _world(loaded: sources.Loaded) -> World:
         values[settings.SOCKET_RECEIVE_BUFFER_BYTES],
         values[settings.SOCKET_LISTEN_BACKLOG_SIZE],
     )
-    return World(SystemClock(), SystemEntropy(), RealFileSystem(), network, socket.getfqdn)
+    clock, files = SystemClock(), RealFileSystem()
+    return World(
+        clock,
+        SystemEntropy(),
+        files,
+        network,
+        socket.getfqdn,
+        lambda path: EmbeddedEnsemble(path, clock, offload=files.offload),
+    )
 
 
 def _announce(broker: Broker) -> None:

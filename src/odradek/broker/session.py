@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from odradek.broker.request_queue import RequestQueue
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
@@ -22,35 +23,6 @@ OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 log = events.logger("session")
 
 
-class RequestQueue:
-    """Requests read and not yet begun, over all connections (``queued.max.requests``)."""
-
-    __slots__ = ("_held", "limit", "waiting")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.waiting = 0
-        self._held: set[Session] = set()
-
-    @property
-    def is_full(self) -> bool:
-        return self.waiting >= self.limit
-
-    def hold(self, session: Session) -> None:
-        """Remember a session that stopped reading because of this bound."""
-        self._held.add(session)
-
-    def forget(self, session: Session) -> None:
-        self._held.discard(session)
-
-    def took(self, count: int) -> None:
-        self.waiting -= count
-        if self._held and not self.is_full:
-            held, self._held = self._held, set()
-            for session in held:
-                session.read_on()
-
-
 class Session:
     """The broker's side of one connection."""
 
@@ -59,6 +31,7 @@ class Session:
         "_begin_request",
         "_connection",
         "_corked",
+        "_defer",
         "_ended",
         "_lost",
         "_output",
@@ -79,6 +52,7 @@ class Session:
         listener_name: str,
         begin: Callable[[Request, Session], None],
         ended: Callable[[Session], None],
+        defer: Callable[[Callable[[], None]], object],
         queue: RequestQueue,
         *,
         frame_bytes_max: int,
@@ -88,6 +62,7 @@ class Session:
         self.listener_name = listener_name
         self._begin_request = begin
         self._tell_ended = ended
+        self._defer = defer
         self._queue = queue
         self._wire = ServerConnection(frame_bytes_max)
         self._under_way_max = under_way_max
@@ -125,7 +100,6 @@ class Session:
         for request in requests:
             if self._backlog or self.under_way >= self._under_way_max:
                 self._backlog.append(request)
-                self._queue.waiting += 1
             else:
                 self._begin(request)
         self._corked = False
@@ -138,7 +112,6 @@ class Session:
     def connection_lost(self, reason: str | None) -> None:
         self._lost = True
         self._queue.forget(self)
-        self._queue.took(len(self._backlog))
         self._backlog.clear()
         if reason is not None:
             log.info("connection_broken", peer=self.peer, reason=reason)
@@ -203,21 +176,19 @@ class Session:
     def _after_late_answer(self) -> None:
         self._send_output()
         if self._paused or self._backlog:
-            self._go_on()
+            # Not at once: the answer may come from inside another session's request, whose own late answers
+            # may do the same to others, and so on.
+            self._defer(self._go_on)
 
     def _go_on(self) -> None:
         """Begin what waited, then read again if no bound is reached."""
         if self._lost or self._under_way_max == 0:
             return
         backlog = self._backlog
-        begun = 0
         self._corked = True
         while backlog and self.under_way < self._under_way_max:
             self._begin(backlog.popleft())
-            begun += 1
         self._corked = False
-        if begun:
-            self._queue.took(begun)
         self._send_output()
         if self._paused and self._may_read():
             self._paused = False
@@ -233,6 +204,7 @@ class Session:
     def _may_read(self) -> bool:
         return (
             self.under_way < self._under_way_max
+            and not self._backlog
             and self._connection.queued_bytes <= OUTPUT_BYTES_MAX
             and not self._queue.is_full
         )

@@ -344,6 +344,16 @@ def test_what_cannot_be_decompressed_is_invalid(kind: Compression) -> None:
 
 
 @pytest.mark.parametrize("kind", CODECS[1:])
+def test_a_fault_that_shows_from_outside_goes_before_one_in_the_stream(kind: Compression) -> None:
+    header = BatchHeader(0, 0, 0, -1, 2, 0, kind, 0, NOW, NOW, -1, -1, -1, 1)
+    data = seal(header, b"this is no stream")
+    assert refusal(changed(data, 17, 1, 4, keep_crc=True)).code is ErrorCode.CORRUPT_MESSAGE
+    assert "control" in str(refusal(changed(data, 21, 0x20 | kind, 2)))
+    assert "starts at offset 0" in str(refusal(changed(data, 0, 5, 8, keep_crc=True)))
+    assert "decompressed" in str(refusal(data))
+
+
+@pytest.mark.parametrize("kind", CODECS[1:])
 def test_a_bomb_is_too_large(kind: Compression) -> None:
     builder = BatchBuilder(compression=kind)
     builder.append(NOW, b"k", bytes(3_000_000))

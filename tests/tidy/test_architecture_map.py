@@ -1,0 +1,64 @@
+"""What docs/architecture.md says about the tree is so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "odradek"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+# A path of ours in backquotes: has a slash or ends in .py, and only the letters of module names.
+MODULE = re.compile(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*(?:\.pyx?|/))`")
+PLANNED = "planned:"
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """Both cells of every table row of the page."""
+    for line in PAGE.splitlines():
+        if line.startswith("| "):
+            first, _, second = line.strip("| ").partition(" | ")
+            yield first, second
+
+
+def modules(text: str) -> list[str]:
+    return MODULE.findall(text)
+
+
+BUILT = sorted({path for _, cell in rows() for path in modules(cell.partition(PLANNED)[0])})
+OPEN = sorted({path for _, cell in rows() for path in modules(cell.partition(PLANNED)[2])})
+DRAWN = sorted({path for path in re.findall(r"^ (\w+/[\w/]+\.py)", PAGE, re.MULTILINE)})
+
+
+def test_the_tables_are_found() -> None:
+    assert len(BUILT) > 80
+    assert len(OPEN) > 30
+    assert len(DRAWN) == 8
+
+
+@pytest.mark.parametrize("path", [*BUILT, *DRAWN])
+def test_a_module_of_the_map_is_there(path: str) -> None:
+    assert (SOURCE / path).exists(), f"{path} is in docs/architecture.md and not in the tree"
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_a_planned_module_is_not_there_yet(path: str) -> None:
+    assert not (SOURCE / path).exists(), f"{path} is built: take the word planned off it"
+
+
+def test_every_row_of_the_map_names_a_place_or_says_why_not() -> None:
+    bare = [first for first, cell in rows() if not modules(cell) and len(cell) < 40 and "---" not in first]
+    assert bare == ["Kafka"] * PAGE.count("| Kafka | ") + ["looking for"] or not set(bare) - {
+        "Kafka",
+        "looking for",
+    }
+
+
+def test_every_layer_is_drawn() -> None:
+    drawing = PAGE.partition("```")[2].partition("```")[0]
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert {name for name in folders if not re.search(rf"\b{name}\b", drawing)} == set()
