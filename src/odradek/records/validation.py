@@ -29,6 +29,7 @@ from odradek.records.layout import (
     CONTROL_BIT,
     CRC_START,
     KNOWN_BITS,
+    LOG_OVERHEAD,
     MAGIC_POSITION,
     RECORD_FAULTS_MAX,
     TRANSACTIONAL_BIT,
@@ -134,24 +135,29 @@ def accept(
             return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
     append = Append(next_offset, leader_epoch, now_ms, rules, origin)
     if produce_version >= _ZSTD_SINCE:
-        header = _accept_compressed(buffer, append)
+        header = _accept_compressed(buffer, append, produce_version)
         if header is not None:
             return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
-    return _accept_any(buffer, append, produce_version)
+    return _accept_any(memoryview(buffer), append, produce_version)
 
 
-def _accept_compressed(buffer: codec.Buffer, append: Append) -> BatchHeader | None:
+def _accept_compressed(buffer: codec.Buffer, append: Append, produce_version: int) -> BatchHeader | None:
     """Try the usual case for a compressed batch; ``None`` leaves it untouched, to the long way."""
-    rules = append.rules
-    if not BATCH_OVERHEAD < len(buffer) <= rules.message_bytes_max or buffer[MAGIC_POSITION] != 2:
+    rules, size = append.rules, len(buffer)
+    if not BATCH_OVERHEAD <= size <= rules.message_bytes_max or buffer[MAGIC_POSITION] != 2:
         return None
     codec_id = buffer[CRC_START + 1] & CODEC_MASK
     if not codec_id or (rules.compression is not None and rules.compression != codec_id):
         return None
-    try:
-        records = decompress(codec_id, memoryview(buffer)[BATCH_OVERHEAD:], rules.decompressed_bytes_max)
-    except BrokerError:
+    if int.from_bytes(buffer[8:LOG_OVERHEAD], "big") != size - LOG_OVERHEAD:
         return None
+    view = memoryview(buffer)
+    try:
+        records = decompress(codec_id, view[BATCH_OVERHEAD:], rules.decompressed_bytes_max)
+    except BrokerError:
+        # Nothing is decompressed twice; but a fault that shows without decompressing goes first.
+        _check_batch(_read_checked(view, append, produce_version)[0], append.origin)
+        raise
     return codec.accept_in_place(
         buffer,
         append.next_offset,
@@ -181,20 +187,25 @@ def _placed(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> Acc
     )
 
 
-def _accept_any(buffer: codec.Buffer, append: Append, produce_version: int) -> Accepted:
-    view = memoryview(buffer)
+def _accept_any(view: memoryview, append: Append, produce_version: int) -> Accepted:
+    headers = _read_checked(view, append, produce_version)
+    if not headers:
+        return Accepted(b"", [], -1, -1, -1, -1, -1, 0)
+    if headers[0].magic == 2:
+        return _accept_batch(view, headers[0], append)
+    return _converted(up_convert(view, headers, append), append)
+
+
+def _read_checked(view: memoryview, append: Append, produce_version: int) -> list[BatchHeader]:
+    """The headers of a buffer in which all is well that shows without a look at the records."""
     headers = codec.read_headers(view)
     _check_request(headers, produce_version)
     for header in headers:
         _check_outside(view, header, append)
-    if not headers:
-        return Accepted(b"", [], -1, -1, -1, -1, -1, 0)
-    compressed = [header.codec_id for header in headers if header.codec_id]
+    compressed = any(header.codec_id for header in headers)
     if len(headers) > 1 and (headers[0].magic == 2 or compressed):
         raise refused("more than one batch where only one may be")
-    if headers[0].magic == 2:
-        return _accept_batch(view, headers[0], append)
-    return _converted(up_convert(view, headers, append), append)
+    return headers
 
 
 def _check_request(headers: Sequence[BatchHeader], produce_version: int) -> None:

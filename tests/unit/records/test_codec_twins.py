@@ -1,6 +1,8 @@
 """The compiled codec and its Python twin agree: on what is right, on what is wrong, and on the bytes."""
 
+import sys
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import odradek.records
 from odradek.model.errors import BrokerError, LocalProtocolViolation
 from odradek.model.levels import Compression
 from odradek.records import _codec, _codec_py, codec
@@ -81,6 +84,40 @@ def test_the_environment_can_ask_for_python(monkeypatch: pytest.MonkeyPatch) -> 
     assert not _codec.pure_asked()
     monkeypatch.delenv("ODRADEK_PURE")
     assert not _codec.pure_asked()
+
+
+def chosen_anew() -> ModuleType:
+    spec = spec_from_file_location("codec_chosen_anew", codec.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_python_is_chosen_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODRADEK_PURE", "1")
+    fresh = chosen_anew()
+    assert not fresh.COMPILED
+    assert "ODRADEK_PURE" in fresh.WHY_PURE
+    assert fresh.walk is _codec_py.walk
+
+
+def test_python_stands_in_when_the_extension_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "odradek.records._codec", None)
+    monkeypatch.delattr(odradek.records, "_codec")
+    fresh = chosen_anew()
+    assert not fresh.COMPILED
+    assert "cannot be used" in fresh.WHY_PURE
+    assert _codec_py.pure_asked()
+
+
+def test_the_compiled_codec_is_chosen_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ODRADEK_PURE", raising=False)
+    fresh = chosen_anew()
+    assert fresh.COMPILED
+    assert fresh.WHY_PURE is None
+    assert fresh.walk is _codec.walk
 
 
 @pytest.mark.parametrize("function", [_codec.crc32c, _codec.crc32c_portable, _codec_py.crc32c])
@@ -254,6 +291,15 @@ def test_what_cannot_be_said_is_refused_and_not_added(twin: ModuleType, argument
     with pytest.raises(LocalProtocolViolation):
         buffer.append(*arguments)
     assert buffer.records() == before
+    assert buffer.count == 1
+
+
+def test_a_batch_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_codec_py, "INT32_MAX", 200)
+    buffer = _codec_py.BatchBuffer()
+    buffer.append(1, None, bytes(100))
+    with pytest.raises(LocalProtocolViolation):
+        buffer.append(1, None, bytes(100))
     assert buffer.count == 1
 
 

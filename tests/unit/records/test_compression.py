@@ -218,6 +218,18 @@ def test_lz4_frames_with_checksums_and_content_size_are_read() -> None:
     assert decompress(Compression.LZ4, sized, MIB) == b"content"
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x04\x22\x4d\x18\x68\x40" + bytes(8),
+        b"\x04\x22\x4d\x18\x64\x40\xa7" + bytes(4) + bytes(3),
+    ],
+    ids=["before the header's checksum", "in the content's checksum"],
+)
+def test_lz4_frames_cut_off_in_odd_places_are_invalid(data: bytes) -> None:
+    assert refusal(Compression.LZ4, data) is ErrorCode.INVALID_RECORD
+
+
 def test_bytes_after_an_lz4_frame_are_ignored() -> None:
     assert decompress(Compression.LZ4, compress(Compression.LZ4, b"content") + b"tail", MIB) == b"content"
 

@@ -141,10 +141,15 @@ def test_a_magic_0_message_under_14_bytes_is_corrupt() -> None:
     assert produce(message(0, None, key=None)).record_count == 1
 
 
+def shortest(magic: int) -> bytes:
+    """Fourteen bytes, enough for magic 0 only."""
+    body = bytes([magic, 0]) + b"\xff" * 8
+    return bytes(8) + (14).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+
+
 def test_a_magic_1_message_under_22_bytes_is_corrupt() -> None:
-    body = b"\1\0" + b"\xff" * 8
-    data = bytes(8) + (14).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
-    assert refusal(data).code is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(shortest(1)).code is ErrorCode.CORRUPT_MESSAGE
+    assert produce(shortest(0)).record_count == 1
 
 
 @pytest.mark.parametrize("magic", MAGICS)
@@ -239,6 +244,8 @@ def test_wrappers_that_are_refused(magic: int) -> None:
         (wrapper(magic, b""), ErrorCode.INVALID_RECORD),
         (wrapper(magic, nested), ErrorCode.INVALID_RECORD),
         (wrapper(magic, inner(1 - magic)), ErrorCode.INVALID_RECORD),
+        (wrapper(magic, message(2, b"v")), ErrorCode.INVALID_RECORD),
+        (wrapper(magic, shortest(1)), ErrorCode.CORRUPT_MESSAGE),
         (wrapper(magic, bytes(damaged)), ErrorCode.CORRUPT_MESSAGE),
         (wrapper(magic, bytes(8) + b"\0\0\0\5" + bytes(40)), ErrorCode.CORRUPT_MESSAGE),
         (wrapper(magic, inner(magic), bits=4), ErrorCode.INVALID_RECORD),
