@@ -1,0 +1,94 @@
+"""The reference pages of APIs and error codes, made from the tables.
+
+``python -m odradek.broker.reference`` prints the table of APIs; with a folder's name it writes that table
+into the folder's ``protocol.md``, between the two marks, and ``errors.md`` whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from odradek.broker.handlers import HANDLERS
+from odradek.model.errors import ErrorCode
+from odradek.wire.apis import API_BY_KEY, APIS
+
+BEGIN = "<!-- apis: written by python -m odradek.broker.reference docs -->\n"
+END = "<!-- end of apis -->\n"
+
+_SERVED_HEAD = "| key | API | versions | handler |\n|--:|---|---|---|\n"
+_OPEN_HEAD = """
+Declared in `wire/messages`, read and written byte for byte as Kafka does, and not served yet. ApiVersions does
+not list them; a request closes the connection, as any unknown key does:
+
+"""
+
+_ERRORS_HEAD = """\
+# Error codes
+
+Made from `src/odradek/model/errors.py` by `python -m odradek.broker.reference docs`. Do not edit by hand.
+
+The codes are Kafka 3.9's. *Retriable*: the same request may succeed later. *Stale metadata*: the client
+should look up leaders again before it retries. Both follow Kafka's exception classes.
+
+| code | name | retriable | stale metadata |
+|--:|---|---|---|
+"""
+
+
+def api_table() -> str:
+    """Every API served, and those declared but not served."""
+    return "".join(_api_lines())
+
+
+def error_page() -> str:
+    """The whole page of error codes."""
+    return _ERRORS_HEAD + "".join(
+        f"| {code.value} | `{code.name}` | {_mark(code.retriable)} | {_mark(code.stale_metadata)} |\n"
+        for code in ErrorCode
+    )
+
+
+def with_table(page: str) -> str:
+    """The page with the table between its marks renewed."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError("the page has no place for the table of APIs")
+    return before + begin + api_table() + end + after
+
+
+def _api_lines() -> Iterator[str]:
+    served = sorted(HANDLERS, key=lambda handler: handler.api_key)
+    yield _SERVED_HEAD
+    for handler in served:
+        name = API_BY_KEY[handler.api_key].name
+        module = handler.handle.__module__.rpartition(".")[2]
+        yield f"| {handler.api_key} | {name} | {_span(handler.versions)} | `handlers/{module}.py` |\n"
+    yield _OPEN_HEAD
+    keys = {handler.api_key for handler in served}
+    yield ", ".join(f"{api.name} ({api.key}: {_span(api.versions)})" for api in APIS if api.key not in keys)
+    yield ".\n"
+
+
+def _span(versions: range) -> str:
+    return f"{versions[0]}" if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def _mark(holds: bool) -> str:
+    return "yes" if holds else ""
+
+
+def main(arguments: Sequence[str]) -> None:
+    if not arguments:
+        sys.stdout.write(api_table())
+        return
+    folder = Path(arguments[0])
+    protocol = folder / "protocol.md"
+    protocol.write_text(with_table(protocol.read_text(encoding="utf-8")), encoding="utf-8")
+    (folder / "errors.md").write_text(error_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
