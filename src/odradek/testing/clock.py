@@ -1,0 +1,142 @@
+"""Time that passes only when nobody has anything to do, and processes that can be killed.
+
+``VirtualLoop`` is asyncio's own loop on a selector that jumps to the next timer instead of waiting for it:
+code runs unchanged, a day costs a millisecond, and a deadlock is reported instead of hanging. Ready callbacks
+keep their order; chance enters through the network, the disk and crashes.
+
+``Process`` stands for a process of the operating system: what is started inside its ``context`` belongs to it
+(tasks and timers inherit a context variable), and ``kill`` ends all of that at once, without a farewell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
+
+T = TypeVar("T")
+
+WALL_START_MS: Final = 1_700_000_000_000
+"""What the wall clock shows when virtual time begins."""
+
+_PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class Stuck(Exception):
+    """Nothing is ready and no timer is armed: whoever waits waits for ever."""
+
+
+class _Jump(selectors.BaseSelector):
+    """Waiting n seconds moves the clock n seconds and takes none."""
+
+    def __init__(self, start_s: float) -> None:
+        self.now_s = start_s
+        self._keys: dict[Any, selectors.SelectorKey] = {}
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Stuck("nothing is ready and no timer is armed")
+        self.now_s += max(timeout, 0)
+        return []
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        self._keys[fileobj] = key = selectors.SelectorKey(fileobj, 0, events, data)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on virtual time, without threads and sockets."""
+
+    def __init__(self, start_s: float = 0.0) -> None:
+        self._jump = _Jump(start_s)
+        super().__init__(self._jump)
+        self.set_task_factory(_make_task)
+
+    def time(self) -> float:
+        return self._jump.now_s
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        raise RuntimeError("there are no threads in virtual time")
+
+    def drop_calls_of(self, process: Process) -> None:
+        """Forget callbacks and timers that a process has asked for."""
+        for handle in [*self._ready, *self._scheduled]:  # type: ignore[attr-defined]
+            if handle._context.get(_PROCESS) is process and not _belongs_to_a_task(handle):
+                handle.cancel()
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **how: Any) -> asyncio.Task[Any]:
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **how)
+    process = _PROCESS.get()
+    if process is not None:
+        process.tasks.add(task)
+    return task
+
+
+def _belongs_to_a_task(handle: asyncio.Handle) -> bool:
+    """A task's next step is left to the task, which has been cancelled."""
+    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]
+
+
+class Process:
+    """What was started inside ``context``, and dies together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.context = contextvars.copy_context()
+        self.context.run(_PROCESS.set, self)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work as part of this process."""
+        return await self.context.run(asyncio.get_running_loop().create_task, work)
+
+    async def kill(self) -> None:
+        """End all that runs here. Tasks are cancelled and waited for; callbacks never come."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "only on virtual time can a process be killed"
+        tasks = [task for task in self.tasks if not task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        loop.drop_calls_of(self)
+
+
+class VirtualClock:
+    """The clock port on a loop's time. The wall may be moved; the other hand never goes back."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wall_start_ms: int = WALL_START_MS) -> None:
+        self._loop = loop
+        self._wall_start_ms = wall_start_ms
+
+    def wall_ms(self) -> int:
+        return self._wall_start_ms + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        # A timer for a whole millisecond may ring a rounding error before it.
+        return int(self._loop.time() * 1000 + 1e-4)
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+
+    def move_wall(self, by_ms: int) -> None:
+        self._wall_start_ms += by_ms
+
+
+def run_virtually(main: Callable[[], Awaitable[T]], start_s: float = 0.0) -> T:
+    """Run a coroutine function on virtual time of its own."""
+
+    async def body() -> T:
+        return await main()
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(start_s)) as runner:
+        return runner.run(body())

@@ -1,0 +1,23 @@
+"""Chance from a seed: the same in each run, for tests and simulation."""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - this is the injected Entropy
+
+
+class SeededEntropy:
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self._random = random.Random(seed)
+
+    def token(self, size_bytes: int) -> bytes:
+        return self._random.randbytes(size_bytes)
+
+    def below(self, limit: int) -> int:
+        return self._random.randrange(limit)
+
+    def uuid(self) -> bytes:
+        token = bytearray(self.token(16))
+        token[6] = token[6] & 0x0F | 0x40
+        token[8] = token[8] & 0x3F | 0x80
+        return bytes(token)

@@ -1,0 +1,343 @@
+"""A network in memory: hosts, listening ports, connections that deliver bytes through the event loop.
+
+Bytes of a connection arrive in order, each once. What TCP leaves open is left to chance here too, drawn from
+the entropy given: how long they take (``delay_max_ms``) and in what pieces they come (``splits``). A sender
+can be ahead of its receiver by ``window_bytes``, what two sockets would buffer; the rest is queued at the
+sender.
+
+What can go wrong is done by tests: ``hold`` and ``release`` (a line that stalls), ``mute`` (half open: what
+is sent goes nowhere), ``reset``, and ``part``/``heal`` between two hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import FileSlice, Part, Parts
+from odradek.ports.network import Accept, Connection, Receiver
+
+WINDOW_BYTES: Final = 256 * 1024
+LOOPBACK: Final = frozenset({"", "localhost", "127.0.0.1", "0.0.0.0"})
+RESET: Final = os.strerror(errno.ECONNRESET)
+_FIRST_FREE_PORT: Final = 50_000
+
+
+class MemoryNetwork:
+    """All hosts and lines between them."""
+
+    def __init__(
+        self,
+        entropy: Entropy,
+        *,
+        delay_max_ms: int = 0,
+        splits: bool = False,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        self.delay_max_ms = delay_max_ms
+        self.splits = splits
+        self.window_bytes = window_bytes
+        self.connections: set[MemoryConnection] = set()
+        self._entropy = entropy
+        self._listeners: dict[tuple[str, int], MemoryListener] = {}
+        self._parted: set[frozenset[str]] = set()
+        self._last_port = _FIRST_FREE_PORT
+
+    def host(self, name: str) -> MemoryHost:
+        """The network as a host of this name sees it."""
+        return MemoryHost(self, name)
+
+    # What a test may do to it.
+
+    def part(self, one: str, other: str) -> None:
+        """Let nothing through between two hosts; what is sent waits, as TCP's would."""
+        self._parted.add(frozenset((one, other)))
+
+    def heal(self) -> None:
+        self._parted.clear()
+        for connection in list(self.connections):
+            connection.flow()
+
+    def reset_all(self, host: str) -> None:
+        """What the others see when a host's process dies."""
+        for connection in [one for one in self.connections if one.host == host]:
+            connection.reset()
+        for place in [place for place in self._listeners if place[0] == host]:
+            del self._listeners[place]
+
+    # What hosts and connections ask of it.
+
+    def is_parted(self, one: str, other: str) -> bool:
+        return frozenset((one, other)) in self._parted
+
+    def draw_delay_s(self) -> float:
+        return self._entropy.below(self.delay_max_ms + 1) / 1000 if self.delay_max_ms else 0.0
+
+    def draw_piece(self, size_bytes: int) -> int:
+        return 1 + self._entropy.below(size_bytes) if self.splits else size_bytes
+
+    def free_port(self) -> int:
+        self._last_port += 1
+        return self._last_port
+
+    def bind(self, listener: MemoryListener) -> None:
+        place = (listener.host, listener.port)
+        if place in self._listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        self._listeners[place] = listener
+
+    def unbind(self, listener: MemoryListener) -> None:
+        if self._listeners.get((listener.host, listener.port)) is listener:
+            del self._listeners[listener.host, listener.port]
+
+    def listener_at(self, host: str, port: int) -> MemoryListener | None:
+        return self._listeners.get((host, port))
+
+
+class MemoryListener:
+    def __init__(self, network: MemoryNetwork, host: str, port: int, accept: Accept) -> None:
+        self.host = host
+        self.port = port or network.free_port()
+        self._network = network
+        self._accept = accept
+        self._context = contextvars.copy_context()
+        network.bind(self)
+
+    def close(self) -> None:
+        self._network.unbind(self)
+
+    def welcome(self, connection: MemoryConnection) -> None:
+        """Offer a new connection to the owner, in the context it listens in."""
+        receiver = self._context.copy().run(self._accept, connection)
+        if receiver is None:
+            connection.close()
+        else:
+            connection.attach(receiver, self._context)
+
+
+class MemoryHost:
+    """The network port of one host."""
+
+    def __init__(self, network: MemoryNetwork, name: str) -> None:
+        self.name = name
+        self._network = network
+
+    async def listen(self, host: str, port: int, accept: Accept) -> MemoryListener:
+        if host not in LOOPBACK and host != self.name:
+            raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        return MemoryListener(self._network, self.name, port, accept)
+
+    async def dial(
+        self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
+    ) -> MemoryConnection:
+        there = self.name if host in LOOPBACK else host
+        if self._network.is_parted(self.name, there):
+            await asyncio.sleep(timeout_ms / 1000)
+            raise TimeoutError
+        await asyncio.sleep(self._network.draw_delay_s())
+        listener = self._network.listener_at(there, port)
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        near = MemoryConnection(self._network, self.name, there, port)
+        far = MemoryConnection(self._network, there, self.name, self._network.free_port())
+        near.other, far.other = far, near
+        near.attach(attach(near), contextvars.copy_context())
+        listener.welcome(far)
+        return near
+
+
+class MemoryConnection:
+    """One end of a line. ``_arrived`` is what the other end's socket has handed over and nobody read yet."""
+
+    def __init__(self, network: MemoryNetwork, host: str, peer_host: str, peer_port: int) -> None:
+        self.host = host
+        self.peer_host = peer_host
+        self.peer = f"{peer_host}:{peer_port}"
+        self.queued_bytes = 0
+        self.other: MemoryConnection | None = None
+        self._network = network
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._receiver: Receiver | None = None
+        self._queue: deque[Part] = deque()
+        self._arrived = bytearray()
+        self._ending: str | None = None
+        self._is_at_end = False
+        self._is_reading = False
+        self._is_paused = True
+        self._is_blocked = False
+        self._is_held = False
+        self._is_muted = False
+        self._is_closing = False
+        self._is_closed = False
+        network.connections.add(self)
+
+    def attach(self, receiver: Receiver, context: contextvars.Context) -> None:
+        self._receiver = receiver
+        self._context = context
+        self.resume()
+
+    # The port.
+
+    def send(self, parts: Parts) -> None:
+        if self._is_closing:
+            return
+        for part in parts:
+            if len(part):
+                self._queue.append(part)
+                self.queued_bytes += len(part)
+        self._hand_over()
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        if self._is_paused and not self._is_closing:
+            self._is_paused = False
+            self._read_soon()
+
+    def close(self, *, flush: bool = False) -> None:
+        if flush and self._queue and not self._is_closed:
+            self._is_closing = self._is_paused = True
+        else:
+            self._end(None)
+
+    # What a test may do to it.
+
+    def hold(self) -> None:
+        """Let what this end sends wait on the way."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        self.flow()
+
+    def mute(self) -> None:
+        """Lose what this end sends from now on, its end too: the other side hears nothing more."""
+        self._is_muted = True
+
+    def reset(self) -> None:
+        """Break the line: both ends are told, and what was on its way is lost."""
+        other = self.other
+        self._end(RESET)
+        if other is not None:
+            other._end(RESET)
+
+    def flow(self) -> None:
+        """Something that was in the way may be gone."""
+        self._hand_over()
+        self._read_soon()
+        if self.other is not None:
+            self.other._read_soon()
+
+    # Sending.
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._is_held or self._network.is_parted(self.host, self.peer_host)
+
+    def _hand_over(self) -> None:
+        """Move queued parts to the other end's buffer while its window is open."""
+        other = self.other
+        if self._is_closed or other is None:
+            return
+        while self._queue and not self._is_stopped:
+            room = self._network.window_bytes - len(other._arrived)
+            if room <= 0:
+                break
+            self._carry(_take(self._queue, room), other)
+        if self._queue:
+            self._is_blocked = True
+        elif self._is_closing:
+            self._end(None)
+        elif self._is_blocked:
+            self._is_blocked = False
+            self._loop.call_soon(self._tell_drained, context=self._context)
+
+    def _carry(self, data: bytes, other: MemoryConnection) -> None:
+        self.queued_bytes -= len(data)
+        if not self._is_muted and not other._is_closed:
+            other._arrived += data
+            other._read_soon()
+
+    def _tell_drained(self) -> None:
+        if self._receiver is not None and not self._is_closing and not self._queue:
+            self._receiver.output_drained()
+
+    # Receiving.
+
+    def _read_soon(self) -> None:
+        """One read per turn of the loop, and at most one on its way, so that bytes keep their order."""
+        if self._is_reading or self._is_paused or self._is_closed:
+            return
+        if self._arrived or self._is_at_end:
+            self._is_reading = True
+            delay_s = self._network.draw_delay_s()
+            if delay_s:
+                self._loop.call_later(delay_s, self._read, context=self._context)
+            else:
+                self._loop.call_soon(self._read, context=self._context)
+
+    def _read(self) -> None:
+        self._is_reading = False
+        other = self.other
+        if self._is_closed or self._is_paused or (other is not None and other._is_stopped):
+            return
+        if self._arrived:
+            self._read_some()
+            if other is not None:
+                other._hand_over()
+            self._read_soon()
+        elif self._is_at_end:
+            self._end(self._ending)
+
+    def _read_some(self) -> None:
+        assert self._receiver is not None
+        buffer = self._receiver.receive_buffer()
+        assert len(buffer), "a receiver must lend room for at least one byte"
+        count = self._network.draw_piece(min(len(buffer), len(self._arrived)))
+        buffer[:count] = self._arrived[:count]
+        del self._arrived[:count]
+        self._receiver.bytes_received(count)
+
+    # Ending.
+
+    def _end(self, reason: str | None) -> None:
+        """Close this end. The other one reads what is there, then learns that this was all.
+
+        As with sockets, closing with bytes still unread tells the other end of a reset.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = self._is_closing = self._is_paused = True
+        self._queue.clear()
+        self.queued_bytes = 0
+        self._network.connections.discard(self)
+        other = self.other
+        if other is not None and not self._is_muted:
+            other._is_at_end = True
+            other._ending = RESET if self._arrived else None
+            other._read_soon()
+        if self._receiver is not None:
+            self._receiver.connection_lost(reason)
+
+
+def _take(queue: deque[Part], limit: int) -> bytes:
+    """The next bytes of a queue, up to a limit; the rest of a part goes back to its head."""
+    part = queue.popleft()
+    size = len(part)
+    if size > limit:
+        if isinstance(part, FileSlice):
+            queue.appendleft(FileSlice(part.file, part.position + limit, size - limit))
+            part = FileSlice(part.file, part.position, limit)
+        else:
+            view = memoryview(part)
+            queue.appendleft(view[limit:])
+            part = view[:limit]
+    return part.read() if isinstance(part, FileSlice) else bytes(part)
