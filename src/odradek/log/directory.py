@@ -29,7 +29,7 @@ from odradek.log.checkpoints import (
     encode_partition_metadata,
     read_offsets,
 )
-from odradek.log.log import NO_SPACE, Log
+from odradek.log.log import PASSING, Log
 from odradek.log.recovery import Opening, Recovered, create_log, open_log
 from odradek.log.segment import OpenSegments
 from odradek.log.segment_format import DirectoryKind, directory_name, parse_directory_name
@@ -339,6 +339,6 @@ class LogDirectory:
 
     def _refusal(self, what: str, error: OSError) -> StorageError:
         failure = StorageError(f"{what}: {error}")
-        if error.errno not in NO_SPACE:
+        if error.errno not in PASSING:
             self._note_failure(failure)
         return failure

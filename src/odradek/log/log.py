@@ -35,9 +35,10 @@ from odradek.ports.files import FileSlice
 from odradek.records.layout import BatchHeader
 from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
 
-__all__ = ["NO_SPACE", "Appended", "Fetched", "Log", "LogState"]
+__all__ = ["PASSING", "Appended", "Fetched", "Log", "LogState"]
 
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""Errors that say that something is full, not that it is broken."""
 
 
 class LogState:
@@ -441,11 +442,13 @@ class Log:
 
     def load_producers(self) -> ProducerStates:
         """Walk all batches for their producers. May wait: whoever becomes leader offloads it."""
-        producers = self._producers = ProducerStates()
+        producers = ProducerStates()
         for segment in self._segments:
             for header in segment.headers():
-                if header.last_offset >= self.log_start_offset:
-                    self._remember_producer(header)
+                is_there = header.last_offset >= self.log_start_offset
+                if is_there and header.producer_id >= 0 and not header.is_control:
+                    producers.appended(header)
+        self._producers = producers
         return producers
 
     # Cuts.
@@ -627,10 +630,10 @@ class Log:
 
     def _refusal(self, error: OSError, what: str) -> Exception:
         """A full disk refuses this request and no more; anything else is the end of the disk."""
-        if error.errno in NO_SPACE:
+        if error.errno in PASSING:
             return BrokerError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"no space left to {what} {self._place.directory}; nothing was changed",
+                f"cannot {what} {self._place.directory}: {error.strerror}; nothing was changed",
             )
         return self._failed(error, what)
 

@@ -137,8 +137,7 @@ def open_log(
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     recovery_point = end_offset if how.was_clean else min(how.recovery_point, end_offset)
-    for segment in segments:
-        segment.close()
+    place.opened.let_all_go()
     place.opened = how.opened
     state = LogState(segments, epochs, epochs_written, start_offset, end_offset, recovery_point)
     return _log(topic_partition, place, config, state, how, is_new=is_new)
@@ -172,11 +171,7 @@ def _log(
 
 
 def _end_of(segment: Segment) -> int:
-    if not segment.size:
-        return segment.base_offset
-    end_offset = segment.next_offset()
-    segment.close()
-    return end_offset
+    return segment.next_offset() if segment.size else segment.base_offset
 
 
 def _remove_all(segments: list[Segment]) -> None:

@@ -83,6 +83,11 @@ class OpenSegments:
     def forget(self, segment: Segment) -> None:
         self._segments.pop(segment, None)
 
+    def let_all_go(self) -> None:
+        for segment in self._segments:
+            segment.let_go()
+        self._segments.clear()
+
 
 class SegmentPlace:
     """Where the segments of one log live, and by what rules their indexes are made. Shared by all of them."""

@@ -430,6 +430,25 @@ def test_a_full_disk_at_a_roll_refuses_the_append_and_no_more(bench: Any) -> Non
     assert len(log.segments) == 2
 
 
+def test_running_out_of_descriptors_refuses_the_read_and_no_more(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = bench.create(segment_bytes=2 * BATCH_BYTES)
+    for _ in range(5):
+        bench.append(log)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(bench.files, "open", refuse)
+        with _refusal(ErrorCode.KAFKA_STORAGE_ERROR):
+            log.read(0, 100)
+        assert len(log.read(4, 100).data) == BATCH_BYTES
+    assert log.failure is None
+    assert len(log.read(0, 1000).data) == 2 * BATCH_BYTES
+
+
 def test_a_failing_disk_fails_the_log(bench: Any) -> None:
     log = bench.create()
     bench.append(log)
