@@ -55,7 +55,7 @@ def fuzz(chosen: argparse.Namespace, bootstrap: str, broker: Broker | None) -> N
     finally:
         print(report(fuzzer.tally, chosen.seed, began), flush=True)
     if broker is not None and (kinds := broker.kinds_of_traceback()):
-        listed = "\n".join(f"{count:6} × {kind}" for kind, count in kinds.most_common())
+        listed = "\n".join(f"{count:6} of {kind}" for kind, count in kinds.most_common())
         raise FuzzFailure(f"{len(kinds)} kinds of traceback; seed {chosen.seed}:\n{listed}")
 
 

@@ -169,6 +169,51 @@ def test_settings_of_an_unknown_topic_are_refused(connection: RawConnection, top
     assert described.error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("resource_type", [-19, 0, 1, 99])
+def test_settings_of_an_unknown_kind_of_thing_are_refused(
+    connection: RawConnection, topic: str, resource_type: int
+) -> None:
+    change = alter_configs.AlterableConfig(name="retention.ms", config_operation=SET, value="1000")
+    altered = alter_configs.AlterConfigsResource(
+        resource_type=resource_type, resource_name=topic, configs=(change,)
+    )
+    request = alter_configs.IncrementalAlterConfigsRequest(resources=(altered,), validate_only=False)
+    (answer,) = connection.exchange(request).responses
+    assert answer.error_code == INVALID_REQUEST
+    described = describe_configs.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=topic, configuration_keys=None
+    )
+    (answer,) = connection.exchange(describe_configs.DescribeConfigsRequest(resources=(described,))).results
+    assert answer.error_code == INVALID_REQUEST
+
+
+def test_metadata_of_a_topic_without_a_name_is_refused_where_ids_are_not_yet_served(
+    connection: RawConnection,
+) -> None:
+    metadata_11 = kio_requests("metadata", 11)
+    wanted = metadata_11.MetadataRequestTopic(topic_id=None, name=None)
+    request = metadata_11.MetadataRequest(
+        topics=(wanted,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    )
+    assert [one.error_code for one in connection.exchange(request).topics] == [INVALID_REQUEST]
+
+
+@pytest.mark.skipif(IS_FOREIGN, reason="Kafka tries, and runs out of memory")
+@pytest.mark.parametrize("count", [2**31 - 1, 50_000_000])
+def test_more_partitions_than_a_broker_can_hold_are_refused_at_once(
+    connection: RawConnection, topic: str, count: int
+) -> None:
+    assert created_code(connection, create_topics_request(topic, count)) == INVALID_PARTITIONS
+    create_topic(connection, topic)
+    create_partitions = kio_requests("create_partitions", 2)
+    wanted = create_partitions.CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    request = create_partitions.CreatePartitionsRequest(
+        topics=(wanted,), timeout=timedelta(seconds=5), validate_only=False
+    )
+    (answer,) = connection.exchange(request).results
+    assert answer.error_code == INVALID_PARTITIONS
+
+
 def offsets_request(topic: str, partition: int, timestamp: int, leader_epoch: int = -1) -> Message:
     wanted = list_offsets.ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=leader_epoch, timestamp=timestamp
