@@ -11,24 +11,28 @@ import zlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from odradek.records import _codec_py
-from odradek.records._codec_py import Buffer
+from odradek.ports.files import Buffer
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX, decompress
 from odradek.records.layout import APPEND_TIME_BIT, BATCH_OVERHEAD, CRC_START, BatchHeader, Columns, Record
 from odradek.records.message_set import read_message
 
-_twin: ModuleType
-_why_pure: str | None = None
-try:
-    from odradek.records import _codec
-except ImportError as missing:
-    _twin = _codec_py
-    _why_pure = f"the compiled record codec cannot be used ({missing})"
-else:
-    _twin = _codec
-    if _codec.pure_asked():
-        _twin = _codec_py
-        _why_pure = "ODRADEK_PURE=1 is set"
+
+def _choose() -> tuple[ModuleType, str | None]:
+    """The twin to use, and why if it is the slow one; the other is not even imported."""
+    try:
+        from odradek.records import _codec
+    except ImportError as missing:
+        why = f"the compiled record codec cannot be used ({missing})"
+    else:
+        if not _codec.pure_asked():
+            return _codec, None
+        why = "ODRADEK_PURE=1 is set"
+    from odradek.records import _codec_py
+
+    return _codec_py, why
+
+
+_twin, _why_pure = _choose()
 
 COMPILED: Final = _why_pure is None
 WHY_PURE: Final = _why_pure
