@@ -81,9 +81,15 @@ class SocketConnection:
     def send(self, parts: Parts) -> None:
         if self._closing or not parts:
             return
-        if not self._writing and (small := _joined(parts)) is not None:
-            self._send_small(small)
-            return
+        if not self._writing:
+            try:
+                small = _joined(parts)
+            except OSError as unreadable:
+                self._end(_reason(unreadable))
+                return
+            if small is not None:
+                self._send_small(small)
+                return
         for part in parts:
             size = len(part)
             if size:
@@ -165,11 +171,11 @@ class SocketConnection:
     def _send_file(self, part: FileSlice) -> int:
         descriptor = part.file.fileno()
         if descriptor < 0:
-            self._queue[0] = data = part.read()
+            self._queue[0] = data = _read_whole(part)
             return self._socket.send(data)
         sent = os.sendfile(self._fd, descriptor, part.position, min(len(part), SENDFILE_CHUNK_BYTES))
         if sent == 0:
-            raise OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")
+            raise _too_short(part)
         return sent
 
     def _drop_sent(self, count: int) -> None:
@@ -314,7 +320,19 @@ def _joined(parts: Parts) -> bytes | None:
         size += len(part)
     if size > JOIN_BYTES_MAX:
         return None
-    return b"".join([part.read() if isinstance(part, FileSlice) else part for part in parts])
+    return b"".join([_read_whole(part) if isinstance(part, FileSlice) else part for part in parts])
+
+
+def _read_whole(part: FileSlice) -> bytes:
+    """All of a range, or an error: a frame that is shorter than its length says would garble all after it."""
+    data = part.read()
+    if len(data) != len(part):
+        raise _too_short(part)
+    return data
+
+
+def _too_short(part: FileSlice) -> OSError:
+    return OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")
 
 
 def _tune(sock: socket.socket) -> None:

@@ -251,7 +251,12 @@ class MemoryConnection:
             room = self._network.window_bytes - len(other._arrived)
             if room <= 0:
                 break
-            self._carry(_take(self._queue, room), other)
+            try:
+                data = _take(self._queue, room)
+            except OSError as unreadable:
+                self._end(str(unreadable))
+                return
+            self._carry(data, other)
         if self._queue:
             self._is_blocked = True
         elif self._is_closing:
@@ -340,4 +345,9 @@ def _take(queue: deque[Part], limit: int) -> bytes:
             view = memoryview(part)
             queue.appendleft(view[limit:])
             part = view[:limit]
-    return part.read() if isinstance(part, FileSlice) else bytes(part)
+    if not isinstance(part, FileSlice):
+        return bytes(part)
+    data = part.read()
+    if len(data) != len(part):
+        raise OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")
+    return data
