@@ -193,6 +193,9 @@ class Session:
         if self._paused and self._may_read():
             self._paused = False
             self._connection.resume()
+        elif self._paused and self._queue.is_full:
+            # It may have paused for another reason, and nothing but the queue will wake it from here on.
+            self._queue.hold(self)
 
     def _maybe_pause(self) -> None:
         if not self._paused and not self._lost and not self._may_read():
