@@ -103,6 +103,12 @@ class ActiveSegment(Segment):
     def time_index(self) -> Buffer:
         return self._indexes.times
 
+    def position_before(self, offset: int) -> int:
+        if offset < self.tail_floor:
+            return super().position_before(offset)
+        number = bisect_left(self.tail_offsets, offset)
+        return self.tail_positions[number] if number < len(self.tail_positions) else self.size
+
     def largest(self) -> TimestampOffset:
         return TimestampOffset(self._indexes.max_timestamp, self._indexes.offset_of_max_timestamp)
 
@@ -223,6 +229,7 @@ class ActiveSegment(Segment):
         """Drop the batch that holds ``offset`` and all after it."""
         position = self.position_before(offset)
         if position == self.size:
+            self._forget_tail(offset)
             return
         relative = offset - self.base_offset
         indexes = self._indexes

@@ -256,8 +256,14 @@ class LogDirectory:
     async def flush_rolled(self) -> int:
         """Flush the logs that sealed a segment since the last call, so that a crash leaves little to scan."""
         rolled, self._rolled = list(self._rolled), {}
+        failures = []
         for log in rolled:
-            await log.flush()
+            try:
+                await log.flush()
+            except StorageError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return len(rolled)
 
     async def checkpoint_recovery_points(self) -> None:

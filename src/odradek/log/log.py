@@ -12,6 +12,7 @@ import asyncio
 import errno
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from odradek.log.active_segment import ActiveSegment
@@ -482,9 +483,7 @@ class Log:
                 segment.remove()
             # Were they to come back after a crash, they would stand behind what is written from here on.
             self._place.files.sync_dir(self._place.directory)
-        self.log_end_offset = offset
-        active = self._active or self._activate(now_ms)
-        active.truncate(offset)
+        (self._active or self._activate(now_ms)).truncate(offset)
 
     def _end_at(self, offset: int) -> None:
         self._cuts += 1
@@ -565,10 +564,11 @@ class Log:
                 segment.sync()
             if active is not None:
                 active.sync_log()
-            if epochs is not None:
-                files.write_whole(f"{directory}/{LEADER_EPOCHS}", epochs)
-            if names_changed:
-                files.sync_dir(directory)
+            with suppress(FileNotFoundError):  # the directory may be on its way out under another name
+                if epochs is not None:
+                    files.write_whole(f"{directory}/{LEADER_EPOCHS}", epochs)
+                if names_changed:
+                    files.sync_dir(directory)
             if is_new:
                 files.sync_dir(directory.rpartition("/")[0] or "/")
 

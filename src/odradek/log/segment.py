@@ -292,6 +292,11 @@ class Segment:
         place = self.locate(offset)
         return self.size if place is None else place.position
 
+    def position_known_before(self, offset: int) -> int:
+        """A place at or before that, from the index alone."""
+        entry = OFFSETS.lookup(self.offset_index(), offset - 1 - self.base_offset)
+        return entry[1] if entry else 0
+
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset if there is none."""
         next_offset = self.base_offset

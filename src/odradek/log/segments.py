@@ -68,7 +68,11 @@ class SegmentList:
             end = segment.size
             ends_here = number == len(self._bases) or end_offset < self._bases[number]
             if ends_here and end_offset < log_end_offset:
-                end = segment.position_before(end_offset)
+                # Where exactly the end lies matters only if the read comes near it.
+                reach = found.position + max(bytes_max, found.size_bytes)
+                end = segment.position_known_before(end_offset)
+                if end < reach:
+                    end = segment.position_before(end_offset)
             size_bytes = end - found.position
             if size_bytes <= 0:
                 return NOTHING

@@ -175,6 +175,21 @@ def test_a_cut_during_a_flush_keeps_the_recovery_point_down(bench: Any) -> None:
     assert (log.log_end_offset, log.recovery_point) == (3, 0)
 
 
+def test_a_deletion_during_a_flush_is_no_failure(bench: Any) -> None:
+    log = bench.create(segment_bytes=200)
+    for _ in range(5):
+        bench.append(log, 2)
+    at_once = bench.files.offload
+
+    def offload(job: Callable[[], None]) -> Any:
+        log.rename_for_deletion()
+        return at_once(job)
+
+    bench.files.offload = offload
+    bench.run(log.flush())
+    assert log.failure is None
+
+
 def test_a_closed_log_is_whole_after_a_crash_without_any_scan(
     bench: Any, new_chance: Callable[[int], Any]
 ) -> None:
