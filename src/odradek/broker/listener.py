@@ -77,14 +77,16 @@ class Listener:
         self._limits.closed(session.peer_host)
 
     def close_idle(self, now_ms: int, idle_max_ms: int) -> None:
-        """Close sessions with nothing under way that have been silent for longer than allowed."""
+        """Cut sessions off that have been silent for longer than allowed.
+
+        An answer the peer has not taken by then will not be taken; to flush it would keep the session for good.
+        """
         for session in list(self.sessions):
-            if session.active or session.under_way:
-                session.active = False
+            if session.was_active():
                 session.idle_since_ms = now_ms
             elif now_ms - session.idle_since_ms > idle_max_ms:
                 log.info("connection_idle", peer=session.peer, idle_ms=now_ms - session.idle_since_ms)
-                session.close()
+                session.cut_off()
 
     def _accept(self, connection: Connection) -> Session | None:
         reason = self._limits.why_not(connection.peer_host)

@@ -37,6 +37,7 @@ class Session:
         "_output",
         "_paused",
         "_queue",
+        "_queued_before",
         "_tell_ended",
         "_under_way_max",
         "_wire",
@@ -72,6 +73,7 @@ class Session:
         self._paused = False
         self._lost = False
         self._ended = False
+        self._queued_before = 0
         self.under_way = 0
         self.active = True
         self.idle_since_ms = 0
@@ -156,6 +158,17 @@ class Session:
 
     def close(self) -> None:
         self._connection.close(flush=True)
+
+    def was_active(self) -> bool:
+        """Whether anything came, left or was under way since this was last asked."""
+        queued_bytes = self._connection.queued_bytes
+        was_active = self.active or self.under_way > 0 or queued_bytes != self._queued_before
+        self.active, self._queued_before = False, queued_bytes
+        return was_active
+
+    def cut_off(self) -> None:
+        """Close without waiting for the peer to take what is queued."""
+        self._connection.close()
 
     def read_on(self) -> None:
         """The bound that held this session is no longer reached."""
