@@ -16,6 +16,7 @@ from struct import Struct
 import crc32c as _crc32c_wheel
 
 from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
+from odradek.ports.files import Buffer
 from odradek.records.layout import (
     APPEND_TIME_BIT,
     BATCH_OVERHEAD,
@@ -40,8 +41,6 @@ from odradek.records.layout import (
     Walked,
     saturated,
 )
-
-Buffer = bytes | bytearray | memoryview
 
 _LEGACY = Struct(">qiIbb")
 _TIMESTAMP = Struct(">q")

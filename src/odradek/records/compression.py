@@ -23,6 +23,7 @@ import cramjam
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import Compression
+from odradek.ports.files import Buffer
 from odradek.records._xxh32 import xxh32
 
 DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
@@ -45,8 +46,6 @@ _LZ4_DESCRIPTOR: Final = b"\x60\x40"
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED_BIT: Final = 0x8000_0000
 _LZ4_DEFAULT_LEVEL: Final = 9
-
-Buffer = bytes | bytearray | memoryview
 
 
 def decompress(codec_id: int, data: Buffer, bytes_max: int, *, magic: int = 2) -> memoryview:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import Compression
+from odradek.ports.files import Buffer
 from odradek.records.compression import compress, decompress
 from odradek.records.layout import (
     APPEND_TIME_BIT,
@@ -25,8 +26,6 @@ from odradek.records.layout import (
     BatchHeader,
     Record,
 )
-
-Buffer = bytes | bytearray | memoryview
 
 _OFFSET_AND_SIZE = Struct(">qi")
 _INT32 = Struct(">i")
