@@ -1,0 +1,54 @@
+"""Every Python example of the README and the documents runs against a broker and prints what is shown.
+
+A ``python`` block is run as it stands, but for the broker's address; a ``text`` block right behind it is what
+it must print.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "127.0.0.1:9092"
+SECONDS_MAX = 60
+
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(found[1], found[2], id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, found in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")))
+]
+SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name != "demo.py"]
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, timeout=SECONDS_MAX, text=True, check=False, cwd="/"
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_has_an_example() -> None:
+    assert any(str(block.id).startswith("README.md") for block in BLOCKS)
+
+
+@pytest.mark.parametrize(("source", "shown"), BLOCKS)
+def test_an_example_of_a_page_prints_what_is_shown(bootstrap: str, source: str, shown: str | None) -> None:
+    assert ADDRESS in source, "an example names the address that odradek serve listens on"
+    printed = run("-c", source.replace(ADDRESS, bootstrap))
+    if shown is not None:
+        assert printed == shown
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_an_example_script_prints_what_it_produced(bootstrap: str, script: Path) -> None:
+    lines = run(str(script), bootstrap).splitlines()
+    assert [line.split()[0] for line in lines] == ["0", "1", "2"]
+    assert all(" castle " in line for line in lines)
