@@ -104,7 +104,11 @@ class Row:
         return "+".join(full) or "neither"
 
     def met(self) -> bool | None:
-        return self.goal.met(self.ratio(), self.median(SUBJECT)) if self.goal else None
+        """A row that broke off proves nothing, whatever it had until then."""
+        if self.goal is None or SUBJECT in self.not_run:
+            return None
+        ratio = None if self.peer in self.not_run else self.ratio()
+        return self.goal.met(ratio, self.median(SUBJECT))
 
 
 @dataclass(slots=True)
@@ -172,7 +176,7 @@ class Bench:
                     sides.running[side] = broker.start() if running else broker
                 except BrokerFailed as failure:
                     self.say(f"{side} did not start: {failure}")
-                    sides.missing[side] = f"did not start: {str(failure)[:300]}"
+                    sides.missing[side] = f"did not start: {_brief(failure)}"
             yield sides
         finally:
             for broker in made:
@@ -223,13 +227,19 @@ class Bench:
                 try:
                     sample = measure(contestant)
                 except FAILURES as failure:
-                    row.not_run[side] = f"failed: {str(failure)[:400]}"
+                    row.not_run[side] = f"failed: {_brief(failure)}"
                     self.say(f"{row.case} {row.load}: {side} failed: {failure}")
                     continue
                 if number >= 0:
                     row.samples.setdefault(side, []).append(sample)
         self.say(f"{row.case} {row.load}: {_glance(row)}")
         return row
+
+
+def _brief(failure: Exception) -> str:
+    """What failed and the last thing said about it, on one line."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    return " … ".join(dict.fromkeys([lines[0], lines[-1]]))[:400] if lines else type(failure).__name__
 
 
 def _glance(row: Row) -> str:
