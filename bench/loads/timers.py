@@ -25,7 +25,7 @@ EXPIRING_EVERY = 10
 
 
 class Handle(Protocol):
-    def cancel(self) -> None: ...
+    def cancel(self) -> object: ...
 
 
 class Queue(Protocol):
