@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 from pathlib import Path
 
 import confluent_kafka
 import psutil
 
+from bench.places import ROOT
+
 
 def facts() -> dict[str, str]:
     return {
+        "source": _source(),
         "kernel": platform.release(),
         "machine": platform.machine(),
         "processor": _processor(),
@@ -28,3 +32,10 @@ def _processor() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return "unknown"
+
+
+def _source() -> str:
+    """The commit measured, and whether files differed from it."""
+    asked = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "not from a git checkout"
