@@ -172,7 +172,8 @@ class Broker:
 
     def _config_of(self, name: str) -> tuple[LogConfig, int]:
         values = self.config.topic_settings(self._topics.overrides_of(name))
-        return LogConfig.of(values), values[topic.MIN_INSYNC_REPLICAS]
+        decompressed_max = self.config.broker[settings.ODRADEK_DECOMPRESSED_BYTES_MAX]
+        return LogConfig.of(values, decompressed_max), values[topic.MIN_INSYNC_REPLICAS]
 
     def _make_replicas(self, clockwork: Clockwork) -> Replicas:
         return Replicas(

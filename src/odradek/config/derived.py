@@ -105,7 +105,7 @@ def topic_timestamp_after_max_ms(settings: Settings) -> int:
     return settings[topic.MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
 
 
-_CODECS = {
+CODECS = {
     "uncompressed": Compression.NONE,
     "gzip": Compression.GZIP,
     "snappy": Compression.SNAPPY,
@@ -121,7 +121,7 @@ _LEVELS = {
 
 def stored_compression(settings: Settings) -> Compression | None:
     """Codec a topic's batches are stored in; None keeps each as the producer sent it."""
-    return _CODECS.get(settings[topic.COMPRESSION_TYPE])
+    return CODECS.get(settings[topic.COMPRESSION_TYPE])
 
 
 def compression_level(settings: Settings, codec: Compression) -> int:

@@ -38,6 +38,10 @@ from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, c
 
 __all__ = ["PASSING", "Appended", "Fetched", "Log", "LogState"]
 
+PRODUCER_TAIL_BYTES: Final = 8 * 1024 * 1024
+"""How much of a log's end is read for its producers. A producer has at most five batches under way, so what it
+may still repeat lies here; reading all would stall the first idempotent append to a large log."""
+
 PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 """Errors that say that something is full, not that it is broken."""
 
@@ -442,10 +446,17 @@ class Log:
             self._producers.appended(header)
 
     def load_producers(self) -> ProducerStates:
-        """Walk all batches for their producers. May wait: whoever becomes leader offloads it."""
+        """Learn producers from the newest batches: those that a retry may still repeat."""
         producers = ProducerStates()
-        for segment in self._segments:
-            for header in segment.headers():
+        newest: list[tuple[Segment, int]] = []
+        wanted = PRODUCER_TAIL_BYTES
+        for segment in reversed(self._segments):
+            if wanted <= 0:
+                break
+            newest.append((segment, wanted))
+            wanted -= segment.size
+        for segment, tail_bytes in reversed(newest):
+            for header in segment.headers(tail_bytes):
                 is_there = header.last_offset >= self.log_start_offset
                 if is_there and header.producer_id >= 0 and not header.is_control:
                     producers.appended(header)

@@ -8,6 +8,7 @@ Invariant: ``size`` is the position after the last whole batch.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -202,9 +203,19 @@ class Segment:
         builder = self.place.builder(self.base_offset)
         return scan(self._map_log(), self.base_offset, builder, on_batch)
 
-    def headers(self) -> Iterator[BatchHeader]:
-        """Headers of all batches, checksums not looked at; positions are of no use."""
-        return walk_headers(self._map_log())
+    def headers(self, tail_bytes: int | None = None) -> Iterator[BatchHeader]:
+        """Headers of all batches, or about as many as the last ``tail_bytes`` hold.
+
+        Checksums are not looked at; positions are of no use.
+        """
+        start = 0 if tail_bytes is None else self._indexed_position(self.size - tail_bytes)
+        return walk_headers(self._map_log()[start:])
+
+    def _indexed_position(self, position: int) -> int:
+        """The last position not above this one at which a batch is known to begin."""
+        index = self.offset_index()
+        number = bisect_right(range(OFFSETS.count(index)), position, key=lambda n: OFFSETS.entry(index, n)[1])
+        return OFFSETS.entry(index, number - 1)[1] if number else 0
 
     def _map_log(self) -> memoryview:
         file = self.place.files.open(self.path(LOG), writable=False)

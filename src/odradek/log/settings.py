@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from odradek.config import topic
-from odradek.config.table import Settings
+from odradek.config import derived, topic
+from odradek.config.table import Setting, Settings
 from odradek.model.levels import Compression, TimestampType
-from odradek.records.validation import AppendRules
+from odradek.records.compression import DECOMPRESSED_BYTES_MAX
+from odradek.records.rules import AppendRules
 
 _DAY_MS: Final = 86_400_000
 _LONG_MAX: Final = 2**63 - 1
 
-_COMPRESSION = {
-    "uncompressed": Compression.NONE,
-    "gzip": Compression.GZIP,
-    "snappy": Compression.SNAPPY,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Fields are called like the settings; defaults are Kafka's."""
+    """Fields are called like the settings; defaults are Kafka's. The last one is of the broker, and ours."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -45,12 +38,15 @@ class LogConfig:
     segment_index_bytes: int = 10 << 20
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * _DAY_MS
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod
-    def of(cls, settings: Settings) -> LogConfig:
+    def of(cls, settings: Settings, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> LogConfig:
         """The values that hold for a topic, read from its settings."""
-        names = {setting.name.replace(".", "_"): setting for setting in topic.TOPIC}
-        return cls(**{field: settings[names[field]] for field in cls.__slots__})
+        values = {field: settings[setting] for field, setting in _SETTINGS.items()}
+        values["message_timestamp_before_max_ms"] = derived.topic_timestamp_before_max_ms(settings)
+        values["message_timestamp_after_max_ms"] = derived.topic_timestamp_after_max_ms(settings)
+        return cls(**values, decompressed_bytes_max=decompressed_bytes_max)
 
     @property
     def is_compacted(self) -> bool:
@@ -58,7 +54,7 @@ class LogConfig:
 
     def append_rules(self) -> AppendRules:
         """What a leader holds produced batches to."""
-        codec = _COMPRESSION.get(self.compression_type)
+        codec = derived.CODECS.get(self.compression_type)
         levels = {
             Compression.GZIP: self.compression_gzip_level,
             Compression.LZ4: self.compression_lz4_level,
@@ -73,4 +69,13 @@ class LogConfig:
             compression_level=None if codec is None else levels.get(codec),
             message_bytes_max=self.max_message_bytes,
             compacted=self.is_compacted,
+            decompressed_bytes_max=self.decompressed_bytes_max,
         )
+
+
+_SETTINGS: Final[dict[str, Setting[Any]]] = {
+    field: setting
+    for setting in topic.TOPIC
+    if (field := setting.name.replace(".", "_")) in LogConfig.__slots__
+}
+"""The topic setting behind each field."""

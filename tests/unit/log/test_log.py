@@ -97,6 +97,22 @@ def test_repetitions_are_known_after_a_restart(bench: Any, batch: Batch) -> None
         log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, base_sequence=99), 0, bench.now_ms)
 
 
+def test_only_the_end_of_a_log_is_read_for_its_producers(
+    bench: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = bench.create(index_interval_bytes=1)
+    for producer_id in range(40):
+        data = batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=0, value=b"x" * 100)
+        log.append_as_leader(data, 0, bench.now_ms)
+    bench.run(log.close())
+    monkeypatch.setattr("odradek.log.log.PRODUCER_TAIL_BYTES", 1000)
+    log = bench.open()
+    known = {producer.producer_id for producer in log.producers}
+    assert 39 in known
+    assert 0 not in known
+    assert 5 <= len(known) <= 10
+
+
 def test_what_a_follower_copied_is_known_when_it_leads(bench: Any, batch: Batch) -> None:
     log = bench.create()
     assert len(log.producers) == 0

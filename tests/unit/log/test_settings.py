@@ -13,9 +13,21 @@ def test_defaults_are_those_of_the_settings() -> None:
     assert LogConfig.of(defaults) == LogConfig()
 
 
-def test_every_field_is_a_topic_setting() -> None:
+def test_every_field_but_the_brokers_own_is_a_topic_setting() -> None:
     names = {setting.name.replace(".", "_") for setting in topic.TOPIC}
-    assert {field.name for field in dataclasses.fields(LogConfig)} <= names
+    assert {field.name for field in dataclasses.fields(LogConfig)} - names == {"decompressed_bytes_max"}
+
+
+def test_the_deprecated_bound_on_timestamps_counts_where_the_newer_ones_are_untouched() -> None:
+    values = {setting: setting.default for setting in topic.TOPIC}
+    values[topic.MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] = 5000
+    config = LogConfig.of(Settings(values))
+    assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (5000, 5000)
+
+
+def test_the_brokers_bound_on_decompression_reaches_the_rules() -> None:
+    values = {setting: setting.default for setting in topic.TOPIC}
+    assert LogConfig.of(Settings(values), 4711).append_rules().decompressed_bytes_max == 4711
 
 
 def test_given_values_come_through() -> None:
