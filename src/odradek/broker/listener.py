@@ -79,7 +79,8 @@ class Listener:
     def close_idle(self, now_ms: int, idle_max_ms: int) -> None:
         """Cut sessions off that have been silent for longer than allowed.
 
-        An answer that the peer has not taken by then never will be; to flush it would keep the session for good.
+        An answer that the peer has not taken by then never will be: flushing it first would keep the session
+        for good.
         """
         for session in list(self.sessions):
             if session.was_active():

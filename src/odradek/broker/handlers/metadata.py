@@ -15,7 +15,7 @@ from typing import Any
 
 from odradek.broker import metadata as answers
 from odradek.broker.dispatch import Call
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
 from odradek.model.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from odradek.wire.messages.metadata import (
@@ -27,6 +27,7 @@ from odradek.wire.messages.metadata import (
 
 AUTO_CREATE_SWITCH_SINCE = 4
 ALL_IS_NULL_SINCE = 1
+IDS_SINCE = 12
 
 Result = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
 
@@ -36,11 +37,24 @@ def metadata(request: MetadataRequest, call: Call) -> Result:
     if asked is None or (not asked and call.version < ALL_IS_NULL_SINCE):
         topics = answers.all_topics(call.broker.image, call.session.listener_name)
         return _response(request, call, topics)
+    if call.version < IDS_SINCE:
+        _require_names_only(asked, call.version)
     missing = [t.name for t in asked if t.name is not None and call.broker.image.topic(t.name) is None]
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATE_SWITCH_SINCE
     if missing and may_create:
         return _after_creating(request, asked, missing, call)
     return _response(request, call, [_entry(topic, call) for topic in asked])
+
+
+def _require_names_only(asked: list[MetadataRequestTopic], version: int) -> None:
+    """Versions 10 and 11 have room for ids and null names, and no meaning for them."""
+    for topic in asked:
+        if topic.name is None:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"a topic's name can not be null in version {version}"
+            )
+        if topic.topic_id != ZERO_TOPIC_ID:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"topics are not asked by id in version {version}")
 
 
 async def _after_creating(
@@ -58,7 +72,7 @@ async def _after_creating(
 
 def _entry(topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
     image, listener = call.broker.image, call.session.listener_name
-    if topic.name is not None and (call.version < 12 or topic.topic_id == ZERO_TOPIC_ID):
+    if topic.name is not None and topic.topic_id == ZERO_TOPIC_ID:
         return answers.topic_by_name(image, topic.name, listener)
     return answers.topic_by_id(image, topic.topic_id, listener)
 
@@ -81,9 +95,10 @@ def _response(request: MetadataRequest, call: Call, topics: list[MetadataRespons
 
 
 def refuse(request: MetadataRequest, code: ErrorCode, message: str | None) -> MetadataResponse:
+    # Before version 12 a name in the answer cannot be null, even where the request's could.
     return MetadataResponse(
         topics=[
-            MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
             for topic in request.topics or ()
         ]
     )

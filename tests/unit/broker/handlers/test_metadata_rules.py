@@ -1,0 +1,98 @@
+"""Metadata: what names and ids may be asked for, and what is told of operations."""
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+METADATA = 3
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_topic_without_a_name_is_refused_before_ids_can_be_asked_for(play, version, known):
+    async def scenario(town):
+        await town.create("orders")
+        topic_id = town.topic_id("orders") if known else b"x" * 16
+        request = MetadataRequest([MetadataRequestTopic(topic_id, None)])
+        [topic] = (await town.ask(METADATA, version, request)).topics
+        assert (topic.error_code, topic.name) == (ErrorCode.INVALID_REQUEST, "")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_an_id_beside_a_name_is_refused_before_ids_can_be_asked_for(play, version):
+    async def scenario(town):
+        await town.create("orders")
+        request = MetadataRequest([MetadataRequestTopic(town.topic_id("orders"), "orders")])
+        [topic] = (await town.ask(METADATA, version, request)).topics
+        assert (topic.error_code, topic.name) == (ErrorCode.INVALID_REQUEST, "orders")
+
+    play(scenario)
+
+
+def test_a_topic_is_found_by_id(play):
+    async def scenario(town):
+        await town.create("orders")
+        asked = [MetadataRequestTopic(town.topic_id("orders"), None), MetadataRequestTopic(b"x" * 16, None)]
+        found, unknown = (await town.ask(METADATA, 12, MetadataRequest(asked))).topics
+        assert (found.error_code, found.name) == (0, "orders")
+        assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+
+    play(scenario)
+
+
+def test_operations_are_told_only_when_asked_for(play):
+    async def scenario(town):
+        await town.create("orders")
+        quiet = await town.ask(METADATA, 8, MetadataRequest(None))
+        assert quiet.topics[0].topic_authorized_operations == -(2**31)
+        assert quiet.cluster_authorized_operations == -(2**31)
+        asked = MetadataRequest(
+            None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True
+        )
+        told = await town.ask(METADATA, 8, asked)
+        assert told.topics[0].topic_authorized_operations > 0
+        assert told.cluster_authorized_operations > 0
+
+    play(scenario)
+
+
+def test_topics_are_not_made_where_the_broker_forbids_it(play):
+    async def scenario(town):
+        asked = MetadataRequest([MetadataRequestTopic(name="fresh")])
+        answer = await town.ask(METADATA, 12, asked)
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert town.broker.image.topic("fresh") is None
+
+    play(scenario, {"auto.create.topics.enable": "false"})
+
+
+def test_one_name_asked_twice_makes_one_topic_and_two_entries(play):
+    async def scenario(town):
+        asked = MetadataRequest([MetadataRequestTopic(name="fresh"), MetadataRequestTopic(name="fresh")])
+        answer = await town.ask(METADATA, 12, asked)
+        assert [topic.error_code for topic in answer.topics] == [0, 0]
+
+    play(scenario)
+
+
+def test_a_topic_that_cannot_be_made_says_why(play):
+    async def scenario(town):
+        asked = MetadataRequest([MetadataRequestTopic(name="fresh")])
+        answer = await town.ask(METADATA, 12, asked)
+        assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+    play(scenario, {"default.replication.factor": "3"})
+
+
+def test_two_clients_that_ask_for_the_same_new_topic_both_get_it(play):
+    async def scenario(town):
+        other = await town.memory.connect()
+        asked = MetadataRequest([MetadataRequestTopic(name="fresh")])
+        tasks = [client.begin(METADATA, 12, asked) for client in (town.client, other, town.client)]
+        for task in tasks:
+            assert (await task).topics[0].error_code == 0
+
+    play(scenario)
