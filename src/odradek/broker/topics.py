@@ -134,7 +134,10 @@ class Topics:
             return {}
         wishes = [self._automatic(name) for name in dict.fromkeys(names)]
         outcomes = await self.create(wishes, AUTO_CREATE_WAIT_MS, validate_only=False)
-        # Somebody else may have been quicker, and a topic that takes its time will be asked for again.
+        # Somebody else may have been quicker: that topic is waited for as well.
+        raced = [TopicOutcome(one.name) for one in outcomes if one.code == ErrorCode.TOPIC_ALREADY_EXISTS]
+        await self._wait(raced, lambda name: self._has_leaders(name, 1), AUTO_CREATE_WAIT_MS)
+        # A topic that takes its time will be asked for again.
         mild = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
         return {outcome.name: outcome.code for outcome in outcomes if outcome.code not in mild}
 
