@@ -1,0 +1,137 @@
+"""A broker in memory, with the words tests use most."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.ports.files import FileSlice
+from odradek.records import codec
+from odradek.records.batch import BatchBuilder, Record
+from odradek.testing.broker import Client, MemoryBroker, MemoryCluster, serving
+from odradek.testing.clock import run_virtually
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
+
+
+def batch(*values: bytes, timestamp: int = 1000, **how: Any) -> bytearray:
+    builder = BatchBuilder(**how)
+    for index, value in enumerate(values):
+        builder.append(timestamp + index, None, value)
+    return bytearray(builder.build())
+
+
+class Town:
+    """A broker that serves, a client connected to it, and shorthands."""
+
+    def __init__(self, cluster: MemoryCluster, broker: MemoryBroker, client: Client) -> None:
+        self.cluster = cluster
+        self.memory = broker
+        self.broker = broker.broker
+        self.client = client
+
+    async def ask(self, api_key: int, version: int, message: Any) -> Any:
+        return await self.client.request(api_key, version, message)
+
+    def topic_id(self, topic: str) -> bytes:
+        found = self.broker.image.topic(topic)
+        assert found is not None
+        return found.topic_id
+
+    async def create(
+        self,
+        topic: str,
+        partitions: int = 1,
+        settings: Mapping[str, str] | None = None,
+        assignments: Mapping[int, list[int]] | None = None,
+    ) -> ErrorCode:
+        given = [CreatableReplicaAssignment(number, ids) for number, ids in (assignments or {}).items()]
+        counts = (-1, -1) if given else (partitions, 1)
+        configs = [CreatableTopicConfig(name, value) for name, value in (settings or {}).items()]
+        wish = CreatableTopic(topic, *counts, given, configs)
+        response = await self.ask(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        return ErrorCode(response.topics[0].error_code)
+
+    async def produce(
+        self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, version: int = 11, **how: Any
+    ) -> Any:
+        """Append one batch; give the partition's entry of the answer."""
+        data = [TopicProduceData(topic, [PartitionProduceData(partition, batch(*values, **how))])]
+        response = await self.ask(PRODUCE, version, ProduceRequest(None, acks, 30_000, data))
+        return response.responses[0].partition_responses[0]
+
+    def fetch_request(
+        self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 17, **how: Any
+    ) -> FetchRequest:
+        part = FetchPartition(
+            partition, fetch_offset=offset, partition_max_bytes=how.pop("partition_max_bytes", 1 << 20)
+        )
+        asked = FetchTopic(topic=topic, partitions=[part])
+        found = self.broker.image.topic(topic)
+        if version >= 13 and found is not None:
+            asked.topic_id = found.topic_id
+        how.setdefault("min_bytes", 1)
+        how.setdefault("max_wait_ms", 0)
+        how.setdefault("max_bytes", 1 << 24)
+        return FetchRequest(topics=[asked], **how)
+
+    async def fetch(self, topic: str, offset: int = 0, *, version: int = 17, **how: Any) -> Any:
+        """Read one partition; give its entry of the answer."""
+        request = self.fetch_request(topic, offset, version=version, **how)
+        response = await self.ask(FETCH, version, request)
+        return response.responses[0].partitions[0]
+
+    async def values(self, topic: str, offset: int = 0, **how: Any) -> list[bytes | None]:
+        """Everything that can be read from an offset on."""
+        found: list[bytes | None] = []
+        while True:
+            entry = await self.fetch(topic, offset, **how)
+            assert entry.error_code == 0
+            records = decode(entry.records)
+            if not records:
+                return found
+            found += [one.value for one in records if one.offset >= offset]
+            offset = records[-1].offset + 1
+
+
+def decode(records: Any) -> list[Record]:
+    data = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
+    return codec.decode(data)
+
+
+Scenario = Callable[[Town], Awaitable[None]]
+
+
+@pytest.fixture(scope="session")
+def play() -> Callable[..., None]:
+    """Run a scenario against a broker of its own."""
+
+    def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **how: Any) -> None:
+        async def main() -> None:
+            async with serving(settings, **how) as (cluster, broker):
+                await scenario(Town(cluster, broker, await broker.connect()))
+
+        run_virtually(main)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def make_batch() -> Callable[..., bytearray]:
+    return batch
+
+
+@pytest.fixture(scope="session")
+def read_records() -> Callable[[Any], list[Record]]:
+    return decode
