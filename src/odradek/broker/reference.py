@@ -19,8 +19,8 @@ END = "<!-- end of apis -->\n"
 
 _SERVED_HEAD = "| key | API | versions | handler |\n|--:|---|---|---|\n"
 _OPEN_HEAD = """
-Declared in `wire/messages`, read and written byte for byte as Kafka does, and not served yet. ApiVersions does
-not list them; a request closes the connection, as any unknown key does:
+Declared in `wire/messages`, read and written byte for byte as Kafka does, and not served yet. ApiVersions
+does not list them; a request closes the connection, as any unknown key does:
 
 """
 
