@@ -53,6 +53,7 @@ from odradek.store.registration import (
     resolve_broker_id,
 )
 from odradek.telemetry import events
+from odradek.wire.frames import make_scratch
 
 # Requests under way get this long to be answered when the broker stops.
 STOP_TIMEOUT_S = 30
@@ -95,6 +96,8 @@ class Broker:
         self._ensemble: Ensemble | None = None
         self._listeners: list[Listener] = []
         self._chores = Chores(world.clock)
+        # One for all connections: they receive one after the other, on one loop.
+        self._scratch = make_scratch()
         self._controller: Controller | None = None
         self._broker_epoch = -1
 
@@ -230,6 +233,7 @@ class Broker:
             self._queue,
             frame_bytes_max=values[settings.SOCKET_REQUEST_MAX_BYTES],
             under_way_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
+            scratch=self._scratch,
         )
 
     def _advertised(self, bound: Sequence[Endpoint]) -> list[Endpoint]:

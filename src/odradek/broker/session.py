@@ -58,6 +58,7 @@ class Session:
         *,
         frame_bytes_max: int,
         under_way_max: int,
+        scratch: memoryview | None = None,
     ) -> None:
         self._connection = connection
         self.listener_name = listener_name
@@ -65,7 +66,7 @@ class Session:
         self._tell_ended = ended
         self._defer = defer
         self._queue = queue
-        self._wire = ServerConnection(frame_bytes_max)
+        self._wire = ServerConnection(frame_bytes_max, scratch)
         self._under_way_max = under_way_max
         self._backlog: deque[Request] = deque()
         self._output: list[Part] = []

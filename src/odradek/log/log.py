@@ -39,7 +39,7 @@ from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, c
 __all__ = ["PASSING", "Appended", "Fetched", "Log", "LogState"]
 
 PRODUCER_TAIL_BYTES: Final = 8 * 1024 * 1024
-"""How much of a log's end is read for its producers. A producer has at most five batches under way, so what it
+"""How much of a log's end is read for its producers. A producer has at most five batches under way: what it
 may still repeat lies here; reading all would stall the first idempotent append to a large log."""
 
 PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})

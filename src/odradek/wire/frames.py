@@ -1,9 +1,11 @@
 """Length-prefixed frames out of a stream of bytes.
 
-Layout: size int32, then that many bytes. Small frames go through one scratch buffer and are copied out of it;
-a large frame gets its own buffer as soon as its size is known, and the rest of it is received straight into
-that. Its buffer grows with what has arrived, so that announcing much and sending little costs the peer's
-words, not our memory. A frame given out owns its bytes: nothing here touches them again.
+Layout: size int32, then that many bytes. Bytes are received into a scratch buffer that many readers may
+share: what lies in it belongs to one reader from ``buffer()`` to ``received()``, and no longer. Frames that
+are whole by then are copied out of it, the beginning of the next one is kept aside; a large frame gets its
+own buffer as soon as its size is known, and the rest of it is received straight into that. Its buffer grows
+with what has arrived, so that announcing much and sending little costs the peer's words, not our memory. A
+frame given out owns its bytes: nothing here touches them again.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import Final
 
 from odradek.model.errors import RemoteProtocolViolation
 
-SCRATCH_BYTES: Final = 64 * 1024
-LARGE_BYTES: Final = 16 * 1024
+SCRATCH_BYTES: Final = 256 * 1024
+LARGE_BYTES: Final = 64 * 1024
 """A frame above this that is not complete in scratch gets a buffer of its own."""
 
 FIRST_BYTES: Final = 1024 * 1024
@@ -23,27 +25,28 @@ FIRST_BYTES: Final = 1024 * 1024
 _size_at = Struct(">i").unpack_from
 
 
+def make_scratch() -> memoryview:
+    """A buffer for readers that are never between ``buffer()`` and ``received()`` at the same time."""
+    return memoryview(bytearray(SCRATCH_BYTES))
+
+
 class FrameReader:
     """Receive into ``buffer()``, tell ``received`` how much arrived, get the frames that are complete."""
 
     __slots__ = (
-        "_end",
         "_filled",
         "_large",
         "_large_bytes",
         "_large_view",
+        "_rest",
         "_scratch",
-        "_scratch_view",
-        "_start",
         "frame_bytes_max",
     )
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._scratch = bytearray(SCRATCH_BYTES)
-        self._scratch_view = memoryview(self._scratch)
-        self._start = 0
-        self._end = 0
+        self._scratch = make_scratch() if scratch is None else scratch
+        self._rest = b""
         self._large: bytearray | None = None
         self._large_view = memoryview(b"")
         self._large_bytes = 0
@@ -52,7 +55,11 @@ class FrameReader:
     def buffer(self) -> memoryview:
         """Where to receive next; never empty, and to be asked for anew before every receive."""
         if self._large is None:
-            return self._scratch_view[self._end :]
+            rest = self._rest
+            if not rest:
+                return self._scratch
+            self._scratch[: len(rest)] = rest
+            return self._scratch[len(rest) :]
         if self._filled == len(self._large):
             self._set_aside(min(2 * self._filled, self._large_bytes))
         return self._large_view[self._filled :]
@@ -62,12 +69,11 @@ class FrameReader:
         if self._large is not None:
             self._filled += count
             return self._finish_large()
-        self._end += count
-        return self._cut()
+        return self._cut(len(self._rest) + count)
 
-    def _cut(self) -> list[memoryview]:
+    def _cut(self, end: int) -> list[memoryview]:
         frames: list[memoryview] = []
-        scratch, start, end = self._scratch, self._start, self._end
+        scratch, start = self._scratch, 0
         while end - start >= 4:
             size: int = _size_at(scratch, start)[0]
             if not 0 <= size <= self.frame_bytes_max:
@@ -78,20 +84,10 @@ class FrameReader:
                     self._begin_large(size, start + 4, end)
                     start = end
                 break
-            frames.append(memoryview(scratch[start + 4 : stop]))
+            frames.append(memoryview(bytearray(scratch[start + 4 : stop])))
             start = stop
-        self._keep_rest(start, end)
+        self._rest = bytes(scratch[start:end]) if start < end else b""
         return frames
-
-    def _keep_rest(self, start: int, end: int) -> None:
-        """Leave room for at least one small frame behind what is kept."""
-        if start == end:
-            start = end = 0
-        elif start > SCRATCH_BYTES - LARGE_BYTES - 4:
-            rest = self._scratch[start:end]
-            start, end = 0, len(rest)
-            self._scratch_view[:end] = rest
-        self._start, self._end = start, end
 
     def _refuse(self, size: int) -> None:
         if size < 0:
@@ -106,7 +102,7 @@ class FrameReader:
         self._large_bytes = size
         self._filled = 0
         self._set_aside(min(size, FIRST_BYTES))
-        self._large_view[: end - start] = self._scratch_view[start:end]
+        self._large_view[: end - start] = self._scratch[start:end]
         self._filled = end - start
 
     def _set_aside(self, size: int) -> None:

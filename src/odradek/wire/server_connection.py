@@ -55,8 +55,9 @@ class ServerConnection:
 
     __slots__ = ("_frames", "_waiting")
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._frames = FrameReader(frame_bytes_max)
+    def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
+        """``scratch`` may be shared by connections that receive one after the other; see ``frames``."""
+        self._frames = FrameReader(frame_bytes_max, scratch)
         self._waiting: deque[Request] = deque()
 
     @property
