@@ -51,25 +51,26 @@ format: $(STAMP)  ## put the code into shape
 	@$(BIN)/ruff check --fix .
 
 unit: $(CODEC)  ## pure tests: no files, no network
-	@$(BIN)/pytest -q -n 2 tests/unit tests/tidy
+	@$(BIN)/pytest -n 2 tests/unit tests/tidy tests/golden
 
 contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
-	@$(BIN)/pytest -q tests/contracts
+	@$(BIN)/pytest tests/contracts
 
 integration: $(CODEC)  ## real processes on loopback
-	@$(BIN)/pytest -q tests/integration tests/fuzz
+	@$(BIN)/pytest tests/integration tests/fuzz tests/docs
 
 compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
-	@$(BIN)/pytest -q tests/compat
+	@$(BIN)/pytest tests/compat
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
-	@$(BIN)/python tests/fuzz/run.py --frames $(FRAMES) --seed $(SEED)
+	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)
 
 bench: $(CODEC)  ## ratios beside Apache Kafka: make bench ONLY=B1,B5
 	@ONLY=$(ONLY) $(BIN)/python -m bench
 
 docs: $(STAMP)  ## write the generated reference pages
 	@$(BIN)/python -m odradek.config.reference > docs/configuration.md
+	@$(BIN)/python -m odradek.broker.reference docs
 
 clean:
 	rm -rf $(VENV) $(KAFKA2) build *.egg-info src/*.egg-info

@@ -1,4 +1,4 @@
-"""Start a broker, create a topic, produce and consume with a client people already use, show what came back."""
+"""Start a broker, create a topic, produce and consume with a client people already use, show the result."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def consume(bootstrap: str) -> list[tuple[int, int, str, str]]:
         for message in consumer.consume(1000, timeout=1.0):
             if message.error():
                 raise SystemExit(f"consume failed: {message.error()}")
-            rows.append((message.partition(), message.offset(), message.key().decode(), message.value().decode()))
+            rows.append(
+                (message.partition(), message.offset(), message.key().decode(), message.value().decode())
+            )
     consumer.close()
     return rows
 
@@ -93,7 +95,9 @@ def main() -> int:
             status = broker.wait(START_TIMEOUT_S)
         show(rows)
         size = sum(file.stat().st_size for file in Path(data).rglob("*.log"))
-        console.print(f"{len(rows):,} records came back; {size:,} bytes on disk; the broker ended with {status}")
+        console.print(
+            f"{len(rows):,} records came back; {size:,} bytes on disk; the broker ended with {status}"
+        )
         whole = {value for *_, value in rows} == {f"letter {n}" for n in range(RECORDS)}
         return 0 if whole and len(rows) == RECORDS and status == 0 else 1
 

@@ -9,6 +9,10 @@ from odradek.cluster.placement import BrokerRack, assign_added_replicas, assign_
 from odradek.cluster.topic_names import check_topic_name, colliding_topic
 from odradek.model.errors import BrokerError, ErrorCode
 
+PARTITIONS_MAX = 100_000
+"""Of one topic. More than whole clusters are advised to hold; a wish for two thousand million must not cost
+the memory to plan it."""
+
 DEFAULT = -1
 """Stands for the broker's own number of partitions or replicas."""
 
@@ -70,6 +74,7 @@ def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
             )
         return _given(wish.assignments)
     partitions = around.partitions_default if wish.partitions == DEFAULT else wish.partitions
+    _check_count(partitions)
     factor = wish.replication_factor
     if factor == DEFAULT:
         factor = around.replication_factor_default
@@ -84,6 +89,7 @@ def plan_more_partitions(wish: MorePartitions, existing: Assignment, around: Sur
             ErrorCode.INVALID_PARTITIONS,
             f"Topic currently has {present} partitions, which is higher than the requested {wanted}.",
         )
+    _check_count(wanted)
     if wanted == present:
         raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
     if wish.assignments is None:
@@ -103,6 +109,13 @@ def plan_more_partitions(wish: MorePartitions, existing: Assignment, around: Sur
     added = {present + index: replicas for index, replicas in enumerate(wish.assignments)}
     _check_replicas({**existing, **added})
     return added
+
+
+def _check_count(partitions: int) -> None:
+    if partitions > PARTITIONS_MAX:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS, f"a topic has at most {PARTITIONS_MAX} partitions, not {partitions}"
+        )
 
 
 def _given(assignments: Mapping[int, tuple[int, ...]]) -> Assignment:

@@ -43,6 +43,10 @@ class ResourceType(enum.IntEnum):
     CLIENT_METRICS = 16
     GROUP = 32
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ResourceType":
+        return cls.UNKNOWN
+
 
 class ConfigSource(enum.IntEnum):
     """Where a setting's value came from, as DescribeConfigs says it."""
