@@ -1,0 +1,216 @@
+"""The partitions of a broker: found, told to lead or follow, removed, reconfigured."""
+
+import errno
+
+import pytest
+
+from odradek.cluster.image import PartitionImage
+from odradek.log.settings import LogConfig
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.model.levels import ACKS_LEADER
+from odradek.replication.delayed_fetch import DelayedFetch
+from odradek.replication.partition import DEBUGGER
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def refusal(call, *args):
+    with pytest.raises(BrokerError) as refused:
+        call(*args)
+    return refused.value.code
+
+
+def test_orders_make_logs_and_leaders(play, told):
+    async def scenario(shed):
+        partition = await shed.obey(told())
+        assert shed.replicas.leader_of("orders", 0) is partition
+        assert shed.directory.get(ORDERS) is partition.log
+        assert list(shed.replicas) == [partition]
+        assert partition.log.topic_id == b"t" * 16
+
+    play(scenario)
+
+
+def test_many_orders_are_obeyed_at_once(play, told):
+    async def scenario(shed):
+        orders = {TopicPartition("orders", number): (b"t" * 16, told()) for number in range(100)}
+        await shed.replicas.obey(orders)
+        assert len(list(shed.replicas)) == 100
+        assert all(partition.is_leader for partition in shed.replicas)
+
+    play(scenario)
+
+
+def test_why_a_partition_is_not_here(play, told):
+    async def scenario(shed):
+        shed.show("elsewhere", PartitionImage(0, 2, 0, (2,), (2,)))
+        await shed.obey(told(leader=2, isr=(1, 2)), topic="followed")
+        leader_of = shed.replicas.leader_of
+        assert refusal(leader_of, "nowhere", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert refusal(leader_of, "elsewhere", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert refusal(leader_of, "elsewhere", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refusal(leader_of, "followed", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert shed.replicas.why_not(None, 0).code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert shed.replicas.find(None, 0) is None
+
+    play(scenario)
+
+
+def test_a_debugger_may_read_a_follower(play, told):
+    async def scenario(shed):
+        partition = await shed.obey(told(leader=2, isr=(1, 2)))
+        assert shed.replicas.readable_by(DEBUGGER, "orders", 0) is partition
+        assert refusal(shed.replicas.readable_by, -1, "orders", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refusal(shed.replicas.readable_by, DEBUGGER, "x", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    play(scenario)
+
+
+def test_a_leader_turns_follower_and_back(play, told, make_batch):
+    async def scenario(shed):
+        partition = await shed.obey(told(isr=(1, 2)))
+        partition.append(make_batch(b"x"), ACKS_LEADER, 11, 0)
+        await shed.obey(told(leader=2, leader_epoch=1, isr=(1, 2), partition_epoch=1))
+        assert not partition.is_leader
+        again = await shed.obey(told(leader_epoch=2, isr=(1,), replicas=(1, 2), partition_epoch=2))
+        assert again is partition
+        assert partition.is_leader
+        assert partition.log.high_watermark == 1, "the other is neither in sync nor seen"
+
+    play(scenario)
+
+
+def test_a_partition_that_cannot_be_opened_leaves_the_others_alone(play, told):
+    async def scenario(shed):
+        shed.files.fail_next_write(errno.EIO, name_end="orders-0/partition.metadata.tmp")
+        orders = {TopicPartition("orders", number): (b"t" * 16, told()) for number in range(3)}
+        await shed.replicas.obey(orders)
+        assert shed.replicas.find("orders", 0) is None
+        assert shed.replicas.find("orders", 1) is not None
+        assert shed.replicas.find("orders", 2) is not None
+
+    play(scenario)
+
+
+def test_a_log_of_another_topic_of_the_same_name_is_not_taken_over(play, told):
+    async def scenario(shed):
+        await shed.directory.create(ORDERS, LogConfig(), b"o" * 16)
+        await shed.replicas.obey({ORDERS: (b"t" * 16, told())})
+        assert shed.replicas.find("orders", 0) is None
+
+    play(scenario)
+
+
+def test_an_existing_log_keeps_its_records_and_its_high_watermark(play, told, make_batch):
+    async def scenario(shed):
+        log = await shed.directory.create(ORDERS, LogConfig(), b"t" * 16)
+        for value in (b"a", b"b", b"c"):
+            log.append_as_leader(make_batch(value), 0, 0)
+        shed.directory.high_watermarks = {ORDERS: 2}
+        partition = await shed.obey(told(leader_epoch=1, isr=(1, 2)))
+        assert partition.log is log
+        assert partition.log.high_watermark == 2
+
+    play(scenario)
+
+
+def test_a_checkpointed_high_watermark_beyond_the_end_is_capped(play, told, make_batch):
+    async def scenario(shed):
+        log = await shed.directory.create(ORDERS, LogConfig(), b"t" * 16)
+        log.append_as_leader(make_batch(b"a"), 0, 0)
+        shed.directory.high_watermarks = {ORDERS: 9}
+        partition = await shed.obey(told(leader_epoch=1, isr=(1, 2)))
+        assert partition.log.high_watermark == 1
+
+    play(scenario)
+
+
+def test_a_removed_replica_is_found_no_more_and_its_waiters_are_told(play, told):
+    async def scenario(shed):
+        partition = await shed.obey(told())
+        other = await shed.obey(told(), number=1)
+        told_of = []
+        waiting = DelayedFetch(lambda: not partition.is_leader, lambda: told_of.append("gone"))
+        shed.replicas.delay_fetch(waiting, [partition], 60_000)
+        assert shed.replicas.remove([ORDERS]) == [ORDERS]
+        assert told_of == ["gone"]
+        assert shed.replicas.find("orders", 0) is None
+        assert shed.directory.get(ORDERS) is None
+        assert list(shed.replicas) == [other]
+
+    play(scenario)
+
+
+def test_removing_what_is_not_here_counts_as_removed(play, told):
+    async def scenario(shed):
+        ghost = TopicPartition("ghost", 3)
+        assert shed.replicas.remove([ghost]) == [ghost]
+
+    play(scenario)
+
+
+def test_a_topic_removed_and_made_again_starts_empty(play, told, make_batch):
+    async def scenario(shed):
+        partition = await shed.obey(told())
+        partition.append(make_batch(b"old"), ACKS_LEADER, 11, 0)
+        shed.replicas.remove([ORDERS])
+        again = await shed.obey(told(), topic_id=b"n" * 16)
+        assert again is not partition
+        assert again.log.log_end_offset == 0
+        assert again.topic_id == b"n" * 16
+
+    play(scenario)
+
+
+def test_new_settings_reach_the_logs_of_their_topics(play, told):
+    async def scenario(shed):
+        orders = await shed.obey(told())
+        others = await shed.obey(told(), topic="others")
+        shed.config["orders"] = (LogConfig(max_message_bytes=77), 2)
+        shed.config["others"] = (LogConfig(max_message_bytes=88), 3)
+        shed.replicas.reconfigure(["orders", "nowhere"])
+        assert (orders.log.config.max_message_bytes, orders.min_isr) == (77, 2)
+        assert others.min_isr == 1
+        shed.replicas.reconfigure()
+        assert (others.log.config.max_message_bytes, others.min_isr) == (88, 3)
+
+    play(scenario)
+
+
+def test_waits_end_at_their_deadline_and_the_clock_is_armed_for_it(play, told):
+    async def scenario(shed):
+        partition = await shed.obey(told())
+        ended = []
+        shed.replicas.delay_fetch(DelayedFetch(lambda: False, lambda: ended.append(1)), [partition], 500)
+        assert shed.armed == [shed.clock.now_ms + 500]
+        shed.pass_time(499)
+        assert ended == []
+        shed.pass_time(1)
+        assert ended == [1]
+
+    play(scenario)
+
+
+def test_a_wait_that_is_over_at_once_arms_nothing(play, told):
+    async def scenario(shed):
+        partition = await shed.obey(told())
+        shed.replicas.delay_fetch(DelayedFetch(lambda: True, lambda: None), [partition], 500)
+        assert shed.armed == []
+
+    play(scenario)
+
+
+def test_a_stop_releases_all_who_wait(play, told):
+    async def scenario(shed):
+        partition = await shed.obey(told())
+        ended = []
+        for name in ("fetch", "produce"):
+            delay = getattr(shed.replicas, f"delay_{name}")
+            delay(DelayedFetch(lambda: False, lambda name=name: ended.append(name)), [partition], 500)
+        shed.replicas.release_all()
+        assert sorted(ended) == ["fetch", "produce"]
+        shed.pass_time(1000)
+        assert len(ended) == 2
+
+    play(scenario)
