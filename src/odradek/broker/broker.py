@@ -288,6 +288,11 @@ class Broker:
                 values[settings.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS],
                 self._checkpoint_high_watermarks,
             ),
+            Chore(
+                "expire_producers",
+                values[settings.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS],
+                self._expire_producers,
+            ),
             Chore("forget_config_changes", 300_000, changes.forget_old),
         ]
 
@@ -307,6 +312,12 @@ class Broker:
     async def _remove_deleted(self) -> None:
         for directory in self._directories:
             await directory.remove_due(self._world.clock.monotonic_ms())
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._world.clock.wall_ms()
+        expiration_ms = self.config.broker[settings.PRODUCER_ID_EXPIRATION_MS]
+        for partition in self._replicas:
+            partition.log.expire_producers(now_ms, expiration_ms)
 
     async def _checkpoint_recovery_points(self) -> None:
         for directory in self._directories:

@@ -463,6 +463,10 @@ class Log:
         self._producers = producers
         return producers
 
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have been silent for so long; give how many."""
+        return 0 if self._producers is None else self._producers.expire(now_ms, expiration_ms)
+
     # Cuts.
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:

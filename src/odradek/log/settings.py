@@ -29,6 +29,7 @@ class LogConfig:
     flush_ms: int = _LONG_MAX
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
+    message_downconversion_enable: bool = True
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = _LONG_MAX
     message_timestamp_after_max_ms: int = _LONG_MAX

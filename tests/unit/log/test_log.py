@@ -486,3 +486,16 @@ def test_a_failed_sync_fails_the_log(bench: Any) -> None:
     assert bench.failures == [log.failure]
     with pytest.raises(StorageError):
         bench.run(log.close())
+
+
+def test_producers_silent_for_too_long_are_forgotten(bench: Any, batch: Batch) -> None:
+    log = bench.create()
+    assert log.expire_producers(10_000, 1000) == 0
+    log.append_as_leader(
+        batch(1, producer_id=9, producer_epoch=0, base_sequence=0, timestamp=1000), 0, bench.now_ms
+    )
+    log.append_as_leader(
+        batch(1, producer_id=8, producer_epoch=0, base_sequence=0, timestamp=9500), 0, bench.now_ms
+    )
+    assert log.expire_producers(10_000, 1000) == 1
+    assert {producer.producer_id for producer in log.producers} == {8}

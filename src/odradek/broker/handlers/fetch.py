@@ -2,7 +2,7 @@
 
 v3 bounds the whole answer, v4 takes the isolation level, v7 brings sessions (KIP-227), v9 leader epochs,
 v10 zstd, v12 is flexible, v13 names topics by id. Versions 0 to 3 get magic 0 or 1, converted from what is
-stored.
+stored, unless ``message.downconversion.enable`` is false.
 
 The answer waits in the fetch purgatory until ``min_bytes`` can be read, a partition has something else to
 say, or ``max_wait_ms`` is over. The first batch found is returned whole, however large, so that every reader
@@ -137,6 +137,8 @@ class Reading:
         version = self._call.version
         if version >= TOPIC_IDS_SINCE and partition.topic_id != asked.topic_id:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if version < MAGIC_2_SINCE and not partition.log.config.message_downconversion_enable:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if version < ZSTD_SINCE and partition.log.config.compression_type == ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         at_least_one = version < TOTAL_BOUND_SINCE or self._size_bytes == 0

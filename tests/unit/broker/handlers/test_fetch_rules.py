@@ -267,3 +267,15 @@ def test_pipelined_fetches_and_produces_are_answered_in_order(play):
         assert order == ["waits", "quick"]
 
     play(scenario)
+
+
+def test_old_fetchers_are_refused_where_conversion_is_switched_off(play):
+    async def scenario(town):
+        await town.create("orders", settings={"message.downconversion.enable": "false"})
+        await town.produce("orders", b"news")
+        for version, code in ((3, ErrorCode.UNSUPPORTED_VERSION), (4, ErrorCode.NONE)):
+            request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=parts(town, 0))
+            response = await town.ask(FETCH, version, request)
+            assert response.responses[0].partitions[0].error_code == code
+
+    play(scenario)
