@@ -7,13 +7,14 @@ forgets the topic, then brokers forget it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from odradek.controller import election
 from odradek.controller.actions import (
     NOT_YET_WRITTEN,
     Action,
     ForgetTopic,
+    Orders,
     ReplicaOrder,
     SendLeaderAndIsr,
     SendStopReplica,
@@ -65,6 +66,7 @@ def _begin(state: ControllerState) -> list[Action]:
 
 
 def _meet_brokers(state: ControllerState, event: BrokersChanged) -> list[Action]:
+    """Tell those that came all there is and the others what changed; see to what the change leaves undone."""
     came = {
         broker_id
         for broker_id, broker in event.brokers.items()
@@ -76,7 +78,13 @@ def _meet_brokers(state: ControllerState, event: BrokersChanged) -> list[Action]
         for partition in state.partitions
         if came.intersection(state.topics[partition.topic].partitions[partition.partition].replicas)
     ]
-    return [*_tell(state, concerned, everyone=True), *_bring_online(state, _all_partitions(state))]
+    return [
+        *_give_orders(state, _orders(state, concerned)),
+        *_spread_news(state, came, _orders(state, state.partitions)),
+        *_spread_news(state, state.brokers.keys() - came, _orders(state, concerned)),
+        *_bring_online(state, _all_partitions(state)),
+        *_stop_again(state, came),
+    ]
 
 
 def _meet_topics(state: ControllerState, event: TopicsFound) -> list[Action]:
@@ -106,6 +114,16 @@ def _delete(state: ControllerState, topics: Iterable[str]) -> list[Action]:
         if not holders:
             actions.append(ForgetTopic(topic))
     return actions
+
+
+def _stop_again(state: ControllerState, came: Collection[int]) -> list[Action]:
+    """A broker that came back may hold replicas of topics whose deletion waits for it."""
+    return [
+        SendStopReplica(broker_id, state.controller_epoch, tuple(partitions))
+        for topic, waiting_for in sorted(state.deletions.items())
+        for broker_id, partitions in sorted(_holders(state, topic).items())
+        if broker_id in came and broker_id in waiting_for
+    ]
 
 
 def _holders(state: ControllerState, topic: str) -> dict[int, list[TopicPartition]]:
@@ -178,21 +196,38 @@ def _tell(
     partitions: Iterable[TopicPartition],
     *,
     everyone: bool = False,
-    fresh: Iterable[TopicPartition] = (),
+    fresh: Collection[TopicPartition] = (),
 ) -> list[Action]:
     """Orders for those that hold replicas of these partitions, and the news for all brokers."""
-    new = set(fresh)
-    orders = {partition: _order(state, partition, is_new=partition in new) for partition in partitions}
+    orders = _orders(state, partitions, fresh)
+    news = _spread_news(state, state.brokers, orders) if orders or everyone else []
+    return [*_give_orders(state, orders), *news]
+
+
+def _give_orders(state: ControllerState, orders: Orders) -> list[Action]:
+    """One that has already removed its replica of a topic on its way out is not told to make it again."""
     actions: list[Action] = []
     for broker_id in sorted(state.brokers):
-        own = {partition: order for partition, order in orders.items() if broker_id in order.replicas}
+        own = {
+            partition: order
+            for partition, order in orders.items()
+            if broker_id in order.replicas and broker_id in state.deletions.get(partition.topic, (broker_id,))
+        }
         if own:
             actions.append(SendLeaderAndIsr(broker_id, state.controller_epoch, own))
-    if orders or everyone:
-        actions.append(
-            SendUpdateMetadata(sorted(state.brokers), state.controller_epoch, dict(state.brokers), orders)
-        )
     return actions
+
+
+def _spread_news(state: ControllerState, broker_ids: Collection[int], orders: Orders) -> list[Action]:
+    if not broker_ids:
+        return []
+    return [SendUpdateMetadata(sorted(broker_ids), state.controller_epoch, dict(state.brokers), orders)]
+
+
+def _orders(
+    state: ControllerState, partitions: Iterable[TopicPartition], fresh: Collection[TopicPartition] = ()
+) -> Orders:
+    return {partition: _order(state, partition, is_new=partition in fresh) for partition in partitions}
 
 
 def _order(state: ControllerState, partition: TopicPartition, *, is_new: bool) -> ReplicaOrder:
