@@ -108,6 +108,8 @@ class Controller:
                 return
             except StoreError as broken:
                 log.error("controller_event_failed", reason=str(broken))
+            except Exception as broken:  # noqa: BLE001 - the edge of a task
+                log.failure("controller_event_broken", broken)
 
     async def _handle(self, event: Event) -> None:
         """Step, carry out, and handle results, until there are none."""

@@ -1,0 +1,253 @@
+"""The controller at work on a store: what it follows, lost races, and stepping down when replaced."""
+
+import asyncio
+
+import pytest
+
+from odradek.controller.actions import SendLeaderAndIsr, SendUpdateMetadata
+from odradek.controller.runtime import Controller
+from odradek.model.ids import TopicPartition
+from odradek.store import paths
+from odradek.store.database import MEMORY
+from odradek.store.election import elect
+from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.partition_states import read_partition_states
+from odradek.store.payloads import (
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_partition_state,
+)
+from odradek.store.registration import register_broker
+from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
+from odradek.testing.clock import VirtualClock, run_virtually
+
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = b"o" * 16
+
+
+class Channel:
+    """Keeps what brokers are told."""
+
+    def __init__(self):
+        self.orders = {}
+        self.news = []
+        self.gone = set()
+        self.stopped = []
+
+    async def leader_and_isr(self, order: SendLeaderAndIsr) -> None:
+        self.orders.update(order.orders)
+
+    async def update_metadata(self, news: SendUpdateMetadata) -> None:
+        self.news.append(news)
+        self.gone |= news.gone
+
+    async def stop_replica(self, order):
+        self.stopped += order.partitions
+        return order.partitions
+
+
+def assignment(partitions=1, replicas=(1,)):
+    return TopicAssignment(TOPIC_ID, {number: ReplicaAssignment(replicas) for number in range(partitions)})
+
+
+def registration(port=9092):
+    return BrokerRegistration((Endpoint("PLAINTEXT", "PLAINTEXT", "h", port),), 0)
+
+
+class Office:
+    def __init__(self, ensemble):
+        self.ensemble = ensemble
+        self.store = ensemble.connect()
+        self.channel = Channel()
+        self.controller = None
+
+    async def open(self):
+        await self.store.ensure_path(paths.BROKER_IDS)
+        await register_broker(self.store, 1, registration())
+        self.fence = await elect(self.store, 1, 0)
+        self.controller = Controller(self.store, self.fence, self.channel)
+
+    async def settle(self):
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def play():
+    def run(scenario):
+        async def main():
+            ensemble = EmbeddedEnsemble(MEMORY, VirtualClock(asyncio.get_running_loop()))
+            office = Office(ensemble)
+            try:
+                await office.open()
+                await scenario(office)
+            finally:
+                await office.controller.stop()
+                await ensemble.close()
+
+        run_virtually(main)
+
+    return run
+
+
+def test_it_tells_what_it_finds_and_follows_what_comes(play):
+    async def scenario(office):
+        await create_topic(office.store, "orders", assignment(), {})
+        await office.controller.start()
+        assert office.channel.orders[ORDERS].leader == 1
+        await create_topic(office.store, "later", assignment(2), {})
+        await office.settle()
+        assert {TopicPartition("later", 0), TopicPartition("later", 1)} <= office.channel.orders.keys()
+        states = await read_partition_states(office.store, [TopicPartition("later", 1)])
+        assert states[TopicPartition("later", 1)].state.leader == 1
+
+    play(scenario)
+
+
+def test_it_brings_new_partitions_online_each_time_a_topic_grows(play):
+    async def scenario(office):
+        await create_topic(office.store, "orders", assignment(), {})
+        await office.controller.start()
+        for count in (2, 3, 5):
+            await write_assignment(office.store, "orders", assignment(count))
+            await office.settle()
+            assert len(office.channel.orders) == count
+
+    play(scenario)
+
+
+def test_it_deletes_what_is_marked(play):
+    async def scenario(office):
+        await create_topic(office.store, "orders", assignment(2), {"retention.ms": "1"})
+        await office.controller.start()
+        await mark_for_deletion(office.store, "orders")
+        await office.settle()
+        assert len(office.channel.stopped) == 2
+        assert office.channel.gone == {"orders"}
+        assert await read_topics(office.store) == {}
+        assert await office.store.exists(paths.delete_topic("orders")) is None
+        await create_topic(office.store, "orders", assignment(), {})
+        office.channel.orders.clear()
+        await office.settle()
+        assert ORDERS in office.channel.orders, "made again, it is led again"
+
+    play(scenario)
+
+
+def test_a_mark_for_a_topic_that_is_not_there_is_cleared(play):
+    async def scenario(office):
+        await office.controller.start()
+        await mark_for_deletion(office.store, "ghost")
+        await office.settle()
+        assert await office.store.exists(paths.delete_topic("ghost")) is None
+
+    play(scenario)
+
+
+def test_a_deletion_left_unfinished_is_taken_up_at_the_start(play):
+    async def scenario(office):
+        await create_topic(office.store, "orders", assignment(), {})
+        await mark_for_deletion(office.store, "orders")
+        await office.controller.start()
+        assert await read_topics(office.store) == {}
+
+    play(scenario)
+
+
+def test_a_state_that_another_wrote_first_is_taken_as_it_stands(play):
+    async def scenario(office):
+        await create_topic(office.store, "orders", assignment(replicas=(1, 2)), {})
+        found = PartitionState(1, 7, (1,), 0)
+
+        class Racing:
+            """A store in which somebody is always a little quicker with partition states."""
+
+            def __getattr__(self, name):
+                return getattr(office.store, name)
+
+            async def multi(self, ops):
+                if any(getattr(op, "path", "") == paths.partition_state(ORDERS) for op in ops):
+                    await office.store.ensure_path(paths.partition(ORDERS))
+                    if await office.store.exists(paths.partition_state(ORDERS)) is None:
+                        path = paths.partition_state(ORDERS)
+                        await office.store.create(path, encode_partition_state(found))
+                return await office.store.multi(ops)
+
+        office.controller = Controller(Racing(), office.fence, office.channel)
+        await office.controller.start()
+        assert office.channel.orders[ORDERS].leader_epoch == 7
+
+    play(scenario)
+
+
+def test_a_replaced_controller_writes_nothing_more_and_stops_following(play):
+    async def scenario(office):
+        await office.controller.start()
+        await office.store.delete(paths.CONTROLLER)
+        assert await elect(office.ensemble.connect(), 2, 0) is not None
+        await create_topic(office.store, "orders", assignment(), {})
+        await office.settle()
+        assert office.channel.orders == {}
+        assert await read_partition_states(office.store, [ORDERS]) == {}
+        assert office.controller._task.done()
+
+    play(scenario)
+
+
+def test_brokers_that_come_and_go_are_followed(play):
+    async def scenario(office):
+        await create_topic(office.store, "orders", assignment(replicas=(2, 1)), {})
+        other = office.ensemble.connect()
+        await register_broker(other, 2, registration(9093))
+        await office.controller.start()
+        assert office.channel.orders[ORDERS].leader == 2
+        await office.ensemble.expire(other.session_id)
+        await office.settle()
+        assert office.channel.orders[ORDERS].leader == 1
+        assert office.channel.orders[ORDERS].leader_epoch == 1
+        assert set(office.channel.news[-1].brokers) == {1}
+        await register_broker(office.ensemble.connect(), 2, registration(9093))
+        await office.settle()
+        assert set(office.channel.news[-1].brokers) == {1, 2}
+
+    play(scenario)
+
+
+def test_an_event_that_fails_in_the_store_does_not_end_the_office(play):
+    async def scenario(office):
+        await office.controller.start()
+        await office.store.create(paths.topic("damaged"), b"no json")
+        await office.settle()
+        assert not office.controller._task.done()
+        await office.store.delete(paths.topic("damaged"))
+        await office.settle()
+        await create_topic(office.store, "orders", assignment(), {})
+        await office.settle()
+        assert ORDERS in office.channel.orders
+
+    play(scenario)
+
+
+def test_a_channel_that_breaks_does_not_end_the_office(play):
+    async def scenario(office):
+        await office.controller.start()
+        tell, calls = office.channel.leader_and_isr, []
+
+        async def broken(order):
+            calls.append(order)
+            if len(calls) == 1:
+                raise ZeroDivisionError
+            await tell(order)
+
+        office.channel.leader_and_isr = broken
+        await create_topic(office.store, "first", assignment(), {})
+        await office.settle()
+        assert not office.controller._task.done()
+        await create_topic(office.store, "orders", assignment(), {})
+        await office.settle()
+        assert ORDERS in office.channel.orders
+
+    play(scenario)
