@@ -6,6 +6,8 @@ once with each.
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,6 +48,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings(LEFT_SOCKETS))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def collect_what_clients_left() -> Iterator[None]:
+    """Let the collector find the sockets clients left behind while their warnings are still expected."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        for _ in range(3):
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import pytest
 from tests.compat.clients.shape import Client, Message, read_all
 from tests.support.broker import Broker
 from tests.support.fixtures import StartBroker
+from tests.support.requests import wait_until_led
 
 MakeClient = Callable[[str], Client]
 ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}
@@ -31,6 +32,7 @@ def test_acknowledged_records_topics_and_settings_survive(
     client.close()
     end(broker)
     broker.start()
+    wait_until_led(broker.bootstrap, topic)
     client = make_client(broker.bootstrap)
     try:
         assert client.partitions_of(topic) == [0, 1]
@@ -55,6 +57,7 @@ def test_first_offset_after_a_deletion_survives_a_clean_stop(
     client.close()
     broker.stop()
     broker.start()
+    wait_until_led(broker.bootstrap, topic)
     client = make_client(broker.bootstrap)
     try:
         assert client.offsets(topic) == (10, 20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -93,10 +92,6 @@ class KafkaPython:
             producer.close()
         self._asking.close()
         self._admin.close()
-        with warnings.catch_warnings():
-            # Sockets of connections that failed are left to the collector: let it find them here.
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
