@@ -34,7 +34,7 @@ from odradek.config.listeners import Endpoint, listeners
 from odradek.controller.runtime import Controller
 from odradek.log.directory import LogDirectory
 from odradek.log.settings import LogConfig
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, StorageError
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
@@ -339,10 +339,22 @@ class Broker:
         await self._finish_requests()
         if self._controller is not None:
             await self._controller.stop()
-        for directory in self._directories:
-            await directory.close(broker_epoch=self._broker_epoch)
+        failures = await self._close_directories()
         if self._ensemble is not None:
             await self._ensemble.close()
+        if failures:
+            raise failures[0]
+
+    async def _close_directories(self) -> list[StorageError]:
+        """Close them all, so that one that cannot be closed does not cost the others a recovery."""
+        failures = []
+        for directory in self._directories:
+            try:
+                await directory.close(broker_epoch=self._broker_epoch)
+            except StorageError as failed:
+                log.error("directory_not_closed", path=directory.path, reason=str(failed))
+                failures.append(failed)
+        return failures
 
     async def _finish_requests(self) -> None:
         for listener in self._listeners:
