@@ -91,7 +91,7 @@ class Duel:
 
     async def grow(self, topic: str, partition: int, number: int) -> None:
         count = partition + 1
-        wish = CreatePartitionsTopic(topic, count)
+        wish = CreatePartitionsTopic(topic, count, None)
         response = await self.ask(37, number % 4, CreatePartitionsRequest([wish], 5000))
         logs = self.model.topics.get(topic)
         if logs is None:
@@ -197,6 +197,7 @@ ACTIONS = (
 )
 STEPS = st.lists(
     st.tuples(st.sampled_from(ACTIONS), st.sampled_from(TOPICS), st.integers(0, 2), st.integers(0, 120)),
+    min_size=10,
     max_size=60,
 )
 
