@@ -99,6 +99,8 @@ class Topics:
         self._entropy = entropy
         self._purgatory = Purgatory("topic", clockwork.wheel)
         self._overrides: dict[str, dict[str, str]] = {}
+        self.changing_settings = asyncio.Lock()
+        """Held from reading settings to writing them changed, so that no change is lost to another."""
 
     def overrides_of(self, topic: str) -> Mapping[str, str]:
         """A topic's own settings, as the store has them."""
@@ -171,7 +173,12 @@ class Topics:
         self.know_overrides(topic, overrides)
 
     async def set_broker_overrides(self, broker_id: str | None, overrides: Mapping[str, str]) -> None:
+        """Settings of this broker, or with None of all. They hold at once; logs follow the store's note."""
         await change_config(self._store, "brokers", broker_id or ALL_BROKERS, overrides)
+        if broker_id is None:
+            self._config.set_cluster_overrides(overrides)
+        else:
+            self._config.set_broker_overrides(overrides)
 
     async def _create_one(self, wish: NewTopic, outcome: TopicOutcome, *, validate_only: bool) -> None:
         assignment = plan_topic(wish, self._surroundings())

@@ -8,16 +8,19 @@ life of a broker on it, ended in order (``stop``) or not (``kill``, which loses 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from odradek.broker.broker import Broker, World
+from odradek.ports.entropy import Entropy
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
 from odradek.store.database import MEMORY
 from odradek.store.embedded import EmbeddedEnsemble, EmbeddedStore
+from odradek.store.port import OpResult
 from odradek.testing.clock import Process, VirtualClock
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
@@ -32,6 +35,8 @@ PORT: Final = 9092
 DIRECTORY: Final = "/data"
 # Far beyond any wait that a broker grants, and no time at all on a virtual clock.
 ANSWER_TIMEOUT_S: Final = 600
+COMMIT_MAX_MS: Final = 2
+"""A commit of the store takes up to this long, so that others run in between."""
 _FRAME_BYTES_MAX: Final = 1 << 30
 _DIAL_TIMEOUT_MS: Final = 10_000
 
@@ -155,6 +160,27 @@ class _Session:
             await self._ensemble.expire(self.store.session_id)
 
 
+class _Ensemble(EmbeddedEnsemble):
+    """A store that takes its time to commit, and outlives the processes that write to it."""
+
+    def __init__(self, clock: VirtualClock, entropy: Entropy) -> None:
+        self._outside = contextvars.copy_context()
+        self._delays = entropy
+        self.watching = self._outside.copy()
+        """Where watchers are called: part of the process that runs now."""
+        super().__init__(MEMORY, clock, call_soon=self._call_watcher, offload=self._commit_later)
+
+    def _enqueue(self, waiting: Any) -> asyncio.Future[list[OpResult]]:
+        return self._outside.copy().run(super()._enqueue, waiting)
+
+    def _call_watcher(self, callback: Callable[[], None]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(callback, context=self.watching)
+
+    async def _commit_later(self, work: Callable[[], None]) -> None:
+        await asyncio.sleep(self._delays.below(COMMIT_MAX_MS + 1) / 1000)
+        work()
+
+
 class MemoryBroker:
     """One life of a broker. ``broker`` is the real one."""
 
@@ -173,6 +199,7 @@ class MemoryBroker:
         self.broker = Broker(given, world)
 
     async def start(self) -> None:
+        self._cluster.ensemble.watching = self._process.context
         await self._process.run(self.broker.start())
 
     async def stop(self) -> None:
@@ -199,7 +226,7 @@ class MemoryCluster:
         self.entropy = SeededEntropy(seed)
         self.files = MemoryFileSystem(self.clock.wall_ms)
         self.network = MemoryNetwork(SeededEntropy(seed), delay_max_ms=delay_max_ms, splits=splits)
-        self.ensemble = EmbeddedEnsemble(MEMORY, self.clock)
+        self.ensemble = _Ensemble(self.clock, SeededEntropy(seed))
         self.files.make_directories(DIRECTORY)
         self.files.sync_dir("/")
 

@@ -7,6 +7,7 @@ Each resource succeeds or fails alone. The empty broker name changes settings fo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from odradek.broker.dispatch import Call
@@ -22,7 +23,7 @@ from odradek.wire.messages import incremental_alter_configs as incremental
 async def alter_configs(request: whole.AlterConfigsRequest, call: Call) -> whole.AlterConfigsResponse:
     responses = []
     for resource, refused in _distinct(request.resources):
-        code, message = refused or await _outcome(_replace(resource, request.validate_only, call))
+        code, message = refused or await _outcome(_replace, resource, request.validate_only, call)
         responses.append(
             whole.AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
         )
@@ -34,7 +35,7 @@ async def incremental_alter_configs(
 ) -> incremental.IncrementalAlterConfigsResponse:
     responses = []
     for resource, refused in _distinct(request.resources):
-        code, message = refused or await _outcome(_change(resource, request.validate_only, call))
+        code, message = refused or await _outcome(_change, resource, request.validate_only, call)
         responses.append(
             incremental.AlterConfigsResourceResponse(
                 code, message, resource.resource_type, resource.resource_name
@@ -92,9 +93,12 @@ async def _store(resource: Any, overrides: dict[str, str], validate_only: bool, 
         await call.broker.topics.set_broker_overrides(resource.resource_name or None, overrides)
 
 
-async def _outcome(work: Any) -> tuple[ErrorCode, str | None]:
+async def _outcome(
+    change: Callable[[Any, bool, Call], Awaitable[None]], resource: Any, validate_only: bool, call: Call
+) -> tuple[ErrorCode, str | None]:
     try:
-        await work
+        async with call.broker.topics.changing_settings:
+            await change(resource, validate_only, call)
     except BrokerError as refused:
         return refused.code, refused.message
     return ErrorCode.NONE, None
