@@ -6,6 +6,7 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 PRODUCE = 0
@@ -159,5 +160,15 @@ def test_a_topic_deleted_and_made_again_starts_empty(play):
         await town.create("orders")
         assert (await town.produce("orders", b"new")).base_offset == 0
         assert await town.values("orders") == [b"new"]
+
+    play(scenario)
+
+
+def test_producer_ids_are_given_once_however_many_ask(play):
+    async def scenario(town):
+        clients = [await town.memory.connect() for _ in range(5)]
+        asked = [client.begin(22, 5, InitProducerIdRequest(None, 1000)) for client in clients * 300]
+        ids = [response.producer_id for response in await asyncio.gather(*asked)]
+        assert len(set(ids)) == len(ids) == 1500
 
     play(scenario)

@@ -1,0 +1,81 @@
+"""Metadata entries from the cluster image: leaders, listeners, names."""
+
+from odradek.broker import metadata
+from odradek.cluster.image import (
+    BrokerImage,
+    ClusterDelta,
+    ClusterImage,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
+from odradek.model.errors import ErrorCode
+
+TOPIC_ID = b"i" * 16
+
+
+def make_image():
+    image = ClusterImage()
+    inside, outside = Endpoint("in", 1), Endpoint("out", 2)
+    image.apply(
+        ClusterDelta(
+            brokers={
+                1: BrokerImage(1, {"IN": inside, "OUT": outside}, "rack1"),
+                2: BrokerImage(2, {"IN": inside}),
+            },
+            topics={
+                "orders": TopicImage(
+                    "orders",
+                    TOPIC_ID,
+                    {
+                        0: PartitionImage(0, 1, 3, (1, 2), (1, 2)),
+                        1: PartitionImage(1, 2, 4, (2,), (2, 1)),
+                        2: PartitionImage(2, 9, 5, (9,), (9, 1), (9,)),
+                        3: PartitionImage(3, -1, 6, (), (1,)),
+                    },
+                )
+            },
+        )
+    )
+    return image
+
+
+def test_each_listener_shows_its_own_endpoints():
+    image = make_image()
+    assert [(b.node_id, b.host, b.rack) for b in metadata.brokers(image, "IN")] == [
+        (1, "in", "rack1"),
+        (2, "in", None),
+    ]
+    assert [(b.node_id, b.port) for b in metadata.brokers(image, "OUT")] == [(1, 2)]
+    assert metadata.brokers(image, "NONE") == []
+
+
+def test_partitions_show_their_leaders():
+    topic = metadata.topic_by_name(make_image(), "orders", "IN")
+    shown = [(p.error_code, p.leader_id, p.leader_epoch) for p in topic.partitions]
+    gone = ErrorCode.LEADER_NOT_AVAILABLE
+    assert shown == [(0, 1, 3), (0, 2, 4), (gone, -1, 5), (gone, -1, 6)]
+    assert topic.partitions[2].offline_replicas == [9]
+    assert topic.partitions[0].isr_nodes == [1, 2]
+
+
+def test_a_leader_that_the_listener_does_not_reach_is_none():
+    topic = metadata.topic_by_name(make_image(), "orders", "OUT")
+    assert (topic.partitions[1].error_code, topic.partitions[1].leader_id) == (
+        ErrorCode.LISTENER_NOT_FOUND,
+        -1,
+    )
+
+
+def test_unknown_names_and_ids():
+    image = make_image()
+    unknown = metadata.topic_by_name(image, "nowhere", "IN")
+    assert (unknown.error_code, unknown.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
+    assert metadata.topic_by_name(image, "a b", "IN").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert metadata.topic_by_name(image, "__consumer_offsets", "IN").is_internal
+    assert metadata.topic_by_id(image, b"x" * 16, "IN").error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert metadata.topic_by_id(image, TOPIC_ID, "IN").name == "orders"
+
+
+def test_all_topics_are_listed():
+    assert [topic.name for topic in metadata.all_topics(make_image(), "IN")] == ["orders"]

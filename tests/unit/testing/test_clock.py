@@ -1,0 +1,110 @@
+"""Virtual time, and processes that can be killed on it."""
+
+import asyncio
+import time
+
+import pytest
+
+from odradek.testing.clock import WALL_START_MS, Process, Stuck, VirtualClock, run_virtually
+
+
+def test_a_day_takes_no_time():
+    async def main():
+        clock = VirtualClock(asyncio.get_running_loop())
+        await clock.sleep_ms(86_400_000)
+        return clock.monotonic_ms(), clock.wall_ms()
+
+    began = time.monotonic()
+    assert run_virtually(main) == (86_400_000, WALL_START_MS + 86_400_000)
+    assert time.monotonic() - began < 5
+
+
+def test_sleepers_wake_in_the_order_of_their_deadlines():
+    async def main():
+        woken = []
+
+        async def sleep(ms):
+            await asyncio.sleep(ms / 1000)
+            woken.append(ms)
+
+        await asyncio.gather(*(sleep(ms) for ms in (30, 10, 20, 10_000, 0)))
+        return woken
+
+    assert run_virtually(main) == [0, 10, 20, 30, 10_000]
+
+
+def test_waiting_for_what_never_comes_is_reported():
+    async def main():
+        await asyncio.Event().wait()
+
+    with pytest.raises(Stuck):
+        run_virtually(main)
+
+
+def test_there_are_no_threads():
+    async def main():
+        await asyncio.to_thread(time.time)
+
+    with pytest.raises(RuntimeError, match="threads"):
+        run_virtually(main)
+
+
+def test_the_wall_can_be_moved_and_the_other_hand_not():
+    async def main():
+        clock = VirtualClock(asyncio.get_running_loop())
+        clock.move_wall(-5000)
+        return clock.wall_ms() - WALL_START_MS, clock.monotonic_ms()
+
+    assert run_virtually(main) == (-5000, 0)
+
+
+def test_a_killed_process_does_nothing_more_and_others_go_on():
+    async def main():
+        done = []
+
+        async def tick(name):
+            while True:
+                await asyncio.sleep(1)
+                done.append(name)
+
+        async def start(name):
+            loop = asyncio.get_running_loop()
+            loop.call_later(2.5, done.append, f"{name} alarm")
+            return loop.create_task(tick(name))
+
+        one, other = Process("one"), Process("other")
+        await one.run(start("one"))
+        survivor = await other.run(start("other"))
+        await asyncio.sleep(1.5)
+        await one.kill()
+        await asyncio.sleep(2)
+        survivor.cancel()
+        return done
+
+    assert run_virtually(main) == ["one", "other", "other", "other alarm", "other"]
+
+
+def test_what_a_process_starts_later_belongs_to_it_too():
+    async def main():
+        done = []
+
+        async def child():
+            await asyncio.sleep(10)
+            done.append("child")
+
+        async def parent():
+            await asyncio.sleep(1)
+            asyncio.get_running_loop().create_task(child())
+            asyncio.get_running_loop().call_soon(
+                lambda: asyncio.get_running_loop().call_later(5, done.append, "alarm")
+            )
+            await asyncio.sleep(100)
+
+        process = Process("p")
+        running = asyncio.ensure_future(process.run(parent()))
+        await asyncio.sleep(2)
+        await process.kill()
+        await asyncio.sleep(100)
+        return done, running.cancelled()
+
+    assert run_virtually(main) == ([], True)
