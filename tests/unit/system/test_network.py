@@ -1,0 +1,113 @@
+"""Listening sockets when the process runs out of descriptors, and when connections come in floods."""
+
+import errno
+
+import pytest
+
+from odradek.system.network import ACCEPT_REST_S, ACCEPTS_PER_TURN, SocketListener
+
+
+class FakeLoop:
+    def __init__(self):
+        self.reader = None
+        self.later = []
+
+    def add_reader(self, fd, callback):
+        self.reader = callback
+
+    def remove_reader(self, fd):
+        self.reader = None
+
+    def call_later(self, delay_s, callback):
+        self.later.append((delay_s, callback))
+
+
+class FakeSocket:
+    """Accepts what ``arrivals`` gives: a socket, or an error to raise."""
+
+    def __init__(self, arrivals=()):
+        self.arrivals = list(arrivals)
+        self.closed = False
+
+    def getsockname(self):
+        return ("127.0.0.1", 9092)
+
+    def fileno(self):
+        return 7
+
+    def accept(self):
+        if not self.arrivals:
+            raise BlockingIOError
+        arrival = self.arrivals.pop(0)
+        if isinstance(arrival, OSError):
+            raise arrival
+        return arrival, ("10.0.0.1", 1)
+
+    def setblocking(self, on):
+        assert not on
+
+    def setsockopt(self, *option):
+        pass
+
+    def close(self):
+        self.closed = True
+
+
+def make_listener(*arrivals):
+    loop, accepted = FakeLoop(), []
+    return loop, accepted, SocketListener(loop, FakeSocket(arrivals), accepted.append)
+
+
+def test_all_that_wait_are_accepted():
+    loop, accepted, _ = make_listener(FakeSocket(), FakeSocket())
+    loop.reader()
+    assert len(accepted) == 2
+
+
+def test_a_refused_connection_is_closed():
+    arrival = FakeSocket()
+    loop, accepted, _ = make_listener(arrival)
+    loop.reader()
+    assert len(accepted) == 1, "the owner was asked, and gave no receiver"
+    assert arrival.closed
+
+
+def test_a_flood_is_taken_in_turns():
+    loop, accepted, _ = make_listener(*(FakeSocket() for _ in range(ACCEPTS_PER_TURN + 5)))
+    loop.reader()
+    assert len(accepted) == ACCEPTS_PER_TURN
+    loop.reader()
+    assert len(accepted) == ACCEPTS_PER_TURN + 5
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_out_of_resources_it_rests_and_then_goes_on(code):
+    loop, accepted, _ = make_listener(OSError(code, "none left"), FakeSocket())
+    loop.reader()
+    assert loop.reader is None, "a ready socket would be tried over and over"
+    [(delay_s, wake)] = loop.later
+    assert delay_s == ACCEPT_REST_S
+    wake()
+    loop.reader()
+    assert len(accepted) == 1
+
+
+def test_a_listener_closed_while_it_rests_stays_closed():
+    loop, _, listener = make_listener(OSError(errno.EMFILE, "none left"))
+    loop.reader()
+    listener.close()
+    loop.later[0][1]()
+    assert loop.reader is None
+
+
+def test_a_peer_that_left_before_it_was_accepted_is_nobodys_trouble():
+    loop, accepted, _ = make_listener(ConnectionAbortedError())
+    loop.reader()
+    assert accepted == []
+    assert loop.reader is not None
+
+
+def test_other_errors_are_not_hidden():
+    loop, _, _ = make_listener(OSError(errno.EBADF, "what"))
+    with pytest.raises(OSError, match="what"):
+        loop.reader()
