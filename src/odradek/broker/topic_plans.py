@@ -16,10 +16,6 @@ the memory to plan it."""
 DEFAULT = -1
 """Stands for the broker's own number of partitions or replicas."""
 
-PARTITIONS_AT_ONCE_MAX = 10_000
-"""What one wish may ask for: the bound of Kafka's newer controllers. Without one a single request that asks
-for two thousand million partitions ends the broker."""
-
 Assignment = dict[int, tuple[int, ...]]
 
 
@@ -79,7 +75,6 @@ def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
         return _given(wish.assignments)
     partitions = around.partitions_default if wish.partitions == DEFAULT else wish.partitions
     _check_count(partitions)
-    _check_count(partitions)
     factor = wish.replication_factor
     if factor == DEFAULT:
         factor = around.replication_factor_default
@@ -97,7 +92,6 @@ def plan_more_partitions(wish: MorePartitions, existing: Assignment, around: Sur
     _check_count(wanted)
     if wanted == present:
         raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
-    _check_count(wanted - present)
     if wish.assignments is None:
         return assign_added_replicas(around.brokers, wanted - present, present, existing[0])
     if len(wish.assignments) != wanted - present:
@@ -121,14 +115,6 @@ def _check_count(partitions: int) -> None:
     if partitions > PARTITIONS_MAX:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS, f"a topic has at most {PARTITIONS_MAX} partitions, not {partitions}"
-        )
-
-
-def _check_count(partitions: int) -> None:
-    if partitions > PARTITIONS_AT_ONCE_MAX:
-        raise BrokerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{partitions} partitions are asked for at once, where {PARTITIONS_AT_ONCE_MAX} are allowed",
         )
 
 
