@@ -163,7 +163,8 @@ class Session:
     def was_active(self) -> bool:
         """Whether anything came, left or was under way since this was last asked."""
         queued_bytes = self._connection.queued_bytes
-        was_active = self.active or self.under_way > 0 or queued_bytes != self._queued_before
+        is_at_work = self.under_way > 0 and not self._ended
+        was_active = self.active or is_at_work or queued_bytes != self._queued_before
         self.active, self._queued_before = False, queued_bytes
         return was_active
 

@@ -5,6 +5,7 @@ import pytest
 from odradek.broker.listener import ConnectionLimits, Listener
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
+from odradek.model.errors import RemoteProtocolViolation
 from odradek.testing.clock import run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.network import MemoryNetwork
@@ -168,3 +169,23 @@ def test_a_listener_serves_its_port_until_it_stops_accepting():
         assert len(listener.sessions) == 1
 
     run_virtually(main)
+
+
+def test_a_peer_that_takes_nothing_is_cut_off_after_a_violation_too(accept, make_frame):
+    """Its session waits for its last answers to be taken; the request at fault is not under way for ever."""
+    listener = make_listener(ConnectionLimits(10, 10))
+    connection, session = accept(listener)
+    connection.ends_at_once = False
+
+    def begin(request, session):
+        raise RemoteProtocolViolation("garbage")
+
+    session._begin_request = begin
+    data = make_frame(0)
+    session.receive_buffer()[: len(data)] = data
+    session.bytes_received(len(data))
+    assert connection.closed == [True]
+    connection.queued_bytes = 5000
+    for now_ms in (1000, 1400, 1800, 2200):
+        listener.close_idle(now_ms, 500)
+    assert connection.closed == [True, False]

@@ -1,0 +1,72 @@
+"""Readers from before magic 2: what is stored is converted for them, whatever its compression and its cut."""
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.model.levels import Compression
+from odradek.records.layout import MAGIC_POSITION
+
+OLD = [0, 1, 2, 3]
+
+
+def messages(entry, read_records):
+    return [(one.offset, one.value) for one in read_records(entry.records)]
+
+
+@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("compression", [one for one in Compression if one is not Compression.ZSTD])
+def test_batches_of_every_compression_are_converted(play, version, compression, read_records):
+    async def scenario(town):
+        await town.create("orders")
+        await town.produce("orders", b"a" * 50, b"b" * 50, compression=compression)
+        await town.produce("orders", b"c", compression=compression)
+        entry = await town.fetch("orders", version=version)
+        assert entry.error_code == 0
+        assert bytes(entry.records)[MAGIC_POSITION] == (1 if version >= 2 else 0)
+        assert messages(entry, read_records) == [(0, b"a" * 50), (1, b"b" * 50), (2, b"c")]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_zstd_has_no_form_that_an_old_reader_knows(play, version):
+    async def scenario(town):
+        await town.create("orders")
+        await town.produce("orders", b"a" * 50, compression=Compression.ZSTD)
+        entry = await town.fetch("orders", version=version)
+        assert entry.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_a_limit_that_cuts_a_batch_gives_the_whole_ones_before_it(play, version, read_records, make_batch):
+    async def scenario(town):
+        await town.create("orders")
+        for value in (b"a", b"b", b"c"):
+            await town.produce("orders", value * 100)
+        size = len(make_batch(b"a" * 100))
+        for limit, count in ((1, 1), (size + 1, 1), (2 * size - 1, 1), (2 * size, 2), (3 * size, 3)):
+            entry = await town.fetch("orders", version=version, partition_max_bytes=limit)
+            assert len(messages(entry, read_records)) == count
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_an_old_reader_can_go_through_a_log_step_by_step(play, version, read_records):
+    async def scenario(town):
+        await town.create("orders", settings={"segment.bytes": "300"})
+        for number in range(10):
+            await town.produce("orders", b"%d-a" % number, b"%d-b" % number)
+        found, offset = [], 0
+        while len(found) < 20:
+            entry = await town.fetch("orders", offset, version=version, partition_max_bytes=100)
+            new = [(at, value) for at, value in messages(entry, read_records) if at >= offset]
+            assert new, "every read makes progress"
+            found += new
+            offset = new[-1][0] + 1
+        assert [at for at, _ in found] == list(range(20))
+        assert [value for _, value in found] == [b"%d-%s" % (n, x) for n in range(10) for x in (b"a", b"b")]
+
+    play(scenario)
