@@ -64,7 +64,7 @@ def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
     empty = [name for name, value in wish.settings.items() if value is None]
     if empty:
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for topic configs: {','.join(empty)}"
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(empty)}"
         )
     if wish.assignments:
         if wish.partitions != DEFAULT or wish.replication_factor != DEFAULT:

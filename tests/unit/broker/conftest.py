@@ -29,6 +29,8 @@ class FakeConnection:
         self.closed: list[bool] = []
         self.receiver: Any = None
         self.ends_at_once = True
+        """Whether a close with flush ends at once; one without always does."""
+        self._is_lost = False
 
     def send(self, parts: list[Part]) -> None:
         size = sum(len(part) for part in parts)
@@ -50,7 +52,8 @@ class FakeConnection:
 
     def close(self, *, flush: bool = False) -> None:
         self.closed.append(flush)
-        if self.ends_at_once and self.receiver is not None and len(self.closed) == 1:
+        if self.receiver is not None and not self._is_lost and (self.ends_at_once or not flush):
+            self._is_lost = True
             self.receiver.connection_lost(None)
 
     @property

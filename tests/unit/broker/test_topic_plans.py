@@ -49,7 +49,7 @@ REFUSED = {
     "too long": (NewTopic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
     "exists": (NewTopic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
     "collides": (NewTopic("with.dot"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-    "null setting": (NewTopic("t", settings={"retention.ms": None}), ErrorCode.INVALID_REQUEST),
+    "null setting": (NewTopic("t", settings={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
     "counts and replicas": (NewTopic("t", 1, assignments={0: (1,)}), ErrorCode.INVALID_REQUEST),
     "factor and replicas": (
         NewTopic("t", replication_factor=1, assignments={0: (1,)}),

@@ -67,7 +67,7 @@ def test_many_topics_in_one_request_fare_each_on_its_own(play):
             "none": ErrorCode.INVALID_PARTITIONS,
             "odd": ErrorCode.INVALID_CONFIG,
             "strange": ErrorCode.INVALID_CONFIG,
-            "null": ErrorCode.INVALID_REQUEST,
+            "null": ErrorCode.INVALID_CONFIG,
         }
         assert set(town.broker.image.topics) == {"there", "good"}
         assert all(one.error_message for one in response.topics if one.error_code)
