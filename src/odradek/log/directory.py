@@ -293,23 +293,27 @@ class LogDirectory:
             raise self._refusal(f"cannot write {self.path}/{name}", error) from error
 
     async def close(self, *, broker_epoch: int = -1, threads: int = 1) -> None:
-        """Close all logs and unlock the directory; mark the stop as clean if all of it was."""
+        """Close all logs and unlock the directory; mark the stop as clean if all of it was.
+
+        A directory that was never loaded, because the start failed before, is left as it was found.
+        """
         try:
             failures = await self._close_logs(threads)
             if failures:
                 raise failures[0]
-            await self.checkpoint_recovery_points()
-            await self.checkpoint_log_starts()
-            await self.checkpoint_high_watermarks()
             if self._is_loaded:
-                marker = encode_clean_stop(broker_epoch)
-                await self._files.offload(
-                    lambda: self._files.write_whole(f"{self.path}/{CLEAN_STOP}", marker)
-                )
+                await self._close_clean(broker_epoch)
         except OSError as error:
             raise self._refusal(f"cannot close {self.path}", error) from error
         finally:
             self._lock.release()
+
+    async def _close_clean(self, broker_epoch: int) -> None:
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_log_starts()
+        await self.checkpoint_high_watermarks()
+        marker = encode_clean_stop(broker_epoch)
+        await self._files.offload(lambda: self._files.write_whole(f"{self.path}/{CLEAN_STOP}", marker))
 
     async def _close_logs(self, threads: int) -> list[StorageError]:
         failures: list[StorageError] = []

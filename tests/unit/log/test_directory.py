@@ -230,3 +230,25 @@ def test_a_full_disk_at_a_checkpoint_is_not_the_end_of_the_directory(house: Hous
         _run(directory.checkpoint_high_watermarks())
     assert directory.failure is None
     _run(directory.checkpoint_high_watermarks())
+
+
+def test_a_directory_that_was_never_loaded_is_left_as_it_was_found(bench: Any) -> None:
+    house = House(bench)
+    directory = house.with_orders()
+    log = directory.get(ORDERS[0])
+    assert log is not None
+    bench.append(log)
+    bench.append(log)
+    log.high_watermark = 2
+    log.advance_log_start_offset(1)
+    _run(directory.close())
+
+    failed_start = LogDirectory.open(house.files, "/data", house.chance)
+    _run(failed_start.close())
+
+    directory = house.open()
+    log = directory.get(ORDERS[0])
+    assert log is not None
+    assert directory.was_clean
+    assert log.log_start_offset == 1
+    assert directory.high_watermarks[ORDERS[0]] == 2
