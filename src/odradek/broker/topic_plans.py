@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from odradek.cluster.placement import BrokerRack, assign_added_replicas, assign_replicas
@@ -72,7 +72,7 @@ def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
                 ErrorCode.INVALID_REQUEST,
                 "give numPartitions and replicationFactor, or replica assignments, not both",
             )
-        return _given(wish.assignments)
+        return _given(wish.assignments, {broker.id for broker in around.brokers})
     partitions = around.partitions_default if wish.partitions == DEFAULT else wish.partitions
     _check_count(partitions)
     factor = wish.replication_factor
@@ -118,13 +118,20 @@ def _check_count(partitions: int) -> None:
         )
 
 
-def _given(assignments: Mapping[int, tuple[int, ...]]) -> Assignment:
+def _given(assignments: Mapping[int, tuple[int, ...]], live: Set[int]) -> Assignment:
     if sorted(assignments) != list(range(len(assignments))):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
     _check_replicas(assignments)
+    for partition, replicas in assignments.items():
+        if live.isdisjoint(replicas):
+            # It could never come online: a topic nobody sees, nobody can delete, and whose name is taken.
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"none of the brokers {list(replicas)} given for partition {partition} is there",
+            )
     return dict(assignments)
 
 

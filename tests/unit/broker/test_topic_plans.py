@@ -65,12 +65,13 @@ REFUSED = {
     "empty replicas": (NewTopic("t", assignments={0: ()}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     "broker twice": (NewTopic("t", assignments={0: (1, 1)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     "uneven": (NewTopic("t", assignments={0: (1,), 1: (1, 2)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "nobody there": (NewTopic("t", assignments={0: (1,), 1: (99,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
 }
 
 
-def test_replicas_may_be_given_on_brokers_that_are_not_there_yet():
-    """Unlike for added partitions: Kafka does not look either."""
-    assert plan_topic(NewTopic("t", assignments={0: (99,)}), around()) == {0: (99,)}
+def test_some_replicas_may_be_given_on_brokers_that_are_not_there_yet():
+    """Unlike for added partitions: Kafka does not look at all. But somebody must be there to lead."""
+    assert plan_topic(NewTopic("t", assignments={0: (99, 1)}), around()) == {0: (99, 1)}
 
 
 @pytest.mark.parametrize(("wish", "code"), REFUSED.values(), ids=REFUSED)
