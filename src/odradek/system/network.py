@@ -140,11 +140,11 @@ class SocketConnection:
         try:
             while queue:
                 sent = self._send_file(queue[0]) if isinstance(queue[0], FileSlice) else self._send_buffers()
-                self._drop_sent(sent)
+                if self._drop_sent(sent) and sent < SENDFILE_CHUNK_BYTES:
+                    self._await_room()
+                    return
         except (BlockingIOError, InterruptedError):
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._fd, self._flush)
+            self._await_room()
             return
         except OSError as broken:
             self._end(_reason(broken))
@@ -157,16 +157,27 @@ class SocketConnection:
         if self._closing:
             self._end(None)
 
+    def _await_room(self) -> None:
+        """The system's buffer is full: go on when it has taken some of it."""
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._flush)
+
     def _send_buffers(self) -> int:
         queue = self._queue
         if len(queue) == 1:
             return self._socket.send(queue[0])  # type: ignore[arg-type]
         gathered: list[Buffer] = []
+        flags = 0
         for part in queue:
-            if isinstance(part, FileSlice) or len(gathered) == GATHER_MAX:
+            if isinstance(part, FileSlice):
+                # A range of a file follows at once: let its first bytes share a packet with these.
+                flags = socket.MSG_MORE
+                break
+            if len(gathered) == GATHER_MAX:
                 break
             gathered.append(part)
-        return self._socket.sendmsg(gathered)
+        return self._socket.sendmsg(gathered, (), flags)
 
     def _send_file(self, part: FileSlice) -> int:
         descriptor = part.file.fileno()
@@ -178,7 +189,8 @@ class SocketConnection:
             raise _too_short(part)
         return sent
 
-    def _drop_sent(self, count: int) -> None:
+    def _drop_sent(self, count: int) -> bool:
+        """Take what was sent off the queue; say whether a part went only in part: there was no more room."""
         self.queued_bytes -= count
         queue = self._queue
         while count:
@@ -189,10 +201,11 @@ class SocketConnection:
                 count -= size
             elif isinstance(part, FileSlice):
                 queue[0] = FileSlice(part.file, part.position + count, size - count)
-                return
+                return True
             else:
                 queue[0] = memoryview(part)[count:]
-                return
+                return True
+        return False
 
     def _stop_reading(self) -> None:
         if not self._paused:
