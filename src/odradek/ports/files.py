@@ -8,10 +8,18 @@ with their errno, as the operating system gives them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
+
+
+class Space(NamedTuple):
+    """The file system that a path is on."""
+
+    total_bytes: int
+    usable_bytes: int
+    """What this process may still write."""
 
 
 class File(Protocol):
@@ -71,6 +79,14 @@ class FileSystem(Protocol):
         ...
 
     def is_directory(self, path: str) -> bool: ...
+
+    def absolute(self, path: str) -> str:
+        """The same place from the root, without dots; links are kept. The path need not exist."""
+        ...
+
+    def space(self, path: str) -> Space:
+        """How large the file system of this file or directory is. Waits."""
+        ...
 
     def make_directories(self, path: str) -> None: ...
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from odradek.ports.files import Buffer
+from odradek.ports.files import Buffer, Space
 
 T = TypeVar("T")
 
@@ -142,6 +142,13 @@ class RealFileSystem:
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
+
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def make_directories(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

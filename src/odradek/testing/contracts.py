@@ -107,6 +107,20 @@ class FileSystemContract:
         assert not files.exists(f"{directory}/a")
         assert file.read_at(0, 3) == b"abc"
 
+    def test_the_space_of_a_disk_is_told(self, files: FileSystem, directory: str) -> None:
+        files.write_whole(f"{directory}/a", b"abc")
+        for path in (directory, f"{directory}/a"):
+            space = files.space(path)
+            assert 0 <= space.usable_bytes <= space.total_bytes
+            assert space.total_bytes > 0
+        with refused(FileNotFoundError):
+            files.space(f"{directory}/none")
+
+    def test_an_absolute_path_names_the_same_place(self, files: FileSystem, directory: str) -> None:
+        files.write_whole(f"{directory}/a", b"abc")
+        assert files.absolute(f"{directory}/./none/../a/") == f"{directory}/a"
+        assert files.absolute("some/where").startswith("/")
+
     def test_a_missing_file_is_not_opened(self, files: FileSystem, directory: str) -> None:
         with refused(FileNotFoundError):
             files.open(f"{directory}/a")

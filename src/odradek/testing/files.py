@@ -13,12 +13,15 @@ import errno
 import os
 import posixpath
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from odradek.ports.entropy import Entropy
-from odradek.ports.files import Buffer
+from odradek.ports.files import Buffer, Space
 
 T = TypeVar("T")
+
+DISK_BYTES: Final = 1 << 40
+"""The size of the disk that this pretends to be. It is only told, not enforced."""
 
 
 class _Inode:
@@ -261,6 +264,15 @@ class MemoryFileSystem:
 
     def is_directory(self, path: str) -> bool:
         return _whole(path) in self._names.directories
+
+    def absolute(self, path: str) -> str:
+        return _whole(path)
+
+    def space(self, path: str) -> Space:
+        if not self.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        used = sum(len(inode.data) for inode in self._names.files.values())
+        return Space(DISK_BYTES, DISK_BYTES - used)
 
     def make_directories(self, path: str) -> None:
         path = _whole(path)
