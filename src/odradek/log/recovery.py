@@ -1,9 +1,10 @@
 """What start-up does with one log's directory.
 
-After a clean stop nothing is read but names, sizes and the end of the last segment. After any other stop the
-segments from the recovery point on are scanned batch by batch: the first bad batch and all after it go, and
-so do later segments, or those that do not follow on the one before; indexes are built anew. Either way files
-left over from an interrupted change are brought to an end first:
+After a clean stop nothing is read but names, sizes and the end of the last segment. After any other stop, and
+where that end cannot be read or is not where the stop left it, the segments from the recovery point on are
+scanned batch by batch: the first bad batch and all after it go, and so do later segments, or those that do
+not follow on the one before; indexes are built anew. Either way files left over from an interrupted change
+are brought to an end first:
 
 - ``.deleted`` was on its way out: it goes;
 - ``.cleaned`` was not finished: it goes, and so do ``.swap`` files at its offset or above, which belong to
@@ -37,7 +38,7 @@ from odradek.log.segment_format import (
     walk_headers,
 )
 from odradek.log.settings import LogConfig
-from odradek.model.errors import StorageError
+from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
@@ -118,25 +119,29 @@ def open_log(
     segments = _load_segments(place, how.files)
     epochs, epochs_written = _read_epochs(place, segments)
     is_new = False
-    end_offset: int | None = None
-    if not how.was_clean:
+    end_offset = _end_as_left(segments, how)
+    is_as_left = end_offset is not None
+    if end_offset is None:
         end_offset = _recover(segments, how, config.is_compacted, epochs, recovered)
-    if segments and end_offset is None:
-        end_offset = _end_of(segments[-1])
-    if end_offset is None or end_offset < how.log_start_offset:
+    log_start_offset = how.log_start_offset
+    if is_as_left and end_offset is not None and how.recovery_point == end_offset < log_start_offset:
+        # All of the log is there, and none starts above its end: it is the checkpoint that is wrong.
+        recovered.problem = f"{directory} ends at {end_offset}: no start at {log_start_offset} can be true"
+        log_start_offset = 0
+    if end_offset is None or end_offset < log_start_offset:
         recovered.dropped_segments += len(segments)
         _remove_all(segments)
-        ActiveSegment.create(place, how.log_start_offset).close()
-        segments, end_offset = [Segment(place, how.log_start_offset, 0)], how.log_start_offset
+        ActiveSegment.create(place, log_start_offset).close()
+        segments, end_offset = [Segment(place, log_start_offset, 0)], log_start_offset
         epochs.clear()
         is_new = True
     if recovered.dropped_segments:
         # Were they to come back after a crash, they would stand behind what is written from here on.
         how.files.sync_dir(directory)
-    start_offset = max(how.log_start_offset, segments[0].base_offset)
+    start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
-    recovery_point = end_offset if how.was_clean else min(how.recovery_point, end_offset)
+    recovery_point = end_offset if is_as_left else min(how.recovery_point, end_offset)
     place.opened.let_all_go()
     place.opened = how.opened
     state = LogState(segments, epochs, epochs_written, start_offset, end_offset, recovery_point)
@@ -168,6 +173,21 @@ def _log(
         on_roll=how.on_roll,
         on_failure=how.on_failure,
     )
+
+
+def _end_as_left(segments: list[Segment], how: Opening) -> int | None:
+    """Where the log ends, if a clean stop left it so; ``None`` if it has to be scanned.
+
+    A clean stop wrote down the end as the recovery point. A log whose end is elsewhere, or cannot be read,
+    has changed since.
+    """
+    if not how.was_clean or not segments:
+        return None
+    try:
+        end_offset = _end_of(segments[-1])
+    except BrokerError:
+        return None
+    return end_offset if how.recovery_point in (0, end_offset) else None
 
 
 def _end_of(segment: Segment) -> int:

@@ -318,3 +318,30 @@ def test_no_flipped_bit_is_served_as_data(
     found = bench.records(log)
     offset_moved = [one[1:] for one in found]
     assert offset_moved == [one[1:] for one in written][: len(found)]
+
+
+def test_a_log_whose_end_cannot_be_read_after_a_clean_stop_is_scanned(bench: Any) -> None:
+    bench.run(_three_segments(bench).close())
+    last = max(name for name in bench.files.list_names(bench.path("")) if name.endswith(".log"))
+    file = bench.files.open(bench.path(last))
+    file.append(bytes(30))
+    file.close()
+    log = bench.open(SMALL)
+    assert log.log_end_offset == 18
+    assert bench.recovered.problem is not None
+    assert last in bench.recovered.problem
+
+
+def test_a_log_that_ends_elsewhere_than_the_clean_stop_said_is_scanned(bench: Any) -> None:
+    bench.run(_three_segments(bench).close())
+    bench.open(SMALL, recovery_point=18)
+    assert bench.recovered.scanned_segments == 0
+    bench.open(SMALL, recovery_point=17)
+    assert bench.recovered.scanned_segments == 1
+
+
+def test_a_start_above_the_end_of_a_whole_log_is_not_believed(bench: Any) -> None:
+    bench.run(_three_segments(bench).close())
+    log = bench.open(SMALL, recovery_point=18, log_start_offset=500)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 18)
+    assert "no start at 500" in str(bench.recovered.problem)
