@@ -107,6 +107,10 @@ class Session:
                 self._begin(request)
         self._corked = False
         self._send_output()
+        violation = self._wire.violation
+        if violation is not None:
+            self.end(str(violation))
+            return
         self._maybe_pause()
 
     def output_drained(self) -> None:

@@ -41,10 +41,12 @@ class FrameReader:
         "_rest",
         "_scratch",
         "frame_bytes_max",
+        "violation",
     )
 
     def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self.violation: RemoteProtocolViolation | None = None
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
         self._large: bytearray | None = None
@@ -65,7 +67,11 @@ class FrameReader:
         return self._large_view[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
-        """Account for ``count`` bytes put into ``buffer()``; give the frames now complete, in order."""
+        """Account for ``count`` bytes put into ``buffer()``; give the frames now complete, in order.
+
+        Frames before one that cannot be are given; ``violation`` then says what came behind them, and nothing
+        more may be received. With none before it, it is raised.
+        """
         if self._large is not None:
             self._filled += count
             return self._finish_large()
@@ -77,7 +83,10 @@ class FrameReader:
         while end - start >= 4:
             size: int = _size_at(scratch, start)[0]
             if not 0 <= size <= self.frame_bytes_max:
-                self._refuse(size)
+                self.violation = self._refusal(size)
+                if not frames:
+                    raise self.violation
+                break
             stop = start + 4 + size
             if stop > end:
                 if size > LARGE_BYTES:
@@ -89,12 +98,12 @@ class FrameReader:
         self._rest = bytes(scratch[start:end]) if start < end else b""
         return frames
 
-    def _refuse(self, size: int) -> None:
+    def _refusal(self, size: int) -> RemoteProtocolViolation:
         if size < 0:
-            raise RemoteProtocolViolation(
+            return RemoteProtocolViolation(
                 f"a frame announces {size} bytes; the limit is {self.frame_bytes_max}"
             )
-        raise RemoteProtocolViolation(
+        return RemoteProtocolViolation(
             f"a frame of {size} bytes is larger than the limit of {self.frame_bytes_max}"
         )
 

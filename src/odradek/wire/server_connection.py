@@ -11,7 +11,7 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
-from odradek.model.errors import LocalProtocolViolation
+from odradek.model.errors import LocalProtocolViolation, RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.wire.frames import FrameReader
 from odradek.wire.headers import RESPONSE_FLEXIBLE_SINCE, RequestHeader, decode_request_header
@@ -78,13 +78,28 @@ class ServerConnection:
         return self._frames.buffer()
 
     def received(self, count: int) -> list[Request]:
-        """Requests complete after ``count`` more bytes; raises ``RemoteProtocolViolation`` for garbage."""
-        requests = []
+        """Requests complete after ``count`` more bytes; ``RemoteProtocolViolation`` if they are not Kafka's.
+
+        Requests before the first fault are given, so that they can be served; ``violation`` then says what it
+        is, and nothing more may be received.
+        """
+        requests: list[Request] = []
         for frame in self._frames.received(count):
-            header, position = decode_request_header(frame)
+            try:
+                header, position = decode_request_header(frame)
+            except RemoteProtocolViolation as bad:
+                self._frames.violation = bad
+                if not requests:
+                    raise
+                break
             requests.append(Request(header, frame, position))
         self._waiting.extend(requests)
         return requests
+
+    @property
+    def violation(self) -> RemoteProtocolViolation | None:
+        """What came behind the last requests and ends the connection, if anything."""
+        return self._frames.violation
 
     def answer(self, request: Request, parts: list[Part]) -> list[Part]:
         """Give the answer's body; get what may be sent now, which may be nothing or several answers."""

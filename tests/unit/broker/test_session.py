@@ -174,6 +174,13 @@ def test_earlier_answers_are_sent_before_a_violation_ends_the_connection(bench, 
     assert bench.connection.closed == [True]
 
 
+def test_a_request_with_garbage_behind_it_in_one_read_is_served_before_the_connection_ends(bench, make_frame):
+    bench.on_begin = lambda request, session: session.answer(request, [b"ok"])
+    bench.receive(make_frame(0) + struct.pack(">i", -5))
+    assert bench.connection.answers == [(0, b"ok")]
+    assert bench.connection.closed == [True]
+
+
 def test_a_defect_in_a_handler_ends_only_its_own_connection(bench, make_frame):
     def begin(request, session):
         raise ZeroDivisionError

@@ -127,3 +127,22 @@ def test_the_frame_limit_can_be_raised_later() -> None:
     connection.frame_bytes_max = 1000
     assert connection.frame_bytes_max == 1000
     assert len(receive(connection, frame(1, body=bytes(100)))) == 1
+
+
+def test_requests_before_a_fault_are_given_and_the_fault_is_told() -> None:
+    good = frame(1)
+    for bad in (b"\xff\xff\xff\xff", (2000).to_bytes(4, "big"), b"\0\0\0\2\0\0"):
+        connection = ServerConnection(1000)
+        data = good + bad
+        connection.receive_buffer()[: len(data)] = data
+        (request,) = connection.received(len(data))
+        assert request.correlation_id == 1
+        assert connection.violation is not None
+        assert connection.answer(request, [b"ok"])
+
+
+def test_a_fault_with_nothing_before_it_is_raised() -> None:
+    connection = ServerConnection(1000)
+    connection.receive_buffer()[:4] = b"\xff\xff\xff\xff"
+    with pytest.raises(RemoteProtocolViolation):
+        connection.received(4)
