@@ -32,7 +32,7 @@ from odradek.log.settings import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
-from odradek.ports.files import FileSlice
+from odradek.ports.files import FileSlice, FileSystem
 from odradek.records.layout import BatchHeader
 from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
 
@@ -44,6 +44,19 @@ may still repeat lies here; reading all would stall the first idempotent append 
 
 PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 """Errors that say that something is full, not that it is broken."""
+
+
+class _NoRoom(OSError):
+    """A small file cannot be written now; the batches are as safe as before."""
+
+
+def _write_epochs(files: FileSystem, path: str, content: bytes) -> None:
+    try:
+        files.write_whole(path, content)
+    except OSError as error:
+        if error.errno in PASSING:
+            raise _NoRoom(error.errno, error.strerror, path) from error
+        raise
 
 
 class LogState:
@@ -549,8 +562,12 @@ class Log:
             if not self._is_dirty:
                 return
             end_offset, cuts = self.log_end_offset, self._cuts
+            before = self._epochs_written, self._names_changed, self._is_new
             try:
                 await self._place.files.offload(self._plan_flush())
+            except _NoRoom as error:
+                self._epochs_written, self._names_changed, self._is_new = before
+                raise StorageError(f"cannot flush {self._place.directory} yet: {error}") from error
             except OSError as error:
                 raise self._failed(error, "sync") from error
             if cuts == self._cuts:
@@ -581,7 +598,7 @@ class Log:
                 active.sync_log()
             with suppress(FileNotFoundError):  # the directory may be on its way out under another name
                 if epochs is not None:
-                    files.write_whole(f"{directory}/{LEADER_EPOCHS}", epochs)
+                    _write_epochs(files, f"{directory}/{LEADER_EPOCHS}", epochs)
                 if names_changed:
                     files.sync_dir(directory)
             if is_new:

@@ -499,3 +499,17 @@ def test_producers_silent_for_too_long_are_forgotten(bench: Any, batch: Batch) -
     )
     assert log.expire_producers(10_000, 1000) == 1
     assert {producer.producer_id for producer in log.producers} == {8}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_a_flush_that_finds_no_room_for_the_epochs_is_made_up_for_later(bench: Any, code: int) -> None:
+    log = bench.create()
+    bench.append(log, 3)
+    bench.files.fail_next_write(code, name_end="leader-epoch-checkpoint.tmp")
+    with pytest.raises(StorageError, match=r"cannot flush /data/orders-0 yet: .*leader-epoch-checkpoint"):
+        bench.run(log.flush())
+    assert (log.failure, log.recovery_point) == (None, 0)
+    bench.append(log, 2)
+    bench.run(log.flush())
+    assert log.recovery_point == 5
+    assert bench.files.read_whole(bench.path("leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
