@@ -16,6 +16,7 @@ from odradek.broker.pending import Pending
 from odradek.broker.request_queue import RequestQueue
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.ports.files import Part
+from odradek.store.port import Unavailable
 from odradek.telemetry import events
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.compile import decoder, parts_encoder
@@ -137,6 +138,8 @@ class Dispatcher:
                 response = await work
             except BrokerError as refused:
                 response = _refusal(route, message, refused)
+            except Unavailable as unavailable:
+                response = _refusal(route, message, _told(unavailable, route))
             _answer(session, request, route, response)
         except Exception as broken:  # noqa: BLE001 - the edge of a connection
             _give_up(session, route, broken)
@@ -185,6 +188,12 @@ def _refusal(route: Route, message: Any, refused: BrokerError) -> Any:
     if route.refuse is None:
         raise AssertionError(f"{route.name} has no form for refusing a whole request") from refused
     return route.refuse(message, refused.code, refused.message)
+
+
+def _told(unavailable: Unavailable, route: Route) -> BrokerError:
+    """What a client hears of a store that cannot be written now (its disk is full): try again."""
+    log.error("store_unavailable", api=route.name, reason=str(unavailable))
+    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(unavailable))
 
 
 def _give_up(session: Session, route: Route, broken: Exception) -> None:

@@ -10,6 +10,7 @@ from odradek.broker.handlers import HANDLERS
 from odradek.broker.pending import Pending
 from odradek.broker.request_queue import RequestQueue
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
+from odradek.store.port import Unavailable
 from odradek.testing.clock import run_virtually
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.compile import decoder, encoder, parts_encoder
@@ -226,3 +227,18 @@ def test_every_api_is_served_once_and_within_what_its_message_knows():
         assert handler.versions.start >= api.versions.start
         assert handler.versions.stop <= api.versions.stop
         assert handler.refuse is not None
+
+
+def test_a_store_that_cannot_be_written_refuses_the_request_and_no_more():
+    async def handle(request, call):
+        raise Unavailable("/data/odradek-store.sqlite", "cannot be written: database or disk is full")
+
+    async def main():
+        witness = Witness()
+        dispatcher = dispatch(handle)
+        dispatcher.begin(make_request(), witness)
+        await dispatcher.settle()
+        assert witness.codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert witness.ends == []
+
+    run_virtually(main)
