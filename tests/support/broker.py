@@ -117,6 +117,14 @@ class Broker:
             assert status == 0, f"the broker ended with status {status}:\n{self.words()}"
         self.check_words()
 
+    def wait_until_it_gives_up(self) -> tuple[int, str]:
+        """Wait for an end nobody asked for: exit status and what it printed."""
+        assert self._process is not None
+        status = self._process.wait(STOP_SECONDS_MAX)
+        self._process = None
+        self.check_words()
+        return status, self.words()
+
     def kill(self) -> None:
         """SIGKILL: the process ends between any two instructions."""
         self.end_unchecked()

@@ -8,8 +8,8 @@ say that it was a clean stop, leave the store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol
@@ -32,6 +32,7 @@ from odradek.config.endpoints import SecurityProtocol
 from odradek.config.layers import Layers
 from odradek.config.listeners import Endpoint, listeners
 from odradek.controller.runtime import Controller
+from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory
 from odradek.log.settings import LogConfig
 from odradek.model.errors import ConfigError, StorageError
@@ -92,7 +93,9 @@ class Broker:
         self.cluster_id = ""
         self.endpoints: list[Endpoint] = []
         self.image = ClusterImage()
-        self._directories: list[LogDirectory] = []
+        self.all_failed = asyncio.Event()
+        """Set once the last data directory has failed: nothing is left to serve, and stopping is due."""
+        self._directories = LogDirectories()
         self._ensemble: Ensemble | None = None
         self._listeners: list[Listener] = []
         self._chores = Chores(world.clock)
@@ -103,7 +106,13 @@ class Broker:
 
     @property
     def log_dirs(self) -> list[str]:
+        """The data directories that serve."""
         return [directory.path for directory in self._directories]
+
+    @property
+    def failures(self) -> list[str]:
+        """Why the data directories that do not serve do not."""
+        return [str(failure) for failure in self._directories.failed.values()]
 
     # Start.
 
@@ -123,6 +132,7 @@ class Broker:
         await changes.load()
         await self._load_logs()
         replicas = self._replicas = self._make_replicas(clockwork)
+        self._directories.on_failure = self._directory_failed
         changes.follow(replicas)
         self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
         self._dispatcher = Dispatcher(HANDLERS, self._make_context(store), self._queue)
@@ -133,8 +143,8 @@ class Broker:
         self._chores.start(self._list_chores(changes))
 
     def _open_directories(self) -> None:
-        for path in derived.log_dirs(self.config.broker):
-            self._directories.append(LogDirectory.open(self._world.files, path, self._world.entropy))
+        paths = derived.log_dirs(self.config.broker)
+        self._directories = LogDirectories.open(self._world.files, paths, self._world.entropy)
 
     def _open_store(self) -> Store:
         if self.config.broker[settings.ZOOKEEPER_CONNECT] is not None:
@@ -144,14 +154,20 @@ class Broker:
                     "broker keeps the cluster's state in the first of log.dirs"
                 ]
             )
-        path = str(PurePath(self._directories[0].path, FILE_NAME))
-        self._ensemble = self._world.open_store(path)
+        first = self._directories.paths[0]
+        if first in self._directories.failed:
+            # An empty store elsewhere would forget every topic.
+            raise StorageError(
+                f"{self._directories.failed[first]}. It is the first of log.dirs, which holds the cluster's "
+                "state: the broker cannot start without it"
+            )
+        self._ensemble = self._world.open_store(str(PurePath(first, FILE_NAME)))
         return self._ensemble.connect()
 
     async def _find_identity(self, store: Store) -> None:
         """Cluster id and broker id, from the store, the settings and the files of every directory."""
-        values, files, log_dirs = self.config.broker, self._world.files, self.log_dirs
-        found = meta_properties.read_all(files, log_dirs)
+        values = self.config.broker
+        found = self._read_meta_properties()
         rules = BrokerIdRules(
             derived.broker_id(values),
             values[settings.BROKER_ID_GENERATION_ENABLE],
@@ -160,17 +176,41 @@ class Broker:
         self.broker_id = await resolve_broker_id(store, rules, found)
         self.cluster_id = await ensure_cluster_id(store, self._world.entropy)
         meta_properties.check_cluster_id(found, self.cluster_id)
-        meta_properties.write_all(
-            files, log_dirs, self.broker_id, self.cluster_id, self._world.clock.wall_ms()
-        )
+        self._write_meta_properties()
         self.config.name_broker(self.broker_id)
+
+    def _read_meta_properties(self) -> dict[str, meta_properties.MetaProperties]:
+        found = {}
+        for directory in self._directories:
+            with self._leaving_out(directory):
+                found.update(meta_properties.read_all(self._world.files, [directory.path]))
+        self._directories.require_one()
+        return found
+
+    def _write_meta_properties(self) -> None:
+        now_ms = self._world.clock.wall_ms()
+        for directory in self._directories:
+            with self._leaving_out(directory):
+                meta_properties.write_all(
+                    self._world.files, [directory.path], self.broker_id, self.cluster_id, now_ms
+                )
+        self._directories.require_one()
+
+    @contextmanager
+    def _leaving_out(self, directory: LogDirectory) -> Iterator[None]:
+        """Start without a directory whose disk refuses us."""
+        try:
+            yield
+        except OSError as error:
+            directory.fail(StorageError(f"{directory.path} cannot be used as a data directory: {error}"))
+            directory.abandon()
 
     async def _load_logs(self) -> None:
         threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
         now_ms = self._world.clock.monotonic_ms()
+        await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
         for directory in self._directories:
-            loading = await directory.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
-            for partition, recovered in loading.recovered:
+            for partition, recovered in directory.loading.recovered:
                 log.info("log_recovered", partition=partition, segments=recovered.scanned_segments)
 
     def _config_of(self, name: str) -> tuple[LogConfig, int]:
@@ -199,6 +239,7 @@ class Broker:
             config=self.config,
             image=self.image,
             replicas=self._replicas,
+            directories=self._directories,
             topics=self._topics,
             fetch_sessions=FetchSessions(self._world.entropy, self.image.name_of, slots),
             producer_ids=ProducerIds(store, self.broker_id),
@@ -330,6 +371,21 @@ class Broker:
     async def _checkpoint_high_watermarks(self) -> None:
         for directory in self._directories:
             await directory.checkpoint_high_watermarks()
+
+    # Failures.
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """Whoever found out is in the middle of something: act once that is done."""
+        asyncio.get_running_loop().call_soon(self._take_offline, directory)
+
+    def _take_offline(self, directory: LogDirectory) -> None:
+        lost = self._replicas.take_offline(directory)
+        directory.abandon()
+        log.error("partitions_offline", path=directory.path, partitions=len(lost))
+        if not self._directories:
+            self.all_failed.set()
+        elif self._controller is not None:
+            self._controller.replicas_failed(self.broker_id, lost)
 
     # Stop.
 

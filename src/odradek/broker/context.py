@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from odradek.broker.topics import Topics
     from odradek.cluster.image import ClusterImage
     from odradek.config.layers import Layers
+    from odradek.log.directories import LogDirectories
     from odradek.ports.clock import Clock
     from odradek.replication.fetch_sessions import FetchSessions
     from odradek.replication.replicas import Replicas
@@ -26,6 +27,7 @@ class Context:
     config: Layers
     image: ClusterImage
     replicas: Replicas
+    directories: LogDirectories
     topics: Topics
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds

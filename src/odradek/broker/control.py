@@ -35,9 +35,10 @@ class LocalChannel:
         self._replicas = replicas
         self._topics = topics
 
-    async def leader_and_isr(self, order: SendLeaderAndIsr) -> None:
-        await self._replicas.obey(
-            {partition: (one.topic_id, _leadership(one)) for partition, one in order.orders.items()}
+    async def leader_and_isr(self, order: SendLeaderAndIsr) -> list[TopicPartition]:
+        return await self._replicas.obey(
+            {partition: (one.topic_id, _leadership(one)) for partition, one in order.orders.items()},
+            {partition for partition, one in order.orders.items() if one.is_new},
         )
 
     async def update_metadata(self, news: SendUpdateMetadata) -> None:
@@ -77,7 +78,7 @@ def _broker(broker_id: int, live: LiveBroker) -> BrokerImage:
 def _by_topic(orders: Orders, live: Collection[int]) -> dict[str, list[PartitionImage]]:
     by_topic: dict[str, list[PartitionImage]] = {}
     for (topic, number), order in orders.items():
-        offline = tuple(replica for replica in order.replicas if replica not in live)
+        offline = tuple(one for one in order.replicas if one not in live or one in order.offline)
         by_topic.setdefault(topic, []).append(
             PartitionImage(
                 number,

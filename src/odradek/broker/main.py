@@ -71,11 +71,23 @@ async def _serve(loaded: sources.Loaded) -> None:
         # What is there now stays: the collector need not walk it again and again.
         gc.freeze()
         _announce(broker)
-        await stopping.wait()
+        for failure in broker.failures:
+            _tell(f"warning: {failure}; serving without it")
+        await _first(stopping, broker.all_failed)
+        if broker.all_failed.is_set():
+            raise StorageError(f"all of log.dirs have failed: {'; '.join(broker.failures)}")
         _tell("stopping ...")
     finally:
         await broker.stop()
     _tell("stopped")
+
+
+async def _first(*happenings: asyncio.Event) -> None:
+    """Wait until one of these is set."""
+    waits = [asyncio.ensure_future(one.wait()) for one in happenings]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
 
 
 def _world(loaded: sources.Loaded) -> World:

@@ -29,6 +29,8 @@ class ReplicaOrder(NamedTuple):
     replicas: tuple[int, ...]
     partition_epoch: int
     is_new: bool = False
+    offline: tuple[int, ...] = ()
+    """Replicas that live brokers cannot use."""
 
 
 Orders = Mapping[TopicPartition, ReplicaOrder]

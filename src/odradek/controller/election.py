@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from odradek.model.ids import NO_LEADER
 from odradek.store.payloads import PartitionState
 
 
@@ -29,3 +30,8 @@ def state_after_offline(
     if leader is None:
         return None
     return PartitionState(leader, state.leader_epoch + 1, in_sync, controller_epoch)
+
+
+def state_without_leader(state: PartitionState, controller_epoch: int) -> PartitionState:
+    """Nobody can lead; those in sync stay so, as one of them must be back before anyone may."""
+    return PartitionState(NO_LEADER, state.leader_epoch + 1, state.isr, controller_epoch)

@@ -46,6 +46,14 @@ class ReplicasRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """A broker cannot use the logs of these replicas before it is restarted."""
+
+    broker_id: int
+    partitions: Iterable[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicForgotten:
     """The store no longer knows the topic."""
 
@@ -59,5 +67,6 @@ Event = (
     | DeletionsRequested
     | StatesWritten
     | ReplicasRemoved
+    | ReplicasFailed
     | TopicForgotten
 )

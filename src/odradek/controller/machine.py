@@ -3,6 +3,8 @@
 A partition comes online in two steps: its state is written to the store, and only once that has succeeded
 (``StatesWritten``) are brokers told. A topic goes in three: brokers remove their replicas, then the store
 forgets the topic, then brokers forget it.
+
+A replica whose disk failed is as good as one whose broker is gone, until that broker is restarted.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from odradek.controller.events import (
     DeletionsRequested,
     Event,
     Loaded,
+    ReplicasFailed,
     ReplicasRemoved,
     StatesWritten,
     TopicForgotten,
@@ -50,17 +53,20 @@ def step(state: ControllerState, event: Event) -> list[Action]:
             return _announce(state, event)
         case ReplicasRemoved():
             return _replicas_removed(state, event)
+        case ReplicasFailed():
+            return _replicas_failed(state, event)
         case TopicForgotten():
             return _forget(state, event.topic)
 
 
 def _begin(state: ControllerState) -> list[Action]:
-    """Tell every broker all there is, then bring online what is not."""
+    """Tell every broker all there is, then bring online what is not and is to stay."""
     everything = list(state.partitions)
     deletions, state.deletions = frozenset(state.deletions), {}
+    staying = [partition for partition in _all_partitions(state) if partition.topic not in deletions]
     return [
         *_tell(state, everything, everyone=True),
-        *_bring_online(state, _all_partitions(state)),
+        *_bring_online(state, staying),
         *_delete(state, deletions),
     ]
 
@@ -73,6 +79,11 @@ def _meet_brokers(state: ControllerState, event: BrokersChanged) -> list[Action]
         if broker_id not in state.brokers or state.brokers[broker_id].broker_epoch != broker.broker_epoch
     }
     state.brokers = dict(event.brokers)
+    state.offline = {
+        broker_id: partitions
+        for broker_id, partitions in state.offline.items()
+        if broker_id in state.brokers and broker_id not in came
+    }
     concerned = [
         partition
         for partition in state.partitions
@@ -138,14 +149,26 @@ def _holders(state: ControllerState, topic: str) -> dict[int, list[TopicPartitio
 
 
 def _replicas_removed(state: ControllerState, event: ReplicasRemoved) -> list[Action]:
+    """A broker has removed its part of a topic once all of it is gone; one that is offline is waited for."""
+    removed = set(event.partitions)
     actions: list[Action] = []
-    for topic in sorted({partition.topic for partition in event.partitions}):
+    for topic in sorted({partition.topic for partition in removed}):
         waiting_for = state.deletions.get(topic)
-        if waiting_for is not None:
+        held = _holders(state, topic).get(event.broker_id, ())
+        if waiting_for is not None and removed.issuperset(held):
             waiting_for.discard(event.broker_id)
             if not waiting_for:
                 actions.append(ForgetTopic(topic))
     return actions
+
+
+def _replicas_failed(state: ControllerState, event: ReplicasFailed) -> list[Action]:
+    """Let others lead what this broker cannot, and tell everyone what is offline."""
+    known = state.offline.setdefault(event.broker_id, set())
+    fresh = [p for p in event.partitions if p not in known and p in state.partitions]
+    known.update(fresh)
+    news = _spread_news(state, state.brokers, _orders(state, fresh)) if fresh else []
+    return [*news, *_bring_online(state, fresh)]
 
 
 def _forget(state: ControllerState, topic: str) -> list[Action]:
@@ -154,7 +177,10 @@ def _forget(state: ControllerState, topic: str) -> list[Action]:
     if gone is None:
         return []
     for number in gone.partitions:
-        state.partitions.pop(TopicPartition(topic, number), None)
+        partition = TopicPartition(topic, number)
+        state.partitions.pop(partition, None)
+        for offline in state.offline.values():
+            offline.discard(partition)
     return [
         SendUpdateMetadata(
             sorted(state.brokers), state.controller_epoch, state.brokers, {}, frozenset((topic,))
@@ -163,22 +189,23 @@ def _forget(state: ControllerState, topic: str) -> list[Action]:
 
 
 def _bring_online(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[Action]:
-    """Elect leaders for partitions that have none alive."""
+    """Elect leaders for partitions that have none alive; write down where a live one can lead no longer."""
     writes: dict[TopicPartition, StateWrite] = {}
     for partition in partitions:
         if partition.topic in state.deletions:
             continue
         replicas = state.topics[partition.topic].partitions[partition.partition].replicas
         stored = state.partitions.get(partition)
+        able = state.can_lead(partition) if state.offline else state.brokers.keys()
         if stored is None:
-            elected = election.first_state(replicas, state.brokers, state.controller_epoch)
+            elected = election.first_state(replicas, able, state.controller_epoch)
             version = NOT_YET_WRITTEN
-        elif stored.state.leader in state.brokers:
+        elif stored.state.leader in able:
             continue
         else:
-            elected = election.state_after_offline(
-                stored.state, replicas, state.brokers, state.controller_epoch
-            )
+            elected = election.state_after_offline(stored.state, replicas, able, state.controller_epoch)
+            if elected is None and stored.state.leader in state.brokers:
+                elected = election.state_without_leader(stored.state, state.controller_epoch)
             version = stored.version
         if elected is not None:
             writes[partition] = StateWrite(elected, version)
@@ -188,7 +215,9 @@ def _bring_online(state: ControllerState, partitions: Iterable[TopicPartition]) 
 def _announce(state: ControllerState, event: StatesWritten) -> list[Action]:
     fresh = {partition for partition in event.partitions if partition not in state.partitions}
     state.partitions.update(event.partitions)
-    return _tell(state, list(event.partitions), fresh=fresh)
+    # Its disk may have failed while it was being elected.
+    lost = [p for p, stored in event.partitions.items() if state.is_offline(p, stored.state.leader)]
+    return [*_tell(state, list(event.partitions), fresh=fresh), *_bring_online(state, lost)]
 
 
 def _tell(
@@ -205,13 +234,18 @@ def _tell(
 
 
 def _give_orders(state: ControllerState, orders: Orders) -> list[Action]:
-    """One that has already removed its replica of a topic on its way out is not told to make it again."""
+    """For those that can use their replica.
+
+    One that has already removed its replica of a topic on its way out is not told to make it again.
+    """
     actions: list[Action] = []
     for broker_id in sorted(state.brokers):
         own = {
             partition: order
             for partition, order in orders.items()
-            if broker_id in order.replicas and broker_id in state.deletions.get(partition.topic, (broker_id,))
+            if broker_id in order.replicas
+            and broker_id not in order.offline
+            and broker_id in state.deletions.get(partition.topic, (broker_id,))
         }
         if own:
             actions.append(SendLeaderAndIsr(broker_id, state.controller_epoch, own))
@@ -233,14 +267,16 @@ def _orders(
 def _order(state: ControllerState, partition: TopicPartition, *, is_new: bool) -> ReplicaOrder:
     topic = state.topics[partition.topic]
     stored = state.partitions[partition]
+    replicas = topic.partitions[partition.partition].replicas
     return ReplicaOrder(
         topic.topic_id or ZERO_TOPIC_ID,
         stored.state.leader,
         stored.state.leader_epoch,
         stored.state.isr,
-        topic.partitions[partition.partition].replicas,
+        replicas,
         stored.version,
         is_new,
+        tuple(one for one in replicas if state.is_offline(partition, one)) if state.offline else (),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from odradek.controller.events import (
     DeletionsRequested,
     Event,
     Loaded,
+    ReplicasFailed,
     ReplicasRemoved,
     StatesWritten,
     TopicForgotten,
@@ -55,7 +56,9 @@ log = events.logger("controller")
 class BrokerChannel(Protocol):
     """How a controller reaches a broker, itself included."""
 
-    async def leader_and_isr(self, order: SendLeaderAndIsr) -> None: ...
+    async def leader_and_isr(self, order: SendLeaderAndIsr) -> Collection[TopicPartition]:
+        """Give an order; gives the partitions whose logs the broker cannot use."""
+        ...
 
     async def update_metadata(self, news: SendUpdateMetadata) -> None: ...
 
@@ -96,6 +99,14 @@ class Controller:
             with suppress(asyncio.CancelledError):
                 await self._task
 
+    def replicas_failed(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """A broker lost the use of these replicas."""
+
+        async def look() -> Event:
+            return ReplicasFailed(broker_id, partitions)
+
+        self._events.put_nowait(look)
+
     async def _follow(self) -> None:
         while True:
             look = await self._events.get()
@@ -125,7 +136,8 @@ class Controller:
             case WriteStates():
                 return StatesWritten(await self._write_states(action))
             case SendLeaderAndIsr():
-                await self._channel.leader_and_isr(action)
+                failed = await self._channel.leader_and_isr(action)
+                return ReplicasFailed(action.broker_id, failed) if failed else None
             case SendUpdateMetadata():
                 await self._channel.update_metadata(action)
             case SendStopReplica():

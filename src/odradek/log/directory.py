@@ -6,6 +6,9 @@ whenever it is there. Offsets that logs cannot know from their own files are che
 is flushed, where each starts, how far each was committed.
 
 Names in the directory that are no log's are left alone and listed in ``unknown``.
+
+A directory fails as a whole and for good: ``failure`` says why, ``on_failure`` is told once, and whoever owns
+the directory lets go of it with ``abandon``.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from odradek.log.settings import LogConfig
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
-from odradek.ports.files import FileLock, FileSystem
+from odradek.ports.files import FileLock, FileSystem, Space
 
 ConfigOf = Callable[[str], LogConfig]
 """The settings that hold for a topic."""
@@ -65,6 +68,10 @@ class _Found(NamedTuple):
     how: Opening
 
 
+class DirectoryInUse(StorageError):
+    """Another broker holds the directory."""
+
+
 class LogDirectory:
     """Made by ``open``. One owner calls it."""
 
@@ -72,6 +79,7 @@ class LogDirectory:
         self.path = path
         self.was_clean = False
         self.failure: StorageError | None = None
+        self.on_failure: Callable[[LogDirectory], None] = lambda _: None
         self.future: dict[TopicPartition, Log] = {}
         self.strays: list[str] = []
         self.unknown: list[str] = []
@@ -92,12 +100,12 @@ class LogDirectory:
 
     @classmethod
     def open(cls, files: FileSystem, path: str, entropy: Entropy) -> LogDirectory:
-        """Make the directory if need be and lock it. ``StorageError`` if another broker holds it."""
+        """Make the directory if need be and lock it."""
         try:
             files.make_directories(path)
             lock = files.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:
-            raise StorageError(f"{path} is in use by another broker: its {LOCK} is locked") from error
+            raise DirectoryInUse(f"{path} is in use by another broker: its {LOCK} is locked") from error
         except OSError as error:
             raise StorageError(f"{path} cannot be used as a data directory: {error}") from error
         return cls(files, path, entropy, lock)
@@ -167,7 +175,7 @@ class LogDirectory:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             on_roll=self._note_roll,
-            on_failure=self._note_failure,
+            on_failure=self.fail,
         )
 
     def _load_some(self, work: deque[_Found]) -> None:
@@ -196,13 +204,22 @@ class LogDirectory:
     def __iter__(self) -> Iterator[Log]:
         return iter(self._logs.values())
 
+    @property
+    def log_count(self) -> int:
+        """Logs that are here or on their way."""
+        return len(self._logs) + len(self._creating) + len(self.future)
+
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._logs.get(topic_partition)
 
     async def create(
         self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId | None
     ) -> Log:
-        """Begin an empty log. It is there after a crash, with its topic's id, once this returns."""
+        """Begin an empty log. It is there after a crash, with its topic's id, once this returns.
+
+        One that cannot be begun leaves nothing, so that another directory may have it.
+        """
+        self._require_good()
         if topic_partition in self._logs or topic_partition in self._creating:
             raise StorageError(f"{self.path} has a log of {topic_partition} already")
         path = f"{self.path}/{directory_name(topic_partition)}"
@@ -213,16 +230,27 @@ class LogDirectory:
             raise self._refusal(f"cannot create {path}", error) from error
         finally:
             self._creating.discard(topic_partition)
+        try:
+            self._require_good()
+        except StorageError:
+            with suppress(OSError):
+                await self._files.offload(lambda: self._files.remove_tree(path))
+            raise
         self._logs[topic_partition] = log
         return log
 
     def _create(
         self, topic_partition: TopicPartition, path: str, config: LogConfig, topic_id: TopicId | None
     ) -> Log:
-        log = create_log(topic_partition, path, config, self._opening())
-        if topic_id is not None:
-            self._files.write_whole(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
-        self._files.sync_dir(self.path)
+        try:
+            log = create_log(topic_partition, path, config, self._opening())
+            if topic_id is not None:
+                self._files.write_whole(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+            self._files.sync_dir(self.path)
+        except OSError:
+            with suppress(OSError):
+                self._files.remove_tree(path)
+            raise
         return log
 
     def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
@@ -288,6 +316,7 @@ class LogDirectory:
         data = encode_offsets(offsets)
         try:
             async with self._checkpointing:
+                self._require_good()
                 await self._files.offload(lambda: self._files.write_whole(f"{self.path}/{name}", data))
         except OSError as error:
             raise self._refusal(f"cannot write {self.path}/{name}", error) from error
@@ -341,14 +370,38 @@ class LogDirectory:
             log.finish_close()
         return failures
 
+    async def space(self) -> Space:
+        """Of the disk this is on. An error says nothing about the logs."""
+        try:
+            return await self._files.offload(lambda: self._files.space(self.path))
+        except OSError as error:
+            raise StorageError(f"cannot look at {self.path}: {error}") from error
+
     # Failures.
 
-    def _note_failure(self, failure: StorageError) -> None:
+    def fail(self, failure: StorageError) -> None:
+        """Trust this directory no more. The first failure is the one that counts."""
         if self.failure is None:
             self.failure = failure
+            self.on_failure(self)
+
+    def _require_good(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def abandon(self) -> None:
+        """Hold nothing of a failed directory any longer. Nothing more is written: its state is not known."""
+        for log in (*self, *self.future.values()):
+            for segment in log.segments:
+                segment.close()
+        self._logs.clear()
+        self.future.clear()
+        self._rolled.clear()
+        self._going.clear()
+        self._lock.release()
 
     def _refusal(self, what: str, error: OSError) -> StorageError:
         failure = StorageError(f"{what}: {error}")
         if error.errno not in PASSING:
-            self._note_failure(failure)
+            self.fail(failure)
         return failure

@@ -57,6 +57,7 @@ class Partition:
         "_progress",
         "broker_id",
         "is_leader",
+        "is_offline",
         "leader",
         "leader_epoch",
         "log",
@@ -75,6 +76,7 @@ class Partition:
         self.broker_id = broker_id
         self.min_isr = min_isr
         self.is_leader = False
+        self.is_offline = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = -1
@@ -104,6 +106,14 @@ class Partition:
         self._progress = None
         self.is_leader = False
 
+    def fail(self) -> None:
+        """The log cannot be used any longer; whoever still waits for it is told so."""
+        self.retire()
+        self.is_offline = True
+
+    def _why_not_leader(self) -> ErrorCode:
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def _take(self, order: Leadership, *, is_leader: bool) -> None:
         self.leader = order.leader
         self.leader_epoch = order.leader_epoch
@@ -123,7 +133,7 @@ class Partition:
         """Append what a producer sent. The high watermark moves at once if no follower has a say."""
         progress = self._progress
         if progress is None:
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise BrokerError(self._why_not_leader())
         if acks == ACKS_ALL:
             ack_rules.check_before_append(acks, len(progress.isr), progress.replica_count, self.min_isr)
         try:
@@ -142,7 +152,7 @@ class Partition:
         """How an append of this epoch ended; None while its records are not committed."""
         progress = self._progress
         if progress is None or leader_epoch != self.leader_epoch:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self._why_not_leader()
         return ack_rules.verdict_after_append(
             required_offset,
             self.log.high_watermark,
@@ -274,7 +284,7 @@ class Partition:
         if current_leader_epoch != self.leader_epoch:
             self._check_epoch(current_leader_epoch)
         if not self.is_leader:
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise BrokerError(self._why_not_leader())
 
     def _check_epoch(self, current_leader_epoch: int) -> None:
         """KIP-320: a client with an older epoch must refresh, one with a newer epoch must wait for us."""

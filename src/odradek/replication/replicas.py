@@ -2,14 +2,18 @@
 
 Owns the purgatories of produce and fetch requests: whoever changes a partition here pokes those that wait for
 it. Rules of a single partition are the partition's.
+
+A partition whose log cannot be used is offline: it is not found, clients are told KAFKA_STORAGE_ERROR, and no
+order brings it back before the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from odradek.cluster.image import ClusterImage
+from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory
 from odradek.log.log import Log
 from odradek.log.settings import LogConfig
@@ -33,7 +37,7 @@ class Replicas:
     def __init__(
         self,
         broker_id: int,
-        directories: Sequence[LogDirectory],
+        directories: LogDirectories,
         image: ClusterImage,
         config_of: Callable[[str], tuple[LogConfig, int]],
         clock: Clock,
@@ -50,6 +54,7 @@ class Replicas:
         self._arm = arm
         self._lag_max_ms = lag_max_ms
         self._topics: dict[str, dict[int, Partition]] = {}
+        self._offline: set[TopicPartition] = set()
         self._produces = Purgatory("produce", wheel)
         self._fetches = Purgatory("fetch", wheel)
 
@@ -83,6 +88,8 @@ class Replicas:
         """Why there is no such partition on this broker."""
         if topic is None:
             return BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if (topic, number) in self._offline:
+            return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{number} cannot be used")
         if self._image.partition(topic, number) is None:
             return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -126,23 +133,37 @@ class Replicas:
 
     # Orders of the controller.
 
-    async def obey(self, orders: Mapping[TopicPartition, tuple[TopicId, Leadership]]) -> None:
-        """Lead and follow as told. Partitions that cannot be opened are logged and stay as they are."""
+    async def obey(
+        self,
+        orders: Mapping[TopicPartition, tuple[TopicId, Leadership]],
+        new: Collection[TopicPartition] = (),
+    ) -> list[TopicPartition]:
+        """Lead and follow as told; give the partitions that are offline here.
+
+        ``new`` ones never had a log anywhere, so that one may be begun though directories have failed.
+        """
         limit = asyncio.Semaphore(CREATED_AT_ONCE_MAX)
 
         async def one(topic_partition: TopicPartition, topic_id: TopicId, order: Leadership) -> None:
             async with limit:
-                await self._obey_one(topic_partition, topic_id, order)
+                await self._obey_one(topic_partition, topic_id, order, is_new=topic_partition in new)
 
         await asyncio.gather(*(one(tp, topic_id, order) for tp, (topic_id, order) in orders.items()))
+        return [topic_partition for topic_partition in orders if topic_partition in self._offline]
 
-    async def _obey_one(self, topic_partition: TopicPartition, topic_id: TopicId, order: Leadership) -> None:
+    async def _obey_one(
+        self, topic_partition: TopicPartition, topic_id: TopicId, order: Leadership, *, is_new: bool
+    ) -> None:
+        if topic_partition in self._offline:
+            return
         partition = self.find(*topic_partition)
         if partition is None:
             try:
-                partition = await self._open(topic_partition, topic_id)
+                partition = await self._open(topic_partition, topic_id, is_new=is_new)
             except (StorageError, BrokerError) as broken:
                 log.error("replica_failed", partition=topic_partition, reason=str(broken))
+                if isinstance(broken, StorageError):
+                    self._offline.add(topic_partition)
                 return
         if order.leader == self._broker_id:
             progress = Progress(self._broker_id, self._lag_max_ms(), self._image.is_alive)
@@ -152,32 +173,34 @@ class Replicas:
         self._topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         self.changed(partition)
 
-    async def _open(self, topic_partition: TopicPartition, topic_id: TopicId) -> Partition:
+    async def _open(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Partition:
         config, min_isr = self._config_of(topic_partition.topic)
         found = self._existing(topic_partition)
         if found is None:
-            directory = min(self._directories, key=len)
-            found = await directory.create(topic_partition, config, topic_id)
+            found = await self._directories.create(topic_partition, config, topic_id, is_new=is_new)
         else:
             found.assign_topic_id(topic_id)
             found.configure(config)
         return Partition(topic_partition, topic_id, found, self._broker_id, min_isr)
 
     def _existing(self, topic_partition: TopicPartition) -> Log | None:
-        for directory in self._directories:
-            found = directory.get(topic_partition)
-            if found is not None:
-                found.high_watermark = max(
-                    found.high_watermark,
-                    min(directory.high_watermarks.get(topic_partition, 0), found.log_end_offset),
-                )
-                return found
-        return None
+        place = self._directories.find(topic_partition)
+        if place is None:
+            return None
+        directory, found = place
+        checkpointed = min(directory.high_watermarks.get(topic_partition, 0), found.log_end_offset)
+        found.high_watermark = max(found.high_watermark, checkpointed)
+        return found
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Stop these replicas and give up their logs; those that wait for them are told at once."""
+        """Stop these replicas and give up their logs; those that wait for them are told at once.
+
+        Gives those that are gone. One that is offline is not: its files are still there.
+        """
         removed = []
         for topic_partition in topic_partitions:
+            if topic_partition in self._offline:
+                continue
             partition = self._topics.get(topic_partition.topic, {}).pop(topic_partition.partition, None)
             if partition is not None:
                 partition.retire()
@@ -189,12 +212,27 @@ class Replicas:
         return removed
 
     def _delete_log(self, topic_partition: TopicPartition) -> None:
-        for directory in self._directories:
-            if directory.get(topic_partition) is not None:
-                try:
-                    directory.delete(topic_partition, self._clock.monotonic_ms())
-                except (StorageError, BrokerError) as broken:
-                    log.error("log_deletion_failed", partition=topic_partition, reason=str(broken))
+        place = self._directories.find(topic_partition)
+        if place is not None:
+            try:
+                place[0].delete(topic_partition, self._clock.monotonic_ms())
+            except (StorageError, BrokerError) as broken:
+                log.error("log_deletion_failed", partition=topic_partition, reason=str(broken))
+
+    # Failures.
+
+    def take_offline(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Stop serving what is in a failed directory, tell those that wait for it, and give what it was."""
+        lost = [partition for partition in self if directory.get(partition.topic_partition) is partition.log]
+        for partition in lost:
+            topic, number = partition.topic_partition
+            self._offline.add(partition.topic_partition)
+            del self._topics[topic][number]
+            if not self._topics[topic]:
+                del self._topics[topic]
+            partition.fail()
+            self.changed(partition)
+        return [partition.topic_partition for partition in lost]
 
     # Settings.
 

@@ -124,6 +124,18 @@ class KafkaPython:
     def describe_configs(self, topic: str) -> dict[str, str | None]:
         return self._describe(ConfigResource(ConfigResourceType.TOPIC, topic))
 
+    def describe_log_dirs(self) -> dict[str, dict[tuple[str, int], int]]:
+        """The size of each replica, by directory."""
+        (broker,) = self._admin.describe_log_dirs()
+        return {
+            found["log_dir"]: {
+                (topic["name"], part["partition_index"]): part["partition_size"]
+                for topic in found["topics"]
+                for part in topic["partitions"]
+            }
+            for found in broker["log_dirs"]
+        }
+
     def describe_broker_configs(self) -> dict[str, str | None]:
         (broker,) = self._admin.describe_cluster()["brokers"]
         return self._describe(ConfigResource(ConfigResourceType.BROKER, str(broker["broker_id"])))

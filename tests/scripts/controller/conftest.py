@@ -26,6 +26,7 @@ from odradek.controller.events import (
     DeletionsRequested,
     Event,
     Loaded,
+    ReplicasFailed,
     ReplicasRemoved,
     StatesWritten,
     TopicForgotten,
@@ -107,6 +108,10 @@ class Machine:
     def _removed(self, broker_id: str, *partitions: str) -> Event:
         return ReplicasRemoved(int(broker_id), [partition(one) for one in partitions])
 
+    def _failed(self, broker_id: str, *partitions: str) -> Event:
+        """failed 1 orders-0 - replicas whose disk a broker lost."""
+        return ReplicasFailed(int(broker_id), [partition(one) for one in partitions])
+
     def _forgotten(self, topic: str) -> Event:
         return TopicForgotten(topic)
 
@@ -131,6 +136,7 @@ def _orders(orders: Orders) -> str:
     shown = [
         f"{one}:leader={order.leader},epoch={order.leader_epoch},isr={'+'.join(map(str, order.isr))}"
         + (",new" if order.is_new else "")
+        + (f",offline={'+'.join(map(str, order.offline))}" if order.offline else "")
         for one, order in orders.items()
     ]
     return " ".join(shown) or "nothing"

@@ -26,8 +26,10 @@ class Parts:
     def __init__(self):
         self.obeyed, self.removed, self.changes, self.forgotten = {}, [], [], []
 
-    async def obey(self, orders):
+    async def obey(self, orders, new):
         self.obeyed.update(orders)
+        self.new = new
+        return [partition for partition in orders if partition.topic == "broken"]
 
     def remove(self, partitions):
         self.removed += partitions
@@ -82,6 +84,18 @@ def test_orders_become_leaderships(channel, parts):
     partition = TopicPartition("orders", 0)
     asyncio.run(channel.leader_and_isr(SendLeaderAndIsr(1, 1, {partition: order(leader_epoch=4)})))
     assert parts.obeyed == {partition: (ONE, Leadership(1, 4, (1,), (1,), 0))}
+    assert parts.new == set()
+
+
+def test_what_is_offline_and_what_is_new_is_passed_on(channel, parts, image):
+    new, broken = TopicPartition("orders", 0), TopicPartition("broken", 0)
+    orders = {new: order()._replace(is_new=True), broken: order(OTHER)}
+    assert asyncio.run(channel.leader_and_isr(SendLeaderAndIsr(1, 1, orders))) == [broken]
+    assert parts.new == {new}
+    tell(channel, news({broken: order(OTHER, replicas=(1, 2, 3))._replace(offline=(1,))}, brokers=(1, 2)))
+    shown = image.partition("broken", 0)
+    assert shown is not None
+    assert shown.offline_replicas == (1, 3), "a failed disk, and a broker that is gone"
 
 
 def test_stopping_gives_what_was_removed(channel, parts):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.cluster.image import BrokerImage, ClusterDelta, ClusterImage, PartitionImage, TopicImage
+from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory
 from odradek.log.settings import LogConfig
 from odradek.model.ids import TopicPartition
@@ -67,9 +68,13 @@ class Shed:
     async def open(self) -> None:
         self.directory = LogDirectory.open(self.files, "/data", SeededEntropy())
         await self.directory.load(lambda topic: LogConfig(), 0)
+        self.use(self.directory)
+
+    def use(self, *directories: LogDirectory) -> None:
+        """Begin anew on these directories."""
         self.replicas = Replicas(
             BROKER_ID,
-            [self.directory],
+            LogDirectories(directories),
             self.image,
             lambda topic: self.config.get(topic, (LogConfig(), 1)),
             self.clock,

@@ -5,12 +5,14 @@ import errno
 import pytest
 
 from odradek.cluster.image import PartitionImage
+from odradek.log.directory import LogDirectory
 from odradek.log.settings import LogConfig
-from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.levels import ACKS_LEADER
 from odradek.replication.delayed_fetch import DelayedFetch
 from odradek.replication.partition import DEBUGGER
+from odradek.testing.entropy import SeededEntropy
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -83,12 +85,60 @@ def test_a_leader_turns_follower_and_back(play, told, make_batch):
 
 def test_a_partition_that_cannot_be_opened_leaves_the_others_alone(play, told):
     async def scenario(shed):
-        shed.files.fail_next_write(errno.EIO, name_end="orders-0/partition.metadata.tmp")
+        shed.files.fail_next_write(errno.ENOSPC, name_end="orders-0/partition.metadata.tmp")
         orders = {TopicPartition("orders", number): (b"t" * 16, told()) for number in range(3)}
-        await shed.replicas.obey(orders)
+        assert await shed.replicas.obey(orders) == [ORDERS]
         assert shed.replicas.find("orders", 0) is None
+        assert refusal(shed.replicas.leader_of, "orders", 0) == ErrorCode.KAFKA_STORAGE_ERROR
         assert shed.replicas.find("orders", 1) is not None
         assert shed.replicas.find("orders", 2) is not None
+
+    play(scenario)
+
+
+def test_a_failed_directory_takes_its_partitions_offline_and_no_others(play, told, make_batch):
+    async def scenario(shed):
+        other = LogDirectory.open(shed.files, "/other", SeededEntropy())
+        await other.load(lambda topic: LogConfig(), 0)
+        shed.use(shed.directory, other)
+        orders = {TopicPartition("orders", number): (b"t" * 16, told()) for number in range(4)}
+        assert await shed.replicas.obey(orders, new=set(orders)) == []
+        assert {len(shed.directory), len(other)} == {2}
+        lost = {log.topic_partition for log in shed.directory}
+        waiting = shed.replicas.leader_of(*min(lost))
+        answers = []
+        delayed = DelayedFetch(lambda: waiting.is_offline, lambda: answers.append("told"))
+        shed.replicas.delay_fetch(delayed, [waiting], 1000)
+
+        shed.directory.fail(StorageError("the disk is gone"))
+        assert set(shed.replicas.take_offline(shed.directory)) == lost
+        shed.directory.abandon()
+
+        assert answers == ["told"]
+        assert refusal(waiting.append, make_batch(b"x"), ACKS_LEADER, 11, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert waiting.verdict_on(1, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        for topic_partition in orders:
+            if topic_partition in lost:
+                code = refusal(shed.replicas.leader_of, *topic_partition)
+                assert code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert shed.replicas.find(*topic_partition) is None
+            else:
+                shed.replicas.leader_of(*topic_partition).append(make_batch(b"x"), ACKS_LEADER, 11, 0)
+        assert set(await shed.replicas.obey(orders)) == lost, "no order brings them back"
+        assert set(shed.replicas.remove(orders)) == set(orders) - lost, "their files are still there"
+
+    play(scenario)
+
+
+def test_no_empty_log_is_begun_for_a_partition_whose_log_may_be_in_a_failed_directory(play, told):
+    async def scenario(shed):
+        broken = LogDirectory.open(shed.files, "/broken", SeededEntropy())
+        shed.use(shed.directory, broken)
+        broken.fail(StorageError("the disk is gone"))
+        old, new = TopicPartition("orders", 0), TopicPartition("orders", 1)
+        orders = {old: (b"t" * 16, told()), new: (b"t" * 16, told())}
+        assert await shed.replicas.obey(orders, new={new}) == [old]
+        assert [log.topic_partition for log in shed.directory] == [new]
 
     play(scenario)
 

@@ -10,6 +10,7 @@ from odradek.broker.handlers import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
     fetch,
     init_producer_id,
     list_offsets,
@@ -30,6 +31,7 @@ _SERVED = [
     Handler(23, range(5), offset_for_leader_epoch.offset_for_leader_epoch, offset_for_leader_epoch.refuse),
     Handler(32, range(5), describe_configs.describe_configs, describe_configs.refuse),
     Handler(33, range(3), alter_configs.alter_configs, alter_configs.refuse_alter_configs),
+    Handler(35, range(5), describe_log_dirs.describe_log_dirs, describe_log_dirs.refuse),
     Handler(37, range(4), create_partitions.create_partitions, create_partitions.refuse),
     Handler(
         44,

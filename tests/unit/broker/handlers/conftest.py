@@ -128,6 +128,28 @@ def play() -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
+def outlive() -> Callable[..., None]:
+    """Run a scenario that begins one broker after another on the same files, and ends them itself."""
+
+    def run(scenario: Callable[..., Awaitable[None]]) -> None:
+        async def main() -> None:
+            cluster = MemoryCluster()
+
+            async def begin(settings: Mapping[str, str] | None = None) -> Town:
+                memory = await cluster.start(settings)
+                return Town(cluster, memory, await memory.connect())
+
+            try:
+                await scenario(cluster, begin)
+            finally:
+                await cluster.close()
+
+        run_virtually(main)
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def make_batch() -> Callable[..., bytearray]:
     return batch
 

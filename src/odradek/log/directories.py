@@ -1,0 +1,154 @@
+"""The data directories of a broker: those that serve, and those that failed.
+
+Each fails alone. One that failed, at the start or later, is never used again by this process: iteration and
+every search pass it over, and ``failed`` says why. Only a directory that another broker holds, and a log that
+is in two directories, stop the start: there the broker would serve what is not its own, or choose blindly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from odradek.log.directory import ConfigOf, DirectoryInUse, LogDirectory
+from odradek.log.log import Log
+from odradek.log.settings import LogConfig
+from odradek.model.errors import StorageError
+from odradek.model.ids import TopicId, TopicPartition
+from odradek.ports.entropy import Entropy
+from odradek.ports.files import FileSystem
+from odradek.telemetry import events
+
+events_log = events.logger("directories")
+
+
+class LogDirectories:
+    """Made by ``open``. ``on_failure`` is told of directories that fail after the start."""
+
+    def __init__(self, opened: Sequence[LogDirectory] = ()) -> None:
+        self.paths = [directory.path for directory in opened]
+        """All of them, in the order of ``log.dirs``."""
+        self.failed: dict[str, StorageError] = {}
+        self.on_failure: Callable[[LogDirectory], None] = lambda _: None
+        self._serving: list[LogDirectory] = []
+        for directory in opened:
+            self._take(directory)
+
+    @classmethod
+    def open(cls, files: FileSystem, paths: Sequence[str], entropy: Entropy) -> LogDirectories:
+        """Lock those that can be used. ``StorageError`` if none can, or another broker holds one."""
+        directories = cls()
+        try:
+            for path in map(files.absolute, paths):
+                if path in directories.paths:
+                    raise StorageError(f"log.dirs has {path} twice")
+                directories.paths.append(path)
+                directories._open_one(files, path, entropy)
+            directories.require_one()
+        except StorageError:
+            for directory in directories:
+                directory.abandon()
+            raise
+        return directories
+
+    def _open_one(self, files: FileSystem, path: str, entropy: Entropy) -> None:
+        try:
+            self._take(LogDirectory.open(files, path, entropy))
+        except DirectoryInUse:
+            raise
+        except StorageError as failure:
+            self._tell(path, failure)
+
+    def _take(self, directory: LogDirectory) -> None:
+        directory.on_failure = self._note_failure
+        self._serving.append(directory)
+
+    # Start.
+
+    async def load(self, config_of: ConfigOf, now_ms: int, *, threads: int = 1) -> None:
+        """Open all logs. A directory that cannot be loaded is left out, if there is another."""
+
+        async def one(directory: LogDirectory) -> None:
+            try:
+                await directory.load(config_of, now_ms, threads=threads)
+            except StorageError as failure:
+                directory.fail(failure)
+
+        loading = list(self)
+        await asyncio.gather(*(one(directory) for directory in loading))
+        for directory in loading:
+            if directory.failure is not None:
+                directory.abandon()
+        self.require_one()
+        self._require_single_logs()
+
+    def require_one(self) -> None:
+        """``StorageError`` if no directory is left."""
+        if self._serving:
+            return
+        reasons = [str(failure) for failure in self.failed.values()]
+        if len(reasons) == 1:
+            raise StorageError(reasons[0])
+        raise StorageError(f"none of log.dirs can be used: {'; '.join(reasons)}")
+
+    def _require_single_logs(self) -> None:
+        found: dict[TopicPartition, str] = {}
+        for directory in self:
+            for log in directory:
+                other = found.setdefault(log.topic_partition, directory.path)
+                if other != directory.path:
+                    raise StorageError(
+                        f"{log.topic_partition} has a log in {other} and one in {directory.path}: a "
+                        "directory failed while it was moved. Delete one of the two, best the one on the "
+                        "failed disk"
+                    )
+
+    # What serves.
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(tuple(self._serving))
+
+    def __len__(self) -> int:
+        return len(self._serving)
+
+    def find(self, topic_partition: TopicPartition) -> tuple[LogDirectory, Log] | None:
+        for directory in self._serving:
+            log = directory.get(topic_partition)
+            if log is not None:
+                return directory, log
+        return None
+
+    def at(self, path: str) -> LogDirectory | None:
+        return next((directory for directory in self._serving if directory.path == path), None)
+
+    async def create(
+        self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId | None, *, is_new: bool
+    ) -> Log:
+        """Begin a log where fewest are; where that cannot be done, in the next best directory.
+
+        A partition that is not new may have its log in a directory that failed: an empty one beside it would
+        give its offsets to other records.
+        """
+        if self.failed and not is_new:
+            raise StorageError(
+                f"no log of {topic_partition} was found, and {', '.join(self.failed)} cannot be read"
+            )
+        refusal = StorageError("no directory is left")
+        for directory in sorted(self, key=lambda one: one.log_count):
+            try:
+                return await directory.create(topic_partition, config, topic_id)
+            except StorageError as error:
+                refusal = error
+        raise refusal
+
+    # Failures.
+
+    def _note_failure(self, directory: LogDirectory) -> None:
+        assert directory.failure is not None
+        self._serving.remove(directory)
+        self._tell(directory.path, directory.failure)
+        self.on_failure(directory)
+
+    def _tell(self, path: str, failure: StorageError) -> None:
+        self.failed[path] = failure
+        events_log.error("directory_failed", path=path, reason=str(failure), serving=len(self._serving))
