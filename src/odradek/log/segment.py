@@ -338,10 +338,26 @@ class Segment:
                 if size and size % TIMES.entry_bytes == 0:
                     entry = file.read_at(size - TIMES.entry_bytes, TIMES.entry_bytes)
                     timestamp, relative = TIMES.entry(entry, 0)
-                    if timestamp >= 0 and relative >= 0:
+                    was_open = self._file is not None
+                    is_true = self._is_true_time(timestamp, relative)
+                    if not was_open:
+                        self.close()
+                    if is_true:
                         return TimestampOffset(timestamp, self.base_offset + relative)
+                    self.rebuild_indexes()
         last = TIMES.last(self.time_index())
         return TimestampOffset(last[0], self.base_offset + last[1]) if last else self._no_time()
+
+    def _is_true_time(self, timestamp: int, relative_offset: int) -> bool:
+        """Whether an entry of the time index is what the batch that it means says.
+
+        Times decide what a search skips and what retention deletes, and the index has no checksum.
+        """
+        if timestamp < 0 or relative_offset < 0:
+            return False
+        offset = self.base_offset + relative_offset
+        place = self.locate(offset)
+        return place is not None and place.max_timestamp == timestamp and place.base_offset <= offset
 
     def _no_time(self) -> TimestampOffset:
         return TimestampOffset(NO_TIMESTAMP, self.base_offset)
@@ -352,6 +368,9 @@ class Segment:
     def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
         entry = TIMES.lookup(self.time_index(), timestamp)
+        if entry is not None and not self._is_true_time(*entry):
+            self.rebuild_indexes()
+            entry = TIMES.lookup(self.time_index(), timestamp)
         start = max(from_offset, self.base_offset + (entry[1] if entry else 0))
         for place in self._walk_near(start):
             if place.max_timestamp >= timestamp and place.last_offset >= from_offset:

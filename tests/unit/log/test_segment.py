@@ -170,3 +170,23 @@ def test_syncing_a_segment_that_was_removed_does_no_harm(bench: Any, batch: Batc
     segment = _sealed(bench, [batch(1)])
     segment.remove()
     segment.sync()
+
+
+def test_no_flipped_bit_of_a_time_index_hides_a_record_or_changes_the_largest_time(
+    bench: Any, batch: Batch
+) -> None:
+    times = [1000 + 10 * number for number in range(8)]
+    batches = [batch(1, timestamp=at, base_offset=number) for number, at in enumerate(times)]
+    path = _sealed(bench, batches).path(".timeindex")
+    whole = bench.files.read_whole(path)
+    size = sum(map(len, batches))
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        bench.files.write_whole(path, bytes(damaged))
+        segment = Segment(bench.place(100), 0, size)
+        assert segment.largest() == TimestampOffset(1070, 7)
+        assert [segment.find_time(at, 0) for at in times] == [
+            TimestampOffset(at, number, -1) for number, at in enumerate(times)
+        ]
+        segment.close()
