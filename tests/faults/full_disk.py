@@ -1,0 +1,162 @@
+"""R10: the disk fills up, and later has room again.
+
+A real broker on a small tmpfs, filled by a file of ours. Producers are refused with KAFKA_STORAGE_ERROR,
+which clients retry; readers go on; a topic cannot be created, and that is said; once there is room the broker
+goes on by itself; nothing acknowledged is lost, then or after a kill on a full disk.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults.partitions import append, batch_of, create, read_values
+from tests.faults.tally import Tally
+from tests.support.broker import Broker
+from tests.support.raw import RawConnection
+
+TOPIC = "filling"
+DISK_BYTES = 12 << 20
+ROOM_BYTES = 600 << 10
+KAFKA_STORAGE_ERROR = 56
+REFUSALS = 20
+RESUME_SECONDS_MAX = 10.0
+CHORES_SECONDS = 1.5
+"""Long enough for flushes and checkpoints to find the disk full too."""
+SERVES_AFTER_SECONDS = 3.0
+"""A broker that has not ended by then serves."""
+
+
+def why_no_disk() -> str | None:
+    """Why no small disk can be made here; None if one can."""
+    if os.geteuid() != 0:
+        return "a tmpfs can only be mounted by root"
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/mnt"], capture_output=True)
+    if done.returncode:
+        return f"mount refused: {done.stderr.decode().strip()}"
+    subprocess.run(["umount", "/mnt"], check=True)
+    return None
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[Path]:
+    """A disk of DISK_BYTES at this path, while it is used."""
+    path.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def fill(disk: Path, *, room: int) -> Path:
+    """Leave so many bytes on the disk."""
+    ballast = disk / "ballast"
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    with ballast.open("ab") as file:
+        if free > room:
+            os.posix_fallocate(file.fileno(), ballast.stat().st_size, free - room)
+    return ballast
+
+
+def play(directory: Path, rounds: int) -> Tally:
+    """Fill the disk and free it again so many times, then kill the broker on a full one."""
+    tally = Tally("full disk", 0)
+    kept: dict[int, bytes] = {}
+    with small_disk(directory / "data") as disk:
+        broker = Broker(directory, {"log.segment.bytes": "262144"}).start()
+        try:
+            with RawConnection(broker.bootstrap) as connection:
+                tally.check(create(connection, TOPIC) == 0, "the topic was not created")
+                for number in range(rounds):
+                    ballast = fill(disk, room=ROOM_BYTES)
+                    _fill_and_free(connection, ballast, kept, number, tally)
+            _kill_on_full_disk(broker, disk, kept, tally)
+        finally:
+            if broker.is_running:
+                broker.end_unchecked()
+    tally.acknowledged = len(kept)
+    return tally
+
+
+def _append_some(connection: RawConnection, kept: dict[int, bytes], wanted: int, tally: Tally) -> int:
+    """Append until refused ``wanted`` times in all; give how many appends were refused."""
+    refused = 0
+    for number in range(100_000):
+        value = b"%d:" % number + os.urandom(900)
+        entry = append(connection, TOPIC, 0, batch_of(value))
+        if entry.error_code == 0:
+            tally.check(entry.base_offset not in kept, f"offset {entry.base_offset} was given twice")
+            kept[entry.base_offset] = value
+        else:
+            refused += 1
+            tally.check(entry.error_code == KAFKA_STORAGE_ERROR, f"refused with {entry.error_code}")
+            if refused == wanted:
+                break
+    return refused
+
+
+def _check(connection: RawConnection, kept: dict[int, bytes], when: str, tally: Tally) -> None:
+    try:
+        found = read_values(connection, TOPIC)
+    except ValueError as wrong:
+        tally.violate(f"{when}: {wrong}")
+        return
+    lost = [offset for offset, value in kept.items() if found.get(offset) != value]
+    tally.check(not lost, f"{when}: {len(lost)} acknowledged records lost")
+    tally.check(list(found) == list(range(len(found))), f"{when}: offsets are not consecutive")
+
+
+def _fill_and_free(
+    connection: RawConnection, ballast: Path, kept: dict[int, bytes], number: int, tally: Tally
+) -> None:
+    tally.faults += 1
+    tally.outcomes["appends refused while full"] += _append_some(connection, kept, REFUSALS, tally)
+    fill(ballast.parent, room=0)
+    time.sleep(CHORES_SECONDS)
+    _check(connection, kept, "while full", tally)
+    code = create(connection, f"refused-{number}")
+    tally.check(code != 0, "a topic was created on a full disk")
+    tally.outcomes[f"creation of a topic while full refused with {code}"] += 1
+    ballast.unlink()
+    began = time.monotonic()
+    while append(connection, TOPIC, 0, batch_of(b"probe")).error_code:
+        time.sleep(0.01)
+        if time.monotonic() - began > RESUME_SECONDS_MAX:
+            tally.violate(f"still refusing {RESUME_SECONDS_MAX} s after there was room")
+            return
+    tally.outcomes[f"resumed within {(time.monotonic() - began) * 1000:.0f} ms"] += 1
+    code = create(connection, f"made-{number}")
+    tally.check(code == 0, f"no topic can be created after there was room: {code}")
+    _check(connection, kept, "after there was room", tally)
+
+
+def _kill_on_full_disk(broker: Broker, disk: Path, kept: dict[int, bytes], tally: Tally) -> None:
+    """The next start must serve, or end with one line; with room again it must serve."""
+    ballast = fill(disk, room=0)
+    tally.faults += 1
+    with RawConnection(broker.bootstrap) as connection:
+        _append_some(connection, kept, 3, tally)
+    broker.kill()
+    try:
+        _, words = broker.run_until_it_ends(within_seconds=SERVES_AFTER_SECONDS)
+    except subprocess.TimeoutExpired:
+        tally.outcomes["started on a full disk"] += 1
+    else:
+        lines = [line for line in words.splitlines() if line.startswith("odradek: ")]
+        tally.check(
+            len(lines) == 1 and "Traceback" not in words, f"an unclear refusal to start: {words[-800:]}"
+        )
+        tally.outcomes[f"start on a full disk refused: {lines[0][-80:] if lines else '?'}"] += 1
+    ballast.unlink()
+    broker.start()
+    with RawConnection(broker.bootstrap) as connection:
+        _check(connection, kept, "after a kill on a full disk", tally)
+        tally.check(
+            append(connection, TOPIC, 0, batch_of(b"last")).error_code == 0, "no append after the kill"
+        )
+    broker.stop()

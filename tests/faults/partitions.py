@@ -1,0 +1,79 @@
+"""Real partitions of a real broker: records with known values, appended and read back by hand."""
+
+from __future__ import annotations
+
+import struct
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.faults.specimen import is_whole, whole_batches
+from tests.support.batches import HandMadeBatch, record
+from tests.support.broker import Broker
+from tests.support.raw import RawConnection
+from tests.support.requests import create_topics_request, fetch, fetched_partition, produce_request
+
+from odradek.records import codec
+
+NOT_YET = (3, 5, 6)
+"""Error codes of a partition whose leader is still being found."""
+
+
+def batch_of(*values: bytes) -> bytes:
+    """A batch with these values."""
+    return HandMadeBatch([record(index, value) for index, value in enumerate(values)]).build()
+
+
+def create(
+    connection: RawConnection, topic: str, partitions: int = 1, configs: dict[str, str | None] | None = None
+) -> int:
+    """Create a topic; the error code."""
+    (created,) = connection.exchange(create_topics_request(topic, partitions, configs)).topics
+    return int(created.error_code)
+
+
+def append(connection: RawConnection, topic: str, partition: int, batch: bytes, acks: int = -1) -> Any:
+    """Produce one batch; the partition's entry of the answer."""
+    request = produce_request(topic, batch, acks=acks, partition=partition)
+    ((entry,),) = (one.partition_responses for one in connection.exchange(request).responses)
+    return entry
+
+
+def fetch_page(connection: RawConnection, topic: str, partition: int, offset: int) -> Any:
+    """The partition's entry of a fetch."""
+    wanted = fetch.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = fetch.FetchRequest(
+        max_wait=timedelta(0),
+        min_bytes=0,
+        max_bytes=1 << 26,
+        topics=(fetch.FetchTopic(topic=topic, partitions=(wanted,)),),
+        forgotten_topics_data=(),
+    )
+    return fetched_partition(connection.exchange(request))
+
+
+def read_values(connection: RawConnection, topic: str, partition: int = 0) -> dict[int, bytes | None]:
+    """All records by offset, checksums checked; ValueError names what is wrong."""
+    found: dict[int, bytes | None] = {}
+    offset = 0
+    while True:
+        entry = fetch_page(connection, topic, partition, offset)
+        if entry.error_code in NOT_YET:
+            continue
+        if entry.error_code:
+            raise ValueError(f"{topic}-{partition} at {offset}: error {entry.error_code}")
+        before = offset
+        for batch in whole_batches(entry.records):
+            if not is_whole(batch):
+                raise ValueError(f"{topic}-{partition} at {offset}: a batch with a wrong checksum")
+            found |= {one.offset: one.value for one in codec.decode(batch)}
+            offset = struct.unpack_from(">q", batch)[0] + struct.unpack_from(">i", batch, 23)[0] + 1
+        if offset == before:
+            if offset != entry.high_watermark:
+                raise ValueError(f"{topic}-{partition} ends at {offset}, not at {entry.high_watermark}")
+            return found
+
+
+def log_file(broker: Broker, topic: str, partition: int) -> Path:
+    """The first segment of a partition."""
+    return broker.directory / "data" / f"{topic}-{partition}" / f"{0:020d}.log"

@@ -1,0 +1,70 @@
+"""Play the long forms from the command line: ``python -m tests.faults.run [--only kills,full] [--seed 7]``.
+
+Ends with status 1 if anything was violated. A full disk needs root, for a tmpfs of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.faults import bit_flips, flipped_process, full_disk, io_errors, kills, torn_tails
+from tests.faults.tally import Tally
+
+Form = Callable[[Path, int], Iterator[Tally]]
+
+
+def _torn(directory: Path, seed: int) -> Iterator[Tally]:
+    del seed
+    for records in (1, 3, 20):
+        yield torn_tails.play(directory / str(records), records)
+
+
+def _flips(directory: Path, seed: int) -> Iterator[Tally]:
+    yield bit_flips.play(None, seed, clean=True)
+    yield bit_flips.play(None, seed, clean=False)
+    yield flipped_process.play(directory, 60, seed)
+
+
+def _kills(directory: Path, seed: int) -> Iterator[Tally]:
+    yield kills.play(directory, 40, seed)
+
+
+def _full(directory: Path, seed: int) -> Iterator[Tally]:
+    del seed
+    reason = full_disk.why_no_disk()
+    if reason is None:
+        yield full_disk.play(directory, 5)
+    else:
+        print(f"full disk: skipped, {reason}", flush=True)
+
+
+def _errors(directory: Path, seed: int) -> Iterator[Tally]:
+    del directory
+    yield io_errors.play(2_000, seed)
+
+
+FORMS: dict[str, Form] = {"torn": _torn, "flips": _flips, "kills": _kills, "full": _full, "errors": _errors}
+
+
+def main() -> int:
+    """Parse arguments, play, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(FORMS), help=f"of {', '.join(FORMS)}")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    chosen = parser.parse_args()
+    violated = False
+    for name in chosen.only.split(","):
+        with tempfile.TemporaryDirectory(prefix=f"odradek-faults-{name}-") as directory:
+            for tally in FORMS[name](Path(directory), chosen.seed):
+                print(tally.report(), flush=True)
+                violated |= bool(tally.violations)
+    return int(violated)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
