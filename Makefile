@@ -11,7 +11,7 @@ ONLY ?=
 FRAMES ?= 1000000
 SEED ?= 1
 
-.PHONY: help demo test lint types imports format unit contracts integration compat fuzz bench docs clean
+.PHONY: help demo test lint types imports format unit contracts integration compat faults fuzz bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,7 +57,10 @@ contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts
 
 integration: $(CODEC)  ## real processes on loopback
-	@$(BIN)/pytest tests/integration tests/fuzz tests/docs
+	@$(BIN)/pytest tests/integration tests/faults tests/fuzz tests/docs
+
+faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
+	@$(BIN)/python -m tests.faults.run --seed $(SEED)
 
 compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
 	@$(BIN)/pytest tests/compat
