@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 from tests.faults import bit_flips, flipped_process, full_disk, io_errors, kills, torn_tails
+from tests.faults.specimen import SETTINGS, TOPIC, make_specimen
 from tests.faults.tally import Tally
+
+from odradek.testing.broker import MemoryCluster
+from odradek.testing.clock import run_virtually
 
 SEED = 1912
 
@@ -24,7 +29,7 @@ def test_a_batch_cut_at_any_byte_is_gone_and_all_before_it_is_there(tmp_path: Pa
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_no_flipped_bit_is_served_or_breaks_the_broker(clean: bool) -> None:
-    check(bit_flips.play(400, SEED, clean=clean))
+    check(bit_flips.play(250, SEED, clean=clean))
 
 
 def test_a_damaged_file_is_served_around_or_named_by_a_process(tmp_path: Path) -> None:
@@ -41,7 +46,31 @@ def test_a_full_disk_refuses_loses_nothing_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_failing_disk_refuses_and_loses_nothing() -> None:
-    check(io_errors.play(150, SEED))
+    check(io_errors.play(100, SEED))
+
+
+def test_a_start_tells_what_it_cut_and_what_it_could_not_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        cluster = MemoryCluster(SEED)
+        specimen = await make_specimen(cluster, 4, clean=False)
+        path = f"/data/{TOPIC}-0/{0:020d}.log"
+        points = "/data/recovery-point-offset-checkpoint"
+        specimen.on_files({path: specimen.files[path][:-1], points: b"7\n0\n"})
+        await (await cluster.start(SETTINGS)).stop()
+        await cluster.close()
+
+    logging.getLogger("odradek").propagate = True
+    with caplog.at_level(logging.WARNING, "odradek"):
+        run_virtually(main)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "checkpoint_not_read" in told[0]
+    assert "recovery-point-offset-checkpoint has version" in told[0]
+    assert "log_mended" in told[1]
+    assert "cut_bytes=" in told[1]
+    assert "00000000000000000000.log at position" in told[1]
 
 
 def test_the_tally_counts_what_must_not_happen() -> None:

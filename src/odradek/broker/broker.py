@@ -210,8 +210,18 @@ class Broker:
         now_ms = self._world.clock.monotonic_ms()
         await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
         for directory in self._directories:
+            for problem in directory.problems:
+                log.warning("checkpoint_not_read", reason=problem)
             for partition, recovered in directory.loading.recovered:
                 log.info("log_recovered", partition=partition, segments=recovered.scanned_segments)
+                if recovered.problem is not None:
+                    log.warning(
+                        "log_mended",
+                        partition=partition,
+                        cut_bytes=recovered.truncated_bytes,
+                        dropped_segments=recovered.dropped_segments,
+                        reason=recovered.problem,
+                    )
 
     def _config_of(self, name: str) -> tuple[LogConfig, int]:
         values = self.config.topic_settings(self._topics.overrides_of(name))

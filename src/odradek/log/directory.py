@@ -192,7 +192,7 @@ class LogDirectory:
             except (OSError, StorageError) as error:
                 loading.failures.append(StorageError(f"cannot open the log in {found.path}: {error}"))
                 continue
-            if recovered.scanned_segments:
+            if recovered.scanned_segments or recovered.problem is not None:
                 loading.recovered.append((found.topic_partition, recovered))
             loading.loaded.append((found.kind, log))
 
