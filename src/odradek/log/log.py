@@ -25,6 +25,7 @@ from odradek.log.checkpoints import (
 from odradek.log.epochs import EpochEnd, EpochStart, LeaderEpochs, format_epochs
 from odradek.log.producers import KeptBatch, ProducerStates
 from odradek.log.results import NOTHING, Appended, Fetched
+from odradek.log.retention import Due, LogFacts, find_due
 from odradek.log.segment import Segment, SegmentPlace, TimestampOffset
 from odradek.log.segment_format import Buffer, DirectoryKind, directory_name
 from odradek.log.segments import SegmentList, cut
@@ -98,7 +99,7 @@ class Log:
         "_cuts",
         "_entropy",
         "_epochs_written",
-        "_flushing",
+        "_going",
         "_is_new",
         "_names_changed",
         "_on_failure",
@@ -107,9 +108,11 @@ class Log:
         "_producers",
         "_rules",
         "_segments",
+        "_syncing",
         "_topic_id",
         "epochs",
         "failure",
+        "flushed_ms",
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
@@ -136,6 +139,9 @@ class Log:
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
         self.failure: StorageError | None = None
+        self.flushed_ms: int | None = None
+        """When ``flush.ms`` was last seen to; kept by whoever flushes on a schedule."""
+        self._going: list[tuple[int, Segment]] = []
         self._place = place
         self._segments = SegmentList(state.segments)
         last = state.segments[-1]
@@ -147,7 +153,7 @@ class Log:
         self._names_changed = is_new
         self._epochs_written = state.epochs_written
         self._cuts = 0
-        self._flushing: asyncio.Lock | None = None
+        self._syncing: asyncio.Lock | None = None
         self._on_roll = on_roll
         self._on_failure = on_failure
         self.configure(config)
@@ -234,6 +240,8 @@ class Log:
         headers = accepted.headers
         if not headers:
             return Appended(-1, -1, -1, self.log_start_offset)
+        if self.failure is not None:
+            raise self.failure  # also to a repetition: what it repeats may be lost
         with_producer = headers[0][10] >= 0
         if with_producer:
             duplicate = self._check_producer(headers[0], origin)
@@ -550,13 +558,85 @@ class Log:
         self.epochs.truncate_from_start(offset)
         return True
 
+    # Retention.
+
+    async def retain(self, now_ms: int, monotonic_ms: int) -> list[Due]:
+        """Let go of the segments that are due, and give them.
+
+        Their files are renamed now and removed by ``remove_going`` after ``file.delete.delay.ms``. Whoever
+        reads from them goes on. ``now_ms`` is the wall clock's.
+        """
+        if not self._find_due(now_ms):
+            return []
+        async with self._one_at_a_time():
+            due = self._find_due(now_ms)
+            if len(due) == len(self._segments):
+                self.roll(now_ms)
+                # The log must not be found without segments: it would begin at offset 0 again.
+                await self._sync_names()
+                due = self._find_due(now_ms)[: len(self._segments) - 1]
+            if due:
+                self._let_go_of(self._segments.drop_first(len(due)), monotonic_ms)
+                start, cuts = self._segments[0].base_offset, self._cuts
+                await self._sync_names()
+                # Not before: should they come back after a crash, they must be scanned.
+                if cuts == self._cuts:
+                    self.recovery_point = max(self.recovery_point, start)
+            return due
+
+    async def _sync_names(self) -> None:
+        files, directory = self._place.files, self._place.directory
+        try:
+            with suppress(FileNotFoundError):  # the directory may be on its way out under another name
+                await files.offload(lambda: files.sync_dir(directory))
+        except OSError as error:
+            raise self._failed(error, "sync") from error
+
+    def _find_due(self, now_ms: int) -> list[Due]:
+        if self.failure is not None:
+            raise self.failure
+        of = LogFacts(self.log_start_offset, self.high_watermark, self.size_bytes)
+        try:
+            return find_due(self._segments.facts(self.log_end_offset), of, self._config, now_ms)
+        except OSError as error:
+            raise self._refusal(error, "search") from error
+
+    def _let_go_of(self, segments: Sequence[Segment], monotonic_ms: int) -> None:
+        """Mark segments that are no longer part of the log. They stand before all that is."""
+        start = self._segments[0].base_offset
+        if start > self.log_start_offset:
+            self.advance_log_start_offset(start)
+        try:
+            for segment in segments:
+                # The oldest first: of these names, too, a crash leaves a log without a hole.
+                segment.mark_deleted()
+        except OSError as error:
+            raise self._refusal(error, "rename segments of") from error
+        due_ms = monotonic_ms + self._config.file_delete_delay_ms
+        self._going += [(due_ms, segment) for segment in segments]
+
+    async def remove_going(self, monotonic_ms: int) -> int:
+        """Remove the files of segments whose time has come; give the number of segments."""
+        due = [segment for due_ms, segment in self._going if due_ms <= monotonic_ms]
+        if not due:
+            return 0
+        self._going = [(due_ms, segment) for due_ms, segment in self._going if due_ms > monotonic_ms]
+
+        def work() -> None:
+            for segment in due:
+                segment.remove_marked()
+
+        try:
+            await self._place.files.offload(work)
+        except OSError as error:
+            raise self._refusal(error, "remove segments of") from error
+        return len(due)
+
     # Durability.
 
     async def flush(self) -> None:
         """Bring all that is appended so far to the disk, and let ``recovery_point`` say so."""
-        if self._flushing is None:
-            self._flushing = asyncio.Lock()
-        async with self._flushing:
+        async with self._one_at_a_time():
             if self.failure is not None:
                 raise self.failure
             if not self._is_dirty:
@@ -572,6 +652,12 @@ class Log:
                 raise self._failed(error, "sync") from error
             if cuts == self._cuts:
                 self.recovery_point = max(self.recovery_point, end_offset)
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """Flush and retention: one must not look for files by names that the other is changing."""
+        if self._syncing is None:
+            self._syncing = asyncio.Lock()
+        return self._syncing
 
     @property
     def _is_dirty(self) -> bool:

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.log.segment_format import (
+    DELETED,
     LOG,
     OFFSET_INDEX,
     OFFSETS,
@@ -187,6 +188,19 @@ class Segment:
         for suffix in SEGMENT_SUFFIXES:
             with suppress(FileNotFoundError):
                 self.place.files.remove(self.path(suffix))
+
+    def mark_deleted(self) -> None:
+        """Give all files the ending of those on their way out. What is being sent from them still is."""
+        self.close()
+        for suffix in SEGMENT_SUFFIXES:
+            with suppress(FileNotFoundError):
+                self.place.files.rename(self.path(suffix), self.path(suffix + DELETED))
+
+    def remove_marked(self) -> None:
+        """Delete the files that were marked. Waits."""
+        for suffix in SEGMENT_SUFFIXES:
+            with suppress(FileNotFoundError):
+                self.place.files.remove(self.path(suffix + DELETED))
 
     def sync(self) -> None:
         """Bring log and indexes to the disk, unless they were removed meanwhile. Waits."""
@@ -364,6 +378,11 @@ class Segment:
 
     def modified_ms(self) -> int:
         return self.place.files.modified_ms(self.path(LOG))
+
+    def newest_ms(self) -> int:
+        """The largest timestamp or, where records have none, when the file was last written."""
+        largest = self.largest().timestamp
+        return largest if largest >= 0 else self.modified_ms()
 
     def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at ``from_offset`` or later that is not older than ``timestamp``."""

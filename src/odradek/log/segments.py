@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from odradek.log.results import NOTHING, Fetched
+from odradek.log.retention import SegmentFacts
 from odradek.log.segment import Segment, TimestampOffset
 from odradek.ports.files import FileSlice
 
@@ -50,6 +51,20 @@ class SegmentList:
         del self._segments[kept:], self._bases[kept:]
         return dropped
 
+    def drop_first(self, count: int) -> list[Segment]:
+        """Let go of the oldest segments, never of all, and give them."""
+        count = min(count, len(self._segments) - 1)
+        dropped = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        return dropped
+
+    def facts(self, log_end_offset: int) -> Iterator[SegmentFacts]:
+        """What retention goes by. One at a time: the time of a segment may have to be read from a file."""
+        ends = [*self._bases[1:], log_end_offset]
+        for number, segment in enumerate(self._segments):
+            is_last = number == len(ends) - 1
+            yield SegmentFacts(segment.base_offset, ends[number], segment.size, segment.newest_ms(), is_last)
+
     def since(self, offset: int) -> list[Segment]:
         """The segment that holds ``offset`` and all after it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
@@ -82,8 +97,7 @@ class SegmentList:
     def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
         for segment in self._segments:
-            largest = segment.largest().timestamp
-            if (largest if largest >= 0 else segment.modified_ms()) >= timestamp:
+            if segment.newest_ms() >= timestamp:
                 found = segment.find_time(timestamp, from_offset)
                 if found is not None:
                     return found
