@@ -25,6 +25,7 @@ from odradek.broker.listener import ConnectionLimits, Listener
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
 from odradek.broker.topics import Topics
+from odradek.broker.upkeep import Upkeep
 from odradek.cluster.image import ClusterImage
 from odradek.config import broker as settings
 from odradek.config import derived, topic
@@ -322,28 +323,7 @@ class Broker:
         idle_check_ms = min(max(idle_ms // 4, 10), 60_000) if idle_ms >= 0 else 60_000
         return [
             Chore("close_idle", idle_check_ms, self._close_idle),
-            Chore("flush_rolled", 1_000, self._flush_rolled),
-            Chore("remove_deleted_logs", 1_000, self._remove_deleted),
-            Chore(
-                "checkpoint_recovery_points",
-                values[settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS],
-                self._checkpoint_recovery_points,
-            ),
-            Chore(
-                "checkpoint_log_starts",
-                values[settings.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS],
-                self._checkpoint_log_starts,
-            ),
-            Chore(
-                "checkpoint_high_watermarks",
-                values[settings.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS],
-                self._checkpoint_high_watermarks,
-            ),
-            Chore(
-                "expire_producers",
-                values[settings.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS],
-                self._expire_producers,
-            ),
+            *Upkeep(self._directories, self.config, self._world.clock).chores(),
             Chore("forget_config_changes", 300_000, changes.forget_old),
         ]
 
@@ -355,32 +335,6 @@ class Broker:
             now_ms = self._world.clock.monotonic_ms()
             for listener in self._listeners:
                 listener.close_idle(now_ms, idle_ms)
-
-    async def _flush_rolled(self) -> None:
-        for directory in self._directories:
-            await directory.flush_rolled()
-
-    async def _remove_deleted(self) -> None:
-        for directory in self._directories:
-            await directory.remove_due(self._world.clock.monotonic_ms())
-
-    async def _expire_producers(self) -> None:
-        now_ms = self._world.clock.wall_ms()
-        expiration_ms = self.config.broker[settings.PRODUCER_ID_EXPIRATION_MS]
-        for partition in self._replicas:
-            partition.log.expire_producers(now_ms, expiration_ms)
-
-    async def _checkpoint_recovery_points(self) -> None:
-        for directory in self._directories:
-            await directory.checkpoint_recovery_points()
-
-    async def _checkpoint_log_starts(self) -> None:
-        for directory in self._directories:
-            await directory.checkpoint_log_starts()
-
-    async def _checkpoint_high_watermarks(self) -> None:
-        for directory in self._directories:
-            await directory.checkpoint_high_watermarks()
 
     # Failures.
 
@@ -433,6 +387,7 @@ class Broker:
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._dispatcher.settle()
+                await self._replicas.settle_flushes()
         self._clockwork.stop()
         await self._close_sessions()
 

@@ -15,9 +15,12 @@ log = events.logger("chores")
 
 
 class Chore(NamedTuple):
+    """Done first after ``delay_ms``, or else after one interval."""
+
     name: str
     interval_ms: int
     work: Callable[[], Awaitable[object]]
+    delay_ms: int | None = None
 
 
 class Chores:
@@ -36,8 +39,10 @@ class Chores:
         self._tasks.clear()
 
     async def _repeat(self, chore: Chore) -> None:
+        wait_ms = chore.interval_ms if chore.delay_ms is None else chore.delay_ms
         while True:
-            await self._clock.sleep_ms(chore.interval_ms)
+            await self._clock.sleep_ms(wait_ms)
+            wait_ms = chore.interval_ms
             try:
                 await chore.work()
             except (OSError, StorageError, StoreError) as failed:

@@ -55,6 +55,7 @@ NOT_FOUND: Final = FoundOffset()
 class Partition:
     __slots__ = (
         "_progress",
+        "awaits_flush",
         "broker_id",
         "is_leader",
         "is_offline",
@@ -76,6 +77,8 @@ class Partition:
         self.broker_id = broker_id
         self.min_isr = min_isr
         self.is_leader = False
+        self.awaits_flush = False
+        """Whether what was appended last is to be flushed before it is acknowledged and read."""
         self.is_offline = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
@@ -123,14 +126,17 @@ class Partition:
     def _advance_high_watermark(self, now_ms: int) -> None:
         progress, log = self._progress, self.log
         assert progress is not None
-        log.high_watermark = progress.high_watermark(
-            log.high_watermark, log.log_end_offset, self.min_isr, now_ms
-        )
+        # What flush.messages wants on the disk is not committed before it is there.
+        end_offset = log.recovery_point if self.awaits_flush else log.log_end_offset
+        log.high_watermark = progress.high_watermark(log.high_watermark, end_offset, self.min_isr, now_ms)
 
     # Writing.
 
     def append(self, records: Buffer | None, acks: int, produce_version: int, now_ms: int) -> Appended:
-        """Append what a producer sent. The high watermark moves at once if no follower has a say."""
+        """Append what a producer sent. The high watermark moves at once if no follower has a say.
+
+        If ``awaits_flush`` is set then, the caller sees to a flush, and tells of its end with ``flushed``.
+        """
         progress = self._progress
         if progress is None:
             raise BrokerError(self._why_not_leader())
@@ -145,8 +151,16 @@ class Partition:
             )
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        if self.log.is_flush_due:
+            self.awaits_flush = True
         self._advance_high_watermark(now_ms)
         return appended
+
+    def flushed(self, now_ms: int) -> None:
+        """The log was flushed: what had to wait for it counts from here on."""
+        self.awaits_flush = self.awaits_flush and self.log.is_flush_due
+        if self._progress is not None:
+            self._advance_high_watermark(now_ms)
 
     def verdict_on(self, required_offset: int, leader_epoch: int) -> ErrorCode | None:
         """How an append of this epoch ended; None while its records are not committed."""

@@ -20,6 +20,7 @@ from odradek.log.settings import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.clock import Clock
+from odradek.replication.flushes import Flushes, Told
 from odradek.replication.partition import DEBUGGER, Leadership, Partition
 from odradek.replication.progress import Progress
 from odradek.telemetry import events
@@ -57,6 +58,7 @@ class Replicas:
         self._offline: set[TopicPartition] = set()
         self._produces = Purgatory("produce", wheel)
         self._fetches = Purgatory("fetch", wheel)
+        self._flushes = Flushes(self._flushed)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._topics.values():
@@ -109,6 +111,18 @@ class Replicas:
     def appended(self, partition: Partition) -> None:
         """Records were appended, and the high watermark may have moved: wake who waits for that."""
         self._fetches.check_and_complete(partition)
+
+    def flush(self, partition: Partition, told: Told) -> None:
+        """Flush a partition that awaits it, and tell of the end: nothing, or what failed."""
+        self._flushes.ask(partition, told)
+
+    async def settle_flushes(self) -> None:
+        """For a stop: logs are not closed while they are being flushed."""
+        await self._flushes.settle()
+
+    def _flushed(self, partition: Partition) -> None:
+        partition.flushed(self._clock.monotonic_ms())
+        self.changed(partition)
 
     def changed(self, partition: Partition) -> None:
         """The partition's leader, replicas or bounds changed: everyone who waits for it looks again."""

@@ -62,7 +62,9 @@ class Duel:
         self.count = 0
 
     async def start(self) -> None:
-        self.memory = await self.cluster.start({"auto.create.topics.enable": "false"})
+        self.memory = await self.cluster.start(
+            {"auto.create.topics.enable": "false", "log.retention.ms": "-1"}
+        )
         self.clients = [await self.memory.connect(f"client{number}") for number in range(2)]
 
     async def restart(self, topic: str, partition: int, number: int) -> None:
