@@ -368,6 +368,7 @@ class Broker:
     async def _close_directories(self) -> list[StorageError]:
         """Close them all, so that one that cannot be closed does not cost the others a recovery."""
         failures = []
+        self._directories.on_failure = lambda _: None  # nobody is served any longer
         for directory in self._directories:
             try:
                 await directory.close(broker_epoch=self._broker_epoch)
