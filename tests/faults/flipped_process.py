@@ -44,7 +44,7 @@ def play(directory: Path, starts: int, seed: int) -> Tally:
     tally = Tally("bit flips, real processes", seed)
     chance = random.Random(seed)
     written = {clean: make(directory / f"made-{clean}", clean=clean) for clean in (True, False)}
-    tally.acknowledged = 2 * len(written)
+    tally.acknowledged = 2 * sum(map(len, written.values()))
     for number in range(starts):
         clean = bool(number % 2)
         data = directory / f"made-{clean}" / "data"
