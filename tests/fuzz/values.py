@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.support.batches import HandMadeBatch, record
 
+from odradek.broker.topic_plans import PARTITIONS_MAX
 from odradek.wire.apis import Api
 from odradek.wire.compile import encoder
 from odradek.wire.headers import RequestHeader, encode_request_header
@@ -43,6 +44,9 @@ SETTING_VALUES = [
 EDGES = [0, 1, -1, 2, -2, 7, 127, -128, 32_767, -32_768, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 DEPTH_MAX = 4
+PARTITIONS_SMALL = 200
+"""Topics stay small, or are too large to be: thirty thousand partitions take half a minute to make."""
+
 WAIT_MS_MAX = 40
 """Times to wait are kept short: a broker that waits as long as it was asked to does nothing wrong."""
 
@@ -122,6 +126,8 @@ class RequestMaker:
         if chance.random() < 0.6:
             return chance.choice(LIKELY.get(name, (0, 1, 2, -1)))
         number = chance.choice(EDGES) if chance.random() < 0.5 else chance.randrange(low, high + 1)
+        if name in ("num_partitions", "count") and PARTITIONS_SMALL < number <= PARTITIONS_MAX:
+            number %= PARTITIONS_SMALL
         return number if low <= number <= high else number % (high + 1)
 
     def records(self) -> bytes:

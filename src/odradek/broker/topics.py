@@ -165,7 +165,8 @@ class Topics:
                 outcome.refuse(refused)
         if not validate_only:
             counts = {wish.topic: wish.count for wish in wishes}
-            await self._wait(outcomes, lambda name: self._has_leaders(name, counts[name]), timeout_ms)
+            await self._wait(outcomes, lambda name: self._is_gone_or_led(name, counts[name]), timeout_ms)
+            self._refuse_gone(outcomes)
         return outcomes
 
     async def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
@@ -254,6 +255,16 @@ class Topics:
         for outcome in outcomes:
             if outcome.name in late and outcome.code == ErrorCode.NONE:
                 outcome.code, outcome.message = ErrorCode.REQUEST_TIMED_OUT, None
+
+    def _is_gone_or_led(self, topic: str, count: int) -> bool:
+        """Of a topic that was there: nobody need wait for partitions of one that was deleted meanwhile."""
+        return self._image.topic(topic) is None or self._has_leaders(topic, count)
+
+    def _refuse_gone(self, outcomes: Sequence[TopicOutcome]) -> None:
+        for outcome in outcomes:
+            if outcome.code == ErrorCode.NONE and self._image.topic(outcome.name) is None:
+                outcome.code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                outcome.message = f"The topic '{outcome.name}' was deleted meanwhile."
 
     def _has_leaders(self, topic: str, count: int) -> bool:
         known = self._image.topic(topic)

@@ -165,6 +165,23 @@ def test_partitions_may_be_given_their_replicas(play):
     play(scenario)
 
 
+def test_nobody_waits_for_partitions_of_a_topic_that_is_deleted_meanwhile(play):
+    async def scenario(town):
+        other = await town.memory.connect()
+        for _ in range(20):
+            await town.create("orders")
+            began_ms = town.cluster.clock.monotonic_ms()
+            wish = CreatePartitionsTopic("orders", 3, None)
+            deleting_it = other.begin(DELETE, 6, deleting("orders"))
+            growing = town.client.begin(GROW, 3, CreatePartitionsRequest([wish], 600_000))
+            grown, deleted = await growing, await deleting_it
+            assert deleted.responses[0].error_code == 0
+            assert grown.results[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            assert town.cluster.clock.monotonic_ms() - began_ms < 5_000
+
+    play(scenario)
+
+
 def test_a_topic_under_reassignment_does_not_grow(play):
     async def scenario(town):
         await town.create("orders")
