@@ -77,11 +77,6 @@ def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
     return offsets
 
 
-def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file; durable on return. Waits."""
-    files.write_whole(path, encode_offsets(offsets))
-
-
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
     identifier = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     return f"version: 0\ntopic_id: {identifier}".encode()

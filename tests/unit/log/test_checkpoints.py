@@ -10,7 +10,6 @@ from odradek.log.checkpoints import (
     encode_partition_metadata,
     read_offsets,
     read_partition_metadata,
-    write_offsets,
 )
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
@@ -26,7 +25,7 @@ topics = st.text("abcdefghijklmnopqrstuvwxyzABC0123456789._-", min_size=1, max_s
 )
 def test_offsets_are_read_as_they_were_written(offsets: dict[TopicPartition, int]) -> None:
     files = MemoryFileSystem()
-    write_offsets(files, "/checkpoint", offsets)
+    files.write_whole("/checkpoint", encode_offsets(offsets))
     assert read_offsets(files, "/checkpoint") == offsets
 
 

@@ -18,8 +18,9 @@ from odradek.broker.dispatch import Call, NoAnswer
 from odradek.broker.pending import Pending
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import INTERNAL_TOPICS
-from odradek.model.levels import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from odradek.model.levels import ACKS_ALL, ACKS_NONE
 from odradek.records.validation import RecordErrors
+from odradek.replication.acks import are_acks_known
 from odradek.replication.delayed_produce import AwaitedAppend, DelayedProduce
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -38,7 +39,7 @@ Result = ProduceResponse | NoAnswer | Pending[ProduceResponse]
 
 def produce(request: ProduceRequest, call: Call) -> Result:
     acks = request.acks
-    if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
+    if not are_acks_known(acks):
         return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, is {acks}")
     waiting: list[AwaitedAppend] = []
     unflushed: list[AwaitedAppend] = []
