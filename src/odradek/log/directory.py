@@ -32,11 +32,12 @@ from odradek.log.checkpoints import (
     encode_partition_metadata,
     read_offsets,
 )
-from odradek.log.log import PASSING, Log
+from odradek.log.log import Log
 from odradek.log.recovery import Opening, Recovered, create_log, open_log
 from odradek.log.segment import OpenSegments
 from odradek.log.segment_format import DirectoryKind, directory_name, parse_directory_name
 from odradek.log.settings import LogConfig
+from odradek.log.trust import PASSING
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy

@@ -8,56 +8,31 @@ threads, with all that it needs gathered before.
 
 from __future__ import annotations
 
-import asyncio
-import errno
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final
 
 from odradek.log.active_segment import ActiveSegment
-from odradek.log.checkpoints import (
-    LEADER_EPOCHS,
-    PARTITION_METADATA,
-    encode_partition_metadata,
-    read_partition_metadata,
-)
-from odradek.log.epochs import EpochEnd, EpochStart, LeaderEpochs, format_epochs
-from odradek.log.producers import KeptBatch, ProducerStates
+from odradek.log.checkpoints import PARTITION_METADATA, encode_partition_metadata, read_partition_metadata
+from odradek.log.epochs import EpochEnd, EpochStart, LeaderEpochs
+from odradek.log.flushing import Flushing, NoRoom
+from odradek.log.leaving import LeavingSegments
+from odradek.log.producer_history import ProducerHistory
+from odradek.log.producers import ProducerStates
 from odradek.log.results import NOTHING, Appended, Fetched
 from odradek.log.retention import Due, LogFacts, find_due
 from odradek.log.segment import Segment, SegmentPlace, TimestampOffset
 from odradek.log.segment_format import Buffer, DirectoryKind, directory_name
 from odradek.log.segments import SegmentList, cut
 from odradek.log.settings import LogConfig
+from odradek.log.trust import Trust
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
-from odradek.ports.files import FileSlice, FileSystem
+from odradek.ports.files import FileSlice
 from odradek.records.layout import BatchHeader
 from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
 
-__all__ = ["PASSING", "Appended", "Fetched", "Log", "LogState"]
-
-PRODUCER_TAIL_BYTES: Final = 8 * 1024 * 1024
-"""How much of a log's end is read for its producers. A producer has at most five batches under way: what it
-may still repeat lies here; reading all would stall the first idempotent append to a large log."""
-
-PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""Errors that say that something is full, not that it is broken."""
-
-
-class _NoRoom(OSError):
-    """A small file cannot be written now; the batches are as safe as before."""
-
-
-def _write_epochs(files: FileSystem, path: str, content: bytes) -> None:
-    try:
-        files.write_whole(path, content)
-    except OSError as error:
-        if error.errno in PASSING:
-            raise _NoRoom(error.errno, error.strerror, path) from error
-        raise
+__all__ = ["Appended", "Fetched", "Log", "LogState"]
 
 
 class LogState:
@@ -98,20 +73,16 @@ class Log:
         "_config",
         "_cuts",
         "_entropy",
-        "_epochs_written",
-        "_going",
-        "_is_new",
-        "_names_changed",
-        "_on_failure",
+        "_flushing",
+        "_leaving",
         "_on_roll",
         "_place",
         "_producers",
         "_rules",
         "_segments",
-        "_syncing",
         "_topic_id",
+        "_trust",
         "epochs",
-        "failure",
         "flushed_ms",
         "high_watermark",
         "log_end_offset",
@@ -138,24 +109,20 @@ class Log:
         self.log_end_offset = state.log_end_offset
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
-        self.failure: StorageError | None = None
         self.flushed_ms: int | None = None
         """When ``flush.ms`` was last seen to; kept by whoever flushes on a schedule."""
-        self._going: list[tuple[int, Segment]] = []
         self._place = place
+        self._trust = Trust(place, on_failure)
+        self._flushing = Flushing(place, state.epochs_written, is_new=is_new)
+        self._leaving = LeavingSegments(place.files)
         self._segments = SegmentList(state.segments)
         last = state.segments[-1]
         self._active = last if isinstance(last, ActiveSegment) else None
-        self._producers: ProducerStates | None = None
+        self._producers = ProducerHistory()
         self._topic_id: TopicId | None = None
         self._entropy = entropy
-        self._is_new = is_new
-        self._names_changed = is_new
-        self._epochs_written = state.epochs_written
         self._cuts = 0
-        self._syncing: asyncio.Lock | None = None
         self._on_roll = on_roll
-        self._on_failure = on_failure
         self.configure(config)
 
     # What it is.
@@ -174,6 +141,11 @@ class Log:
         self._rules = config.append_rules()
         self._place.index_interval_bytes = config.index_interval_bytes
         self._place.index_bytes_max = config.segment_index_bytes
+
+    @property
+    def failure(self) -> StorageError | None:
+        """What ended the trust in this log's files."""
+        return self._trust.failure
 
     @property
     def last_stable_offset(self) -> int:
@@ -213,7 +185,7 @@ class Log:
         try:
             self._place.files.write_whole(path, encode_partition_metadata(topic_id))
         except OSError as error:
-            raise self._refusal(error, "write") from error
+            raise self._trust.refusal(error, "write") from error
         self._topic_id = topic_id
 
     # Appends.
@@ -240,11 +212,10 @@ class Log:
         headers = accepted.headers
         if not headers:
             return Appended(-1, -1, -1, self.log_start_offset)
-        if self.failure is not None:
-            raise self.failure  # also to a repetition: what it repeats may be lost
+        self._trust.require()  # also for a repetition: what it repeats may be lost
         with_producer = headers[0][10] >= 0
         if with_producer:
-            duplicate = self._check_producer(headers[0], origin)
+            duplicate = self._producers.check(headers[0], origin, self._segments, self.log_start_offset)
             if duplicate is not None:
                 return Appended(
                     duplicate.first_offset,
@@ -261,7 +232,7 @@ class Log:
             )
         self._append(accepted.data, size_bytes, headers, accepted.max_timestamp, now_ms)
         if with_producer:
-            self._remember_producer(headers[0])
+            self._producers.appended(headers[0])
         return Appended(
             accepted.first_offset,
             accepted.last_offset,
@@ -293,7 +264,7 @@ class Log:
                 one = data[header.position : header.end_position]
                 self._append(one, len(one), [header], header.max_timestamp, now_ms)
         for header in headers:
-            self._remember_producer(header)
+            self._producers.appended(header)
         count = sum(header.last_offset_delta + 1 for header in headers)
         return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, count, len(data))
 
@@ -301,8 +272,7 @@ class Log:
         self, data: Buffer, size_bytes: int, headers: Sequence[BatchHeader], max_timestamp: int, now_ms: int
     ) -> None:
         """Put checked batches at the end; all of them or, on an error, none."""
-        if self.failure is not None:
-            raise self.failure
+        self._trust.require()
         last = headers[-1]
         last_offset = last[1] + last[7]
         active = self._active
@@ -315,7 +285,7 @@ class Log:
         try:
             active.append(data, headers)
         except OSError as error:
-            raise self._refusal(error, "append to") from error
+            raise self._trust.refusal(error, "append to") from error
         self.log_end_offset = last_offset + 1
         if last[3] != self.epochs.latest:
             for header in headers:
@@ -336,7 +306,7 @@ class Log:
         try:
             active = ActiveSegment.activate(self._segments[-1], self.log_end_offset)
         except OSError as error:
-            raise self._refusal(error, "open") from error
+            raise self._trust.refusal(error, "open") from error
         self._segments.replace_last(active)
         self._begin(active, now_ms)
         return active
@@ -357,10 +327,10 @@ class Log:
             sealed = old.seal()
             new = ActiveSegment.create(self._place, base_offset)
         except OSError as error:
-            raise self._refusal(error, "begin a segment in") from error
+            raise self._trust.refusal(error, "begin a segment in") from error
         self._segments.replace_last(sealed)
         self._segments.add(new)
-        self._names_changed = True
+        self._flushing.names_changed = True
         self._begin(new, now_ms)
         self._on_roll(self)
         return new
@@ -406,7 +376,7 @@ class Log:
         try:
             return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:
-            raise self._refusal(error, "read") from error
+            raise self._trust.refusal(error, "read") from error
 
     # Searches by time.
 
@@ -415,32 +385,23 @@ class Log:
         try:
             return self._segments.find_time(timestamp, self.log_start_offset)
         except OSError as error:
-            raise self._refusal(error, "search") from error
+            raise self._trust.refusal(error, "search") from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of all."""
         try:
             return self._segments.find_largest_time()
         except OSError as error:
-            raise self._refusal(error, "search") from error
+            raise self._trust.refusal(error, "search") from error
 
     def legacy_offsets_before(self, timestamp: int, count_max: int, now_ms: int) -> list[int]:
         """What ListOffsets 0 asks for: starts of segments last written by ``timestamp``, newest first.
 
         -1 asks for the end of the log first, -2 for its start.
         """
-        starts = [max(segment.base_offset, self.log_start_offset) for segment in self._segments]
-        if timestamp == -2:
-            return starts[: min(count_max, 1)]
-        written = [segment.modified_ms() for segment in self._segments] if timestamp >= 0 else []
-        if self._segments[-1].size:
-            starts.append(self.log_end_offset)
-            written.append(now_ms)
-        found = len(starts)
-        if timestamp >= 0:
-            while found and written[found - 1] > timestamp:
-                found -= 1
-        return sorted(starts[:found], reverse=True)[:count_max]
+        return self._segments.starts_before(
+            timestamp, count_max, self.log_start_offset, self.log_end_offset, now_ms
+        )
 
     # Leader epochs.
 
@@ -452,41 +413,12 @@ class Log:
 
     @property
     def producers(self) -> ProducerStates:
-        """State of idempotent producers; read from the batches' headers when first asked for."""
-        return self.load_producers() if self._producers is None else self._producers
-
-    def _check_producer(self, header: BatchHeader, origin: Origin) -> KeptBatch | None:
-        if origin is Origin.CLIENT:
-            return self.producers.check(header)
-        self.producers.check_epoch(header)
-        return None
-
-    def _remember_producer(self, header: BatchHeader) -> None:
-        # Until it was read from the log, the state needs no news: they will be in the log.
-        if self._producers is not None and header.producer_id >= 0 and not header.is_control:
-            self._producers.appended(header)
-
-    def load_producers(self) -> ProducerStates:
-        """Learn producers from the newest batches: those that a retry may still repeat."""
-        producers = ProducerStates()
-        newest: list[tuple[Segment, int]] = []
-        wanted = PRODUCER_TAIL_BYTES
-        for segment in reversed(self._segments):
-            if wanted <= 0:
-                break
-            newest.append((segment, wanted))
-            wanted -= segment.size
-        for segment, tail_bytes in reversed(newest):
-            for header in segment.headers(tail_bytes):
-                is_there = header.last_offset >= self.log_start_offset
-                if is_there and header.producer_id >= 0 and not header.is_control:
-                    producers.appended(header)
-        self._producers = producers
-        return producers
+        """State of idempotent producers."""
+        return self._producers.producers(self._segments, self.log_start_offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for so long; give how many."""
-        return 0 if self._producers is None else self._producers.expire(now_ms, expiration_ms)
+        return self._producers.expire(now_ms, expiration_ms)
 
     # Cuts.
 
@@ -505,7 +437,7 @@ class Log:
         try:
             self._cut_segments(offset, now_ms)
         except OSError as error:
-            raise self._refusal(error, "truncate") from error
+            raise self._trust.refusal(error, "truncate") from error
         self.epochs.truncate_from_end(offset)
         self._end_at(offset)
         return True
@@ -514,7 +446,7 @@ class Log:
         dropped = self._segments.drop_after(offset)
         if dropped:
             self._active = None
-            self._names_changed = True
+            self._flushing.names_changed = True
             for segment in reversed(dropped):
                 segment.remove()
             # Were they to come back after a crash, they would stand behind what is written from here on.
@@ -527,7 +459,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
-        self._producers = None
+        self._producers.forget()
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the log is empty and starts and ends at ``offset`` then. Waits."""
@@ -537,9 +469,9 @@ class Log:
             self._place.files.sync_dir(self._place.directory)
             new = ActiveSegment.create(self._place, offset)
         except OSError as error:
-            raise self._refusal(error, "truncate") from error
+            raise self._trust.refusal(error, "truncate") from error
         self._segments.start_with(new)
-        self._names_changed = True
+        self._flushing.names_changed = True
         self._begin(new, now_ms)
         self.epochs.clear()
         self._end_at(offset)
@@ -568,7 +500,7 @@ class Log:
         """
         if not self._find_due(now_ms):
             return []
-        async with self._one_at_a_time():
+        async with self._flushing.one_at_a_time():
             due = self._find_due(now_ms)
             if len(due) == len(self._segments):
                 self.roll(now_ms)
@@ -585,21 +517,18 @@ class Log:
             return due
 
     async def _sync_names(self) -> None:
-        files, directory = self._place.files, self._place.directory
         try:
-            with suppress(FileNotFoundError):  # the directory may be on its way out under another name
-                await files.offload(lambda: files.sync_dir(directory))
+            await self._flushing.sync_names()
         except OSError as error:
-            raise self._failed(error, "sync") from error
+            raise self._trust.lose(error, "sync") from error
 
     def _find_due(self, now_ms: int) -> list[Due]:
-        if self.failure is not None:
-            raise self.failure
+        self._trust.require()
         of = LogFacts(self.log_start_offset, self.high_watermark, self.size_bytes)
         try:
             return find_due(self._segments.facts(self.log_end_offset), of, self._config, now_ms)
         except OSError as error:
-            raise self._refusal(error, "search") from error
+            raise self._trust.refusal(error, "search") from error
 
     def _let_go_of(self, segments: Sequence[Segment], monotonic_ms: int) -> None:
         """Mark segments that are no longer part of the log. They stand before all that is."""
@@ -607,90 +536,43 @@ class Log:
         if start > self.log_start_offset:
             self.advance_log_start_offset(start)
         try:
-            for segment in segments:
-                # The oldest first: of these names, too, a crash leaves a log without a hole.
-                segment.mark_deleted()
+            self._leaving.add(segments, monotonic_ms + self._config.file_delete_delay_ms)
         except OSError as error:
-            raise self._refusal(error, "rename segments of") from error
-        due_ms = monotonic_ms + self._config.file_delete_delay_ms
-        self._going += [(due_ms, segment) for segment in segments]
+            raise self._trust.refusal(error, "rename segments of") from error
 
     async def remove_going(self, monotonic_ms: int) -> int:
         """Remove the files of segments whose time has come; give the number of segments."""
-        due = [segment for due_ms, segment in self._going if due_ms <= monotonic_ms]
-        if not due:
-            return 0
-        self._going = [(due_ms, segment) for due_ms, segment in self._going if due_ms > monotonic_ms]
-
-        def work() -> None:
-            for segment in due:
-                segment.remove_marked()
-
         try:
-            await self._place.files.offload(work)
+            return await self._leaving.remove_due(monotonic_ms)
         except OSError as error:
-            raise self._refusal(error, "remove segments of") from error
-        return len(due)
+            raise self._trust.refusal(error, "remove segments of") from error
 
     # Durability.
 
     async def flush(self) -> None:
         """Bring all that is appended so far to the disk, and let ``recovery_point`` say so."""
-        async with self._one_at_a_time():
-            if self.failure is not None:
-                raise self.failure
+        async with self._flushing.one_at_a_time():
+            self._trust.require()
             if not self._is_dirty:
                 return
             end_offset, cuts = self.log_end_offset, self._cuts
-            before = self._epochs_written, self._names_changed, self._is_new
             try:
                 await self._place.files.offload(self._plan_flush())
-            except _NoRoom as error:
-                self._epochs_written, self._names_changed, self._is_new = before
+            except NoRoom as error:
+                self._flushing.give_back()
                 raise StorageError(f"cannot flush {self._place.directory} yet: {error}") from error
             except OSError as error:
-                raise self._failed(error, "sync") from error
+                raise self._trust.lose(error, "sync") from error
             if cuts == self._cuts:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
-    def _one_at_a_time(self) -> asyncio.Lock:
-        """Flush and retention: one must not look for files by names that the other is changing."""
-        if self._syncing is None:
-            self._syncing = asyncio.Lock()
-        return self._syncing
-
     @property
     def _is_dirty(self) -> bool:
-        return self.log_end_offset != self.recovery_point or self._names_changed or self._epochs_changed
-
-    @property
-    def _epochs_changed(self) -> bool:
-        return self._epochs_written != self.epochs.entries
+        return self.log_end_offset != self.recovery_point or self._flushing.is_due(self.epochs.entries)
 
     def _plan_flush(self) -> Callable[[], None]:
-        """Gather what has to be synced; what comes back touches nothing but files."""
         unflushed = self._segments.since(self.recovery_point)
-        resting = [segment for segment in unflushed if segment is not self._active]
-        active, place, files = self._active, self._place, self._place.files
-        epochs = format_epochs(self.epochs.entries).encode() if self._epochs_changed else None
-        directory, names_changed, is_new = place.directory, self._names_changed, self._is_new
-        self._names_changed = self._is_new = False
-        self._epochs_written = self.epochs.entries
-
-        def work() -> None:
-            for segment in resting:
-                segment.sync()
-            if active is not None:
-                active.sync_log()
-            with suppress(FileNotFoundError):  # the directory may be on its way out under another name
-                if epochs is not None:
-                    _write_epochs(files, f"{directory}/{LEADER_EPOCHS}", epochs)
-                if names_changed:
-                    files.sync_dir(directory)
-            if is_new:
-                files.sync_dir(directory.rpartition("/")[0] or "/")
-
-        return work
+        return self._flushing.plan(unflushed, self._active, self.epochs.entries)
 
     async def close(self) -> None:
         """Flush everything, indexes too, and close: what a clean stop means. No use of the log after."""
@@ -699,19 +581,18 @@ class Log:
             try:
                 await self._place.files.offload(plan)
             except OSError as error:
-                raise self._failed(error, "close") from error
+                raise self._trust.lose(error, "close") from error
         self.finish_close()
 
     def plan_close(self) -> Callable[[], None] | None:
         """The part of closing that waits, to be run away from the loop; ``None`` if nothing is to be done."""
-        if self.failure is not None:
-            raise self.failure
+        self._trust.require()
         if self._active is None:
             return self._plan_flush() if self._is_dirty else None
         try:
             sealed = self._active.seal()
         except OSError as error:
-            raise self._failed(error, "close") from error
+            raise self._trust.lose(error, "close") from error
         flush = self._plan_flush()
 
         def work() -> None:
@@ -737,25 +618,9 @@ class Log:
         try:
             self._place.files.rename(self._place.directory, path)
         except OSError as error:
-            raise self._refusal(error, "rename") from error
+            raise self._trust.refusal(error, "rename") from error
         self._place.directory = path
         for segment in self._segments:
             self._place.opened.forget(segment)
             segment.let_go()
         return path
-
-    # Failures.
-
-    def _refusal(self, error: OSError, what: str) -> Exception:
-        """A full disk refuses this request and no more; anything else is the end of the disk."""
-        if error.errno in PASSING:
-            return BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"cannot {what} {self._place.directory}: {error.strerror}; nothing was changed",
-            )
-        return self._failed(error, what)
-
-    def _failed(self, error: OSError, what: str) -> StorageError:
-        self.failure = StorageError(f"cannot {what} {self._place.directory}: {error}")
-        self._on_failure(self.failure)
-        return self.failure

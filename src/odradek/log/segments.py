@@ -1,11 +1,14 @@
 """The segments of a log, in order: which one holds an offset or a time.
 
 Invariant: base offsets grow; only the last segment may be an active one.
+
+A search by time must not go through all segments. Largest timestamps are in no order, but their running
+maximum is: the first segment that reaches a time is the first at which the maximum does.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from odradek.log.results import NOTHING, Fetched
@@ -17,11 +20,13 @@ from odradek.ports.files import FileSlice
 class SegmentList:
     """Never empty."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_peaks", "_segments")
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        # Of the segments at rest, as far as it was asked for.
+        self._peaks: list[int] = []
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -42,13 +47,13 @@ class SegmentList:
 
     def start_with(self, segment: Segment) -> None:
         """Hold this one only."""
-        self._segments, self._bases = [segment], [segment.base_offset]
+        self._segments, self._bases, self._peaks = [segment], [segment.base_offset], []
 
     def drop_after(self, offset: int) -> list[Segment]:
         """Let go of the segments that start above ``offset``, but for the first, and give them."""
         kept = max(bisect_right(self._bases, offset), 1)
         dropped = self._segments[kept:]
-        del self._segments[kept:], self._bases[kept:]
+        del self._segments[kept:], self._bases[kept:], self._peaks[kept - 1 :]
         return dropped
 
     def drop_first(self, count: int) -> list[Segment]:
@@ -56,6 +61,8 @@ class SegmentList:
         count = min(count, len(self._segments) - 1)
         dropped = self._segments[:count]
         del self._segments[:count], self._bases[:count]
+        if count:
+            self._peaks = []
         return dropped
 
     def facts(self, log_end_offset: int) -> Iterator[SegmentFacts]:
@@ -96,17 +103,44 @@ class SegmentList:
 
     def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
-        for segment in self._segments:
+        for number in range(self._first_reaching(timestamp), len(self._segments)):
+            segment = self._segments[number]
             if segment.newest_ms() >= timestamp:
                 found = segment.find_time(timestamp, from_offset)
                 if found is not None:
                     return found
         return None
 
+    def _first_reaching(self, timestamp: int) -> int:
+        """Number of the first segment with a time not before ``timestamp``; of the last if none at rest has."""
+        peaks, at_rest = self._peaks, len(self._segments) - 1
+        while len(peaks) < at_rest and (not peaks or peaks[-1] < timestamp):
+            peak = self._segments[len(peaks)].newest_ms()
+            peaks.append(max(peak, peaks[-1]) if peaks else peak)
+        return bisect_left(peaks, timestamp)
+
     def find_largest_time(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of all."""
         newest = max(self._segments, key=lambda segment: segment.largest().timestamp)
         return newest.record_of_largest() if newest.largest().timestamp >= 0 else None
+
+    def starts_before(
+        self, timestamp: int, count_max: int, log_start_offset: int, log_end_offset: int, now_ms: int
+    ) -> list[int]:
+        """Starts of segments last written by ``timestamp``, newest first; -1 stands for the end, -2 for the
+        start."""
+        starts = [max(base, log_start_offset) for base in self._bases]
+        if timestamp == -2:
+            return starts[: min(count_max, 1)]
+        written = [segment.modified_ms() for segment in self._segments] if timestamp >= 0 else []
+        if self._segments[-1].size:
+            starts.append(log_end_offset)
+            written.append(now_ms)
+        found = len(starts)
+        if timestamp >= 0:
+            while found and written[found - 1] > timestamp:
+                found -= 1
+        return sorted(starts[:found], reverse=True)[:count_max]
 
 
 def cut(

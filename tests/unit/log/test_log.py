@@ -105,7 +105,7 @@ def test_only_the_end_of_a_log_is_read_for_its_producers(
         data = batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=0, value=b"x" * 100)
         log.append_as_leader(data, 0, bench.now_ms)
     bench.run(log.close())
-    monkeypatch.setattr("odradek.log.log.PRODUCER_TAIL_BYTES", 1000)
+    monkeypatch.setattr("odradek.log.producer_history.PRODUCER_TAIL_BYTES", 1000)
     log = bench.open()
     known = {producer.producer_id for producer in log.producers}
     assert 39 in known
