@@ -112,7 +112,7 @@ class SegmentList:
         return None
 
     def _first_reaching(self, timestamp: int) -> int:
-        """Number of the first segment with a time not before ``timestamp``; of the last if none at rest has."""
+        """Number of the first segment that reaches ``timestamp``; of the last if none at rest does."""
         peaks, at_rest = self._peaks, len(self._segments) - 1
         while len(peaks) < at_rest and (not peaks or peaks[-1] < timestamp):
             peak = self._segments[len(peaks)].newest_ms()
