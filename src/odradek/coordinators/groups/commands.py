@@ -104,8 +104,8 @@ class CommittedOffset(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Answered with ``Committed``. ``producer_id`` is set for TxnOffsetCommit: such offsets count from the end
-    of the transaction on."""
+    """Answered with ``Committed``. ``producer_id`` is set for TxnOffsetCommit: such offsets count from
+    the end of the transaction on."""
 
     group: str
     generation: int
