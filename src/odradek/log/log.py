@@ -8,6 +8,7 @@ threads, with all that it needs gathered before.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
@@ -299,6 +300,12 @@ class Log:
         """Remember that this epoch starts at the end of the log: its leader has yet to write."""
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """Let the log end at a later offset, where a copied log ends without a batch that says so."""
+        if offset > self.log_end_offset:
+            self.roll(now_ms, offset)
+            self.log_end_offset = offset
+
     # Segments.
 
     def _activate(self, now_ms: int) -> ActiveSegment:
@@ -549,6 +556,10 @@ class Log:
 
     # Durability.
 
+    def changing(self) -> asyncio.Lock:
+        """Held by all who sync the log or change names of its files: no two do so at a time."""
+        return self._flushing.one_at_a_time()
+
     async def flush(self) -> None:
         """Bring all that is appended so far to the disk, and let ``recovery_point`` say so."""
         async with self._flushing.one_at_a_time():
@@ -607,19 +618,27 @@ class Log:
         for segment in self._segments:
             segment.close()
 
-    def rename_for_deletion(self) -> str:
-        """Give the directory a name that marks it as going, and return its path. The log is no longer used.
+    def rename_directory(self, kind: DirectoryKind) -> str:
+        """Give the log's directory the name of another kind, and return its path. The log goes on as it is.
 
-        What is being sent from it still is: open files do not mind their names.
+        Whoever calls this holds ``changing``, and makes the name durable.
         """
         parent = self._place.directory.rpartition("/")[0]
-        unique = self._entropy.uuid().hex()
-        path = f"{parent}/{directory_name(self.topic_partition, DirectoryKind.DELETE, unique)}"
+        unique = "" if kind is DirectoryKind.CURRENT else self._entropy.uuid().hex()
+        path = f"{parent}/{directory_name(self.topic_partition, kind, unique)}"
         try:
             self._place.files.rename(self._place.directory, path)
         except OSError as error:
             raise self._trust.refusal(error, "rename") from error
         self._place.directory = path
+        return path
+
+    def rename_for_deletion(self) -> str:
+        """Give the directory a name that marks it as going, and return its path. The log is no longer used.
+
+        What is being sent from it still is: open files do not mind their names.
+        """
+        path = self.rename_directory(DirectoryKind.DELETE)
         for segment in self._segments:
             self._place.opened.forget(segment)
             segment.let_go()
