@@ -92,12 +92,13 @@ async def _first(*happenings: asyncio.Event) -> None:
 
 def _world(loaded: sources.Loaded) -> World:
     values = loaded.settings
+    clock, files = SystemClock(), RealFileSystem()
     network = SocketNetwork(
         values[settings.SOCKET_SEND_BUFFER_BYTES],
         values[settings.SOCKET_RECEIVE_BUFFER_BYTES],
         values[settings.SOCKET_LISTEN_BACKLOG_SIZE],
+        files.offload_read,
     )
-    clock, files = SystemClock(), RealFileSystem()
     return World(
         clock,
         SystemEntropy(),

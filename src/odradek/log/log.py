@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from odradek.log.active_segment import ActiveSegment
 from odradek.log.checkpoints import PARTITION_METADATA, encode_partition_metadata, read_partition_metadata
@@ -34,6 +35,9 @@ from odradek.records.layout import BatchHeader
 from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
 
 __all__ = ["Appended", "Fetched", "Log", "LogState"]
+
+RECENT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What was appended this far from the end is in memory for sure; before it, readers ask."""
 
 
 class LogState:
@@ -367,10 +371,12 @@ class Log:
             if after < len(offsets):
                 end = positions[after]
         size_bytes = end - position
+        is_recent = size_bytes < RECENT_BYTES_MAX
         if size_bytes <= bytes_max:
-            return Fetched(FileSlice(active.log_file, position, size_bytes)) if size_bytes else NOTHING
+            part = FileSlice(active.log_file, position, size_bytes, is_recent)
+            return Fetched(part) if size_bytes else NOTHING
         first_bytes = (positions[first + 1] if first + 1 < len(offsets) else active.size) - position
-        return cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one)
+        return cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one, is_recent)
 
     def _read_anywhere(self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool) -> Fetched:
         if not self.log_start_offset <= offset <= self.log_end_offset:

@@ -144,11 +144,18 @@ class SegmentList:
 
 
 def cut(
-    segment: Segment, position: int, size_bytes: int, first_bytes: int, bytes_max: int, at_least_one: bool
+    segment: Segment,
+    position: int,
+    size_bytes: int,
+    first_bytes: int,
+    bytes_max: int,
+    at_least_one: bool,
+    is_recent: bool = False,
 ) -> Fetched:
     """As much of a range as is allowed."""
     allowed = max(bytes_max, first_bytes) if at_least_one else bytes_max
     size_bytes = min(size_bytes, allowed)
     if size_bytes <= 0:
         return Fetched(b"", is_cut_short=True)
-    return Fetched(FileSlice(segment.file(), position, size_bytes), is_cut_short=allowed < first_bytes)
+    part = FileSlice(segment.file(), position, size_bytes, is_recent)
+    return Fetched(part, is_cut_short=allowed < first_bytes)

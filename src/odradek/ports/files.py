@@ -1,8 +1,9 @@
 """The port for files.
 
 Plain calls are quick: they touch the page cache and return. What may wait for a disk (``sync``, ``sync_dir``,
-a cold read, a scan) is run through ``FileSystem.offload`` by whoever must not wait. Errors are ``OSError``
-with their errno, as the operating system gives them.
+a scan) is run through ``FileSystem.offload`` by whoever must not wait, and so is a read of what is not in
+memory, through ``offload_read``; ``File.is_at_hand`` tells. Errors are ``OSError`` with their errno, as the
+operating system gives them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,17 @@ class File(Protocol):
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Up to ``size_bytes`` bytes; fewer only at the end of the file."""
+        ...
+
+    def is_at_hand(self, position: int, size_bytes: int) -> bool:
+        """Whether this range can be read without waiting for a disk, as far as a few probes tell.
+
+        Never waits. True where the system cannot tell, and of what lies behind the end.
+        """
+        ...
+
+    def bring(self, position: int, size_bytes: int) -> None:
+        """Have this range in memory, and let the system begin to read what follows it. Waits."""
         ...
 
     def write_at(self, position: int, data: Buffer) -> None: ...
@@ -114,22 +126,37 @@ class FileSystem(Protocol):
         """Run work that may wait for a disk away from the event loop (in a simulation: at once)."""
         ...
 
+    def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
+        """The same for reads, on threads of their own: whoever reads old data must not hold up a sync."""
+        ...
+
 
 class FileSlice:
-    """A range of a file, to be sent or read later. The file stays open while slices of it are under way."""
+    """A range of a file, to be sent or read later. The file stays open while slices of it are under way.
 
-    __slots__ = ("file", "position", "size_bytes")
+    One that ``is_recent`` was written by this process a moment ago: nobody need ask whether it is in memory.
+    """
 
-    def __init__(self, file: File, position: int, size_bytes: int) -> None:
+    __slots__ = ("file", "is_recent", "position", "size_bytes")
+
+    def __init__(self, file: File, position: int, size_bytes: int, is_recent: bool = False) -> None:
         self.file = file
         self.position = position
         self.size_bytes = size_bytes
+        self.is_recent = is_recent
 
     def __len__(self) -> int:
         return self.size_bytes
 
     def read(self) -> bytes:
         return self.file.read_at(self.position, self.size_bytes)
+
+    def starts_at_hand(self, size_bytes_max: int) -> bool:
+        """Whether the first so many bytes, or all if there are fewer, can be had without waiting."""
+        return self.is_recent or self.file.is_at_hand(self.position, min(self.size_bytes, size_bytes_max))
+
+    def without_first(self, count: int) -> FileSlice:
+        return FileSlice(self.file, self.position + count, self.size_bytes - count, self.is_recent)
 
 
 Part = Buffer | FileSlice

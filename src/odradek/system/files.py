@@ -4,6 +4,11 @@ A descriptor is closed when its ``File`` is closed or when nothing holds the ``F
 comes first: a slice of a file that is still being sent keeps the descriptor alive though the log has let go
 of it. Locks are POSIX record locks, which is what a JVM takes on the same file, so the two exclude each
 other; since those do not exclude within one process, a table of held paths does.
+
+Whether a range is in memory is asked with ``preadv`` and ``RWF_NOWAIT``, a byte here and there: pages come
+and go in long runs. A probe that finds nothing makes the system read that page, so a range is asked about
+once, and brought whole if the answer is no. File systems that do not know the flag (tmpfs, which is memory,
+some network file systems) count as at hand: there a read is what it was without the question.
 """
 
 from __future__ import annotations
@@ -23,6 +28,14 @@ from odradek.ports.files import Buffer, Space
 T = TypeVar("T")
 
 THREADS_DEFAULT = 8
+# More readers than this would only make a disk seek more; beside the others, so that syncs are not starved.
+READ_THREADS_MAX = 4
+# A page is asked for in each step of this size, and the last one.
+PROBE_STEP_BYTES = 256 * 1024
+# Asked for behind what was brought, so that the disk is at work while the range before is being sent.
+READ_AHEAD_BYTES = 1024 * 1024
+
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 _HELD: set[str] = set()  # of the process, as the locks themselves are
 
@@ -75,6 +88,34 @@ class RealFile:
             received += len(data)
         return b"".join(parts)
 
+    def is_at_hand(self, position: int, size_bytes: int) -> bool:
+        if _NOWAIT is None or size_bytes <= 0:
+            return True
+        descriptor, byte = self._descriptor, [bytearray(1)]
+        try:
+            for at in range(position, position + size_bytes - 1, PROBE_STEP_BYTES):
+                os.preadv(descriptor, byte, at, _NOWAIT)
+            os.preadv(descriptor, byte, position + size_bytes - 1, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # it cannot be told; what is wrong, the read itself will tell
+        return True
+
+    def bring(self, position: int, size_bytes: int) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            end = position + size_bytes
+            while position < end:
+                # Pages are read in and given to nobody: no copy is made.
+                taken = os.sendfile(nowhere, self._descriptor, position, end - position)
+                if taken == 0:
+                    return
+                position += taken
+            os.posix_fadvise(self._descriptor, end, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(nowhere)
+
     def write_at(self, position: int, data: Buffer) -> None:
         self._size = -1
         self._write_rest(position, data, os.pwrite(self._descriptor, data, position))
@@ -116,9 +157,11 @@ class RealFileLock:
 class RealFileSystem:
     """Files of this machine, with threads for what may wait."""
 
-    def __init__(self, threads_max: int = THREADS_DEFAULT) -> None:
+    def __init__(self, threads_max: int = THREADS_DEFAULT, read_threads_max: int = READ_THREADS_MAX) -> None:
         self._threads_max = threads_max
+        self._read_threads_max = read_threads_max
         self._pool: ThreadPoolExecutor | None = None
+        self._readers: ThreadPoolExecutor | None = None
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0)
@@ -204,8 +247,14 @@ class RealFileSystem:
             self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="odradek-files")
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
+    def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(self._read_threads_max, thread_name_prefix="odradek-reads")
+        return asyncio.get_running_loop().run_in_executor(self._readers, work)
+
     def close(self) -> None:
         """Wait for the threads and end them."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-            self._pool = None
+        for pool in (self._pool, self._readers):
+            if pool is not None:
+                pool.shutdown(wait=True)
+        self._pool = self._readers = None

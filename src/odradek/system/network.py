@@ -2,6 +2,10 @@
 
 Small parts leave in one gathered write; large ranges of files leave through ``sendfile`` without passing
 through this process. Order is kept: a part is never sent before those queued earlier.
+
+A range of a file that is not in memory would make the loop, and all connections, wait for the disk. So what
+is not known to be in memory is asked about before each piece; one that is not there is brought by a thread,
+and only this connection's output waits for it. While a piece is being sent, the system reads on behind it.
 """
 
 from __future__ import annotations
@@ -11,15 +15,18 @@ import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from odradek.ports.files import Buffer, FileSlice, Part, Parts
 from odradek.ports.network import Accept, Connection, Receiver
+from odradek.system.files import RealFileSystem
 
 # Up to this, answers are copied into one piece and leave in one write: cheaper than a second system call.
 JOIN_BYTES_MAX = 32 * 1024
 # One sendfile call moves at most this much, so that no connection holds the loop for long.
 SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
+# Of a range that may have to come from the disk, so much is brought and sent at a time.
+PIECE_BYTES = 1024 * 1024
 # The kernel takes 1024 buffers in one gathered write; more than a few dozen gain nothing.
 GATHER_MAX = 64
 BACKLOG = 1024
@@ -29,19 +36,28 @@ ACCEPT_REST_S = 0.1
 ACCEPTS_PER_TURN = 64
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
+OffloadRead = Callable[[Callable[[], None]], Awaitable[None]]
+
 
 class SocketConnection:
-    """One accepted or dialled TCP connection."""
+    """One accepted or dialled TCP connection.
+
+    While ``_writing``, output waits and a callback will go on with it: of the socket when it has room
+    (``_watching``), or of the thread that brings the next piece of a file (``_bringing``).
+    """
 
     __slots__ = (
+        "_bringing",
         "_closed",
         "_closing",
         "_fd",
         "_loop",
+        "_offload_read",
         "_paused",
         "_queue",
         "_receiver",
         "_socket",
+        "_watching",
         "_writing",
         "peer",
         "peer_host",
@@ -49,14 +65,21 @@ class SocketConnection:
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, address: tuple[str, int]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        address: tuple[str, int],
+        offload_read: OffloadRead,
     ) -> None:
         self._loop = loop
+        self._offload_read = offload_read
         self._socket = sock
         self._fd = sock.fileno()
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
         self._writing = False
+        self._watching = False
+        self._bringing: asyncio.Future[None] | None = None
         self._paused = True
         self._closing = False
         self._closed = False
@@ -110,8 +133,7 @@ class SocketConnection:
         if sent < len(data):
             self._queue.append(memoryview(data)[sent:])
             self.queued_bytes = len(data) - sent
-            self._writing = True
-            self._loop.add_writer(self._fd, self._flush)
+            self._await_room()
 
     def close(self, *, flush: bool = False) -> None:
         if flush and self._queue and not self._closed:
@@ -135,12 +157,23 @@ class SocketConnection:
         else:
             self._end(None)
 
-    def _flush(self) -> None:
+    def _flush(self, *, was_brought: bool = False) -> None:
+        """Send what goes without waiting. A piece that was brought is not asked about again."""
         queue = self._queue
         try:
             while queue:
-                sent = self._send_file(queue[0]) if isinstance(queue[0], FileSlice) else self._send_buffers()
-                if self._drop_sent(sent) and sent < SENDFILE_CHUNK_BYTES:
+                head, limit = queue[0], SENDFILE_CHUNK_BYTES
+                if isinstance(head, FileSlice):
+                    if not head.is_recent:
+                        limit = PIECE_BYTES
+                        if not was_brought and not head.starts_at_hand(limit):
+                            self._bring(head)
+                            return
+                        was_brought = False
+                    sent = self._send_file(head, limit)
+                else:
+                    sent = self._send_buffers()
+                if self._drop_sent(sent) and sent < limit:
                     self._await_room()
                     return
         except (BlockingIOError, InterruptedError):
@@ -151,17 +184,42 @@ class SocketConnection:
             return
         if self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._stop_watching()
             if self._receiver is not None and not self._closing:
                 self._receiver.output_drained()
         if self._closing:
             self._end(None)
 
+    def _bring(self, part: FileSlice) -> None:
+        """The next piece is not in memory: go on when a thread has brought it."""
+        self._stop_watching()
+        self._writing = True
+        # The thread holds the file, so that it stays open whatever becomes of the log or this connection.
+        file, position, size_bytes = part.file, part.position, min(len(part), PIECE_BYTES)
+        self._bringing = asyncio.ensure_future(self._offload_read(lambda: file.bring(position, size_bytes)))
+        self._bringing.add_done_callback(self._brought)
+
+    def _brought(self, bringing: asyncio.Future[None]) -> None:
+        self._bringing = None
+        if bringing.cancelled() or self._closed:
+            return
+        failure = bringing.exception()
+        if failure is None:
+            self._flush(was_brought=True)
+        else:
+            self._end(_reason(failure))
+
     def _await_room(self) -> None:
         """The system's buffer is full: go on when it has taken some of it."""
-        if not self._writing:
-            self._writing = True
+        self._writing = True
+        if not self._watching:
+            self._watching = True
             self._loop.add_writer(self._fd, self._flush)
+
+    def _stop_watching(self) -> None:
+        if self._watching:
+            self._watching = False
+            self._loop.remove_writer(self._fd)
 
     def _send_buffers(self) -> int:
         queue = self._queue
@@ -179,12 +237,12 @@ class SocketConnection:
             gathered.append(part)
         return self._socket.sendmsg(gathered, (), flags)
 
-    def _send_file(self, part: FileSlice) -> int:
+    def _send_file(self, part: FileSlice, limit: int) -> int:
         descriptor = part.file.fileno()
         if descriptor < 0:
             self._queue[0] = data = _read_whole(part)
             return self._socket.send(data)
-        sent = os.sendfile(self._fd, descriptor, part.position, min(len(part), SENDFILE_CHUNK_BYTES))
+        sent = os.sendfile(self._fd, descriptor, part.position, min(len(part), limit))
         if sent == 0:
             raise _too_short(part)
         return sent
@@ -200,7 +258,7 @@ class SocketConnection:
                 queue.popleft()
                 count -= size
             elif isinstance(part, FileSlice):
-                queue[0] = FileSlice(part.file, part.position + count, size - count)
+                queue[0] = part.without_first(count)
                 return True
             else:
                 queue[0] = memoryview(part)[count:]
@@ -217,9 +275,9 @@ class SocketConnection:
             return
         self._closed = self._closing = True
         self._stop_reading()
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._fd)
+        self._stop_watching()
+        if self._bringing is not None:
+            self._bringing.cancel()
         self._queue.clear()
         self.queued_bytes = 0
         self._socket.close()
@@ -230,10 +288,17 @@ class SocketConnection:
 class SocketListener:
     """A listening socket that hands each new connection to ``accept``."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, accept: Accept) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        accept: Accept,
+        offload_read: OffloadRead,
+    ) -> None:
         self._loop = loop
         self._socket = sock
         self._accept = accept
+        self._offload_read = offload_read
         self.port: int = sock.getsockname()[1]
         self._closed = False
         loop.add_reader(sock.fileno(), self._acceptable)
@@ -259,7 +324,7 @@ class SocketListener:
 
     def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
         _tune(sock)
-        connection = SocketConnection(self._loop, sock, address)
+        connection = SocketConnection(self._loop, sock, address, self._offload_read)
         receiver = self._accept(connection)
         if receiver is None:
             connection.close()
@@ -276,11 +341,19 @@ class SocketListener:
 
 
 class SocketNetwork:
-    """The real network. ``send_buffer`` and ``receive_buffer`` of -1 leave the system's sizes."""
+    """The real network. ``send_buffer`` and ``receive_buffer`` of -1 leave the system's sizes.
+
+    ``offload_read`` is a file system's; without one, threads of the network's own wait for the disk.
+    """
 
     def __init__(
-        self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1, backlog: int = BACKLOG
+        self,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        backlog: int = BACKLOG,
+        offload_read: OffloadRead | None = None,
     ) -> None:
+        self._offload_read = offload_read or RealFileSystem().offload_read
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._backlog = backlog
@@ -305,7 +378,7 @@ class SocketNetwork:
         except OSError:
             sock.close()
             raise
-        return SocketListener(asyncio.get_running_loop(), sock, accept)
+        return SocketListener(asyncio.get_running_loop(), sock, accept, self._offload_read)
 
     async def dial(
         self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
@@ -321,19 +394,27 @@ class SocketNetwork:
                 sock.close()
                 raise
         _tune(sock)
-        connection = SocketConnection(loop, sock, (host, port))
+        connection = SocketConnection(loop, sock, (host, port), self._offload_read)
         connection.attach(attach(connection))
         return connection
 
 
 def _joined(parts: Parts) -> bytes | None:
-    """All parts as one piece, if that is small; copying it costs less than gathering it."""
+    """All parts as one piece, if that is small and at hand; copying it costs less than gathering it."""
     size = 0
     for part in parts:
         size += len(part)
     if size > JOIN_BYTES_MAX:
         return None
-    return b"".join([_read_whole(part) if isinstance(part, FileSlice) else part for part in parts])
+    pieces: list[Buffer] = []
+    for part in parts:
+        if not isinstance(part, FileSlice):
+            pieces.append(part)
+        elif part.is_recent or part.starts_at_hand(JOIN_BYTES_MAX):
+            pieces.append(_read_whole(part))
+        else:
+            return None
+    return b"".join(pieces)
 
 
 def _read_whole(part: FileSlice) -> bytes:
@@ -354,5 +435,5 @@ def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def _reason(broken: OSError) -> str:
-    return broken.strerror or str(broken)
+def _reason(broken: BaseException) -> str:
+    return (isinstance(broken, OSError) and broken.strerror) or str(broken)

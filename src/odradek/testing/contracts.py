@@ -227,10 +227,53 @@ class FileSystemContract:
         file.sync()
         files.sync_dir(directory)
 
+    def test_what_was_just_written_is_at_hand(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(bytes(300_000))
+        assert file.is_at_hand(0, 300_000)
+        assert file.is_at_hand(299_999, 1)
+        assert file.is_at_hand(0, 0)
+
+    def test_what_lies_behind_the_end_is_waited_for_by_nobody(
+        self, files: FileSystem, directory: str
+    ) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        assert file.is_at_hand(0, 10)
+        file.append(b"abc")
+        assert file.is_at_hand(0, 1_000_000)
+        assert file.is_at_hand(1_000_000, 10)
+
+    def test_what_was_brought_is_at_hand_and_as_it_was(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"0123456789")
+        for position, size_bytes in ((0, 10), (4, 3), (8, 100), (50, 10)):
+            file.bring(position, size_bytes)
+            assert file.is_at_hand(position, size_bytes)
+        assert file.read_at(0, 10) == b"0123456789"
+
+    def test_a_removed_file_is_brought_while_it_is_open(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"0123456789")
+        files.remove(f"{directory}/a")
+        file.bring(0, 10)
+        assert file.is_at_hand(0, 10)
+
+    def test_slices_know_whether_they_start_at_hand(self, files: FileSystem, directory: str) -> None:
+        file = files.open(f"{directory}/a", create=True)
+        file.append(b"0123456789")
+        part = FileSlice(file, 2, 6)
+        assert part.starts_at_hand(3)
+        rest = part.without_first(4)
+        assert (rest.read(), rest.is_recent) == (b"67", False)
+        assert FileSlice(file, 2, 6, is_recent=True).without_first(4).is_recent
+
     def test_offload_gives_the_result_or_the_error(self, files: FileSystem, directory: str) -> None:
         async def run() -> None:
             assert await files.offload(lambda: files.list_names(directory)) == []
             with refused(FileNotFoundError):
                 await files.offload(lambda: files.read_whole(f"{directory}/a"))
+            assert await files.offload_read(lambda: files.list_names(directory)) == []
+            with refused(FileNotFoundError):
+                await files.offload_read(lambda: files.read_whole(f"{directory}/a"))
 
         asyncio.run(run())

@@ -5,6 +5,9 @@ keeps some prefix, and may tear the write after it (cut short, with a flipped la
 only zeros). Names are a journal of their own: a create, remove or rename is durable once a directory it
 touches is synced; of the rest a crash keeps some prefix. A file whose name never became durable is gone, with
 all that was synced into it. Open files die with the crash.
+
+A test may say which bytes are not in memory (``chill``). A read of these that is neither offloaded nor
+announced with ``bring`` would have made everybody wait: it is counted in ``stalls``.
 """
 
 from __future__ import annotations
@@ -27,13 +30,25 @@ DISK_BYTES: Final = 1 << 40
 class _Inode:
     """Bytes of one file: as read now, as surely on the disk, and the writes between the two."""
 
-    __slots__ = ("data", "durable", "modified_ms", "pending")
+    __slots__ = ("cold", "data", "durable", "modified_ms", "pending")
 
     def __init__(self, modified_ms: int, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.durable = bytes(data)
         self.pending: list[tuple[int, bytes | None]] = []  # position and data; None cuts at the position
         self.modified_ms = modified_ms
+        self.cold: list[range] = []
+
+    def is_cold(self, position: int, size_bytes: int) -> bool:
+        return any(one.start < position + size_bytes and position < one.stop for one in self.cold)
+
+    def warm(self, position: int, size_bytes: int) -> None:
+        end = position + size_bytes
+        rest = [
+            (range(one.start, min(one.stop, position)), range(max(one.start, end), one.stop))
+            for one in self.cold
+        ]
+        self.cold = [one for pair in rest for one in pair if one]
 
     def change(self, position: int, data: bytes | None) -> None:
         self.pending.append((position, data))
@@ -101,7 +116,15 @@ class MemoryFile:
         return position
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        return bytes(self._opened().data[position : position + size_bytes])
+        inode = self._opened()
+        self._files.touch(inode, position, size_bytes)
+        return bytes(inode.data[position : position + size_bytes])
+
+    def is_at_hand(self, position: int, size_bytes: int) -> bool:
+        return not self._opened().is_cold(position, size_bytes)
+
+    def bring(self, position: int, size_bytes: int) -> None:
+        self._opened().warm(position, size_bytes)
 
     def write_at(self, position: int, data: Buffer) -> None:
         inode = self._opened(to_write=True)
@@ -116,7 +139,9 @@ class MemoryFile:
         inode.sync()
 
     def map(self) -> memoryview:
-        return memoryview(bytes(self._opened().data))
+        inode = self._opened()
+        self._files.touch(inode, 0, len(inode.data))
+        return memoryview(bytes(inode.data))
 
     def fileno(self) -> int:
         return -1
@@ -180,6 +205,8 @@ class MemoryFileSystem:
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.crashes = 0
+        self.stalls = 0
+        self._is_offloaded = False
         self._now_ms = now_ms
         self._names = _Names({"/"}, {})
         self._durable_names = self._names.copy()
@@ -211,7 +238,16 @@ class MemoryFileSystem:
         """Let the next sync (of a file or directory whose name ends so) fail."""
         self._sync_failure = (code, name_end)
 
+    def chill(self, path: str, position: int = 0, size_bytes: int = DISK_BYTES) -> None:
+        """Let a range of a file be on the disk only, until it is read."""
+        self._file(path).cold.append(range(position, position + size_bytes))
+
     # What files ask of it.
+
+    def touch(self, inode: _Inode, position: int, size_bytes: int) -> None:
+        if inode.is_cold(position, size_bytes):
+            self.stalls += not self._is_offloaded
+            inode.warm(position, size_bytes)
 
     def write(self, path: str, inode: _Inode, position: int, data: bytes) -> None:
         failure = self._write_failure
@@ -342,7 +378,17 @@ class MemoryFileSystem:
         return MemoryFileLock(self._locked, path)
 
     def offload(self, work: Callable[[], T]) -> Awaitable[T]:
-        return _at_once(work)
+        return self._at_once(work)
+
+    def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
+        return self._at_once(work)
+
+    async def _at_once(self, work: Callable[[], T]) -> T:
+        self._is_offloaded = True
+        try:
+            return work()
+        finally:
+            self._is_offloaded = False
 
     def _change(self, touched: set[str], apply: Callable[[_Names], None]) -> None:
         apply(self._names)
@@ -361,10 +407,6 @@ class MemoryFileSystem:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         if path not in self._names.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
-async def _at_once(work: Callable[[], T]) -> T:
-    return work()
 
 
 def _whole(path: str) -> str:

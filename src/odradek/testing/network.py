@@ -339,7 +339,7 @@ def _take(queue: deque[Part], limit: int) -> bytes:
     size = len(part)
     if size > limit:
         if isinstance(part, FileSlice):
-            queue.appendleft(FileSlice(part.file, part.position + limit, size - limit))
+            queue.appendleft(part.without_first(limit))
             part = FileSlice(part.file, part.position, limit)
         else:
             view = memoryview(part)
@@ -347,6 +347,8 @@ def _take(queue: deque[Part], limit: int) -> bytes:
             part = view[:limit]
     if not isinstance(part, FileSlice):
         return bytes(part)
+    if not part.starts_at_hand(len(part)):
+        part.file.bring(part.position, len(part))  # a simulation has no threads that could do it
     data = part.read()
     if len(data) != len(part):
         raise OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")

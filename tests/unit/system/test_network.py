@@ -53,9 +53,13 @@ class FakeSocket:
         self.closed = True
 
 
+def _no_reads(work):
+    raise AssertionError("a listener reads nothing")
+
+
 def make_listener(*arrivals):
     loop, accepted = FakeLoop(), []
-    return loop, accepted, SocketListener(loop, FakeSocket(arrivals), accepted.append)
+    return loop, accepted, SocketListener(loop, FakeSocket(arrivals), accepted.append, _no_reads)
 
 
 def test_all_that_wait_are_accepted():
