@@ -112,11 +112,16 @@ def dump_log(
     max_bytes: Annotated[
         int | None, typer.Option("--max-bytes", min=0, help="Read at most this much of a segment.")
     ] = None,
+    offsets_decoder: Annotated[
+        bool,
+        typer.Option("--offsets-decoder", help="Show records of __consumer_offsets: offsets and groups."),
+    ] = False,
 ) -> None:
     """Print what is in segment and index files, batch by batch, like kafka-dump-log.
 
     Exits with 1 if a file is damaged or indexes do not fit their segment.
     """
+    from odradek.coordinators.groups.record_text import record_text
     from odradek.log.dump import DumpOptions, dump
     from odradek.system.files import RealFileSystem
 
@@ -127,6 +132,7 @@ def dump_log(
         index_sanity_check,
         skip_record_metadata,
         max_bytes,
+        record_text if offsets_decoder else None,
     )
     problems = dump(
         RealFileSystem(), _dumpable(files), options, typer.echo, lambda line: typer.echo(line, err=True)

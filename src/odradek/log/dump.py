@@ -31,6 +31,9 @@ from odradek.records.layout import LOG_OVERHEAD, BatchHeader, Record, advance_se
 Write = Callable[[str], None]
 """Takes one line."""
 
+Decode = Callable[[Record], tuple[str | None, str | None]]
+"""The words for a record's key and for its value."""
+
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -44,10 +47,16 @@ class DumpOptions:
     index_sanity_check: bool = False
     skip_record_metadata: bool = False
     max_bytes: int | None = None
+    decode: Decode | None = None
+    """Takes records to be of an internal topic, whose keys and values can be said in words."""
+
+    @property
+    def prints_data(self) -> bool:
+        return self.print_data_log or self.decode is not None
 
     @property
     def is_deep(self) -> bool:
-        return self.deep_iteration or self.print_data_log
+        return self.deep_iteration or self.prints_data
 
 
 @dataclass(slots=True)
@@ -304,12 +313,21 @@ def _batch_line(header: BatchHeader, batch: memoryview, position: int) -> str:
 
 def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:
     line = "" if options.skip_record_metadata else _record_metadata(header, record)
-    if options.print_data_log and not header.is_control:
-        if record.key is not None:
-            line += f"{' ' if line else '| '}key: {record.key.decode('utf-8', 'replace')}"
-        if record.value is not None:
-            line += f" payload: {record.value.decode('utf-8', 'replace')}"
+    if options.prints_data and not header.is_control:
+        key, payload = (options.decode or _decode_text)(record)
+        if key is not None:
+            line += f"{' ' if line else '| '}key: {key}"
+        if payload is not None:
+            line += f" payload: {payload}"
     return line
+
+
+def _decode_text(record: Record) -> tuple[str | None, str | None]:
+    return _text_of(record.key), _text_of(record.value)
+
+
+def _text_of(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
 
 
 def _record_metadata(header: BatchHeader, record: Record) -> str:

@@ -96,6 +96,16 @@ def test_records(bench: Any, lines: Lines) -> None:
     assert bare[3:6] == ["| key: k payload: v", " payload: w", "| key: l"]
 
 
+def test_records_are_said_in_the_words_of_a_decoder(bench: Any, lines: Lines) -> None:
+    _log(bench)
+    dumped = lines.dump(
+        LOG, decode=lambda record: (f"<{record.offset}>", "gone" if not record.value else None)
+    )
+    shown = [line.partition("headerKeys: ")[2] for line in dumped if line.startswith("|")]
+    marker = "[] endTxnMarker: ABORT coordinatorEpoch: 9"
+    assert shown == ["[h1,h2] key: <0>", "[] key: <1>", "[] key: <2> payload: gone", marker, "[] key: <4>"]
+
+
 def test_indexes(bench: Any, lines: Lines) -> None:
     _log(bench)
     headers = read_headers(bench.files.read_whole(bench.path(LOG)))
