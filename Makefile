@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml setup.py
 	@touch $@
 
 # The editable install builds the codec once; it is rebuilt when its source changes.
-$(CODEC): $(STAMP) src/odradek/records/_codec.pyx
+$(CODEC): $(STAMP) $(wildcard src/odradek/records/_*.pyx src/odradek/records/_*.pxi src/odradek/records/_*.h)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 

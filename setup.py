@@ -8,7 +8,13 @@ CODEC = Extension(
     "odradek.records._codec",
     ["src/odradek/records/_codec.pyx"],
     # What a source distribution needs besides the C file that Cython makes.
-    depends=["src/odradek/records/_codec.pyx", "src/odradek/records/_codec_primitives.h"],
+    depends=[
+        "src/odradek/records/_codec.pyx",
+        "src/odradek/records/_codec_key_offsets.pxi",
+        "src/odradek/records/_codec_primitives.h",
+        "src/odradek/records/_codec_sifting.pxi",
+        "src/odradek/records/_siphash.h",
+    ],
     # No -march: one wheel runs everywhere, and the CRC instruction is looked for at run time.
     extra_compile_args=["-O3"],
     optional=True,

@@ -6,18 +6,18 @@ buffer is checked; the buffer is held (exported) meanwhile, so it cannot be resi
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, getenv, realloc
+from libc.stdlib cimport calloc, free, getenv, realloc
 from libc.string cimport memcpy, memset, strcmp
 
 from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
-from odradek.records.layout import BatchHeader, Columns, Fault, Record, Walked
+from odradek.records.layout import BatchHeader, Columns, Fault, Record, Sifted, SiftedRecords, Walked
 
 
 cdef extern from "_codec_primitives.h":
@@ -897,3 +897,9 @@ cdef class BatchBuffer:
 
     def records(self):
         return PyBytes_FromStringAndSize(<char *>self._start, self._size)
+
+
+# ---- compaction ----
+
+include "_codec_key_offsets.pxi"
+include "_codec_sifting.pxi"

@@ -79,12 +79,12 @@ def read_headers(buffer: Buffer, position: int = 0) -> list[BatchHeader]:
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"unknown magic {magic}")
         if end - position < size + LOG_OVERHEAD:
             break
-        headers.append(_read_header(buffer, position, size, magic))
+        headers.append(read_header(buffer, position, size, magic))
         position += size + LOG_OVERHEAD
     return headers
 
 
-def _read_header(buffer: Buffer, position: int, size: int, magic: int) -> BatchHeader:
+def read_header(buffer: Buffer, position: int, size: int, magic: int) -> BatchHeader:
     smallest = (MESSAGE_OVERHEAD_0, MESSAGE_OVERHEAD_1, BATCH_OVERHEAD - LOG_OVERHEAD)[magic]
     if size < smallest:
         raise BrokerError(
@@ -208,12 +208,12 @@ def walk(
     With ``timestamp_fixed`` every record has ``base_timestamp``. A record without timestamp (-1) is in every
     window. At most ``faults_max`` faults are listed. A malformed record is INVALID_RECORD.
     """
-    reader = _Reader(records)
+    reader = RecordReader(records)
     max_timestamp, consecutive = -1, True
     faults: list[Fault] = []
     for index in range(count):
         delta, offset_delta, keyless = reader.skip_record()
-        timestamp = base_timestamp if timestamp_fixed else _int64(base_timestamp + delta)
+        timestamp = base_timestamp if timestamp_fixed else wrapped_int64(base_timestamp + delta)
         max_timestamp = max(max_timestamp, timestamp)
         consecutive = consecutive and offset_delta == index
         outside = timestamp != -1 and not earliest_ms <= timestamp <= latest_ms
@@ -228,12 +228,12 @@ def decode_records(
     records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
 ) -> list[Record]:
     """Read ``count`` records that must fill ``records``; keys and values are copied out."""
-    reader = _Reader(records)
+    reader = RecordReader(records)
     decoded = []
     for _ in range(count):
         delta, offset_delta, key, value, headers = reader.read_record()
-        timestamp = base_timestamp if timestamp_fixed else _int64(base_timestamp + delta)
-        decoded.append(Record(_int64(base_offset + offset_delta), timestamp, key, value, headers))
+        timestamp = base_timestamp if timestamp_fixed else wrapped_int64(base_timestamp + delta)
+        decoded.append(Record(wrapped_int64(base_offset + offset_delta), timestamp, key, value, headers))
     reader.finish()
     return decoded
 
@@ -299,14 +299,14 @@ class BatchBuffer:
             raise LocalProtocolViolation(f"no record can have timestamp {timestamp} and offset delta {delta}")
         base = timestamp if self.base_timestamp is None else self.base_timestamp
         body = bytearray(1)
-        _put_varint(body, _int64(timestamp - base))
-        _put_varint(body, delta)
+        put_varint(body, wrapped_int64(timestamp - base))
+        put_varint(body, delta)
         _put_sized(body, key)
         _put_sized(body, value)
         _put_headers(body, headers)
         if len(self._records) + len(body) + 5 > INT32_MAX - BATCH_OVERHEAD:
             raise LocalProtocolViolation("a batch cannot pass 2 GiB")
-        _put_varint(self._records, len(body))
+        put_varint(self._records, len(body))
         self._records += body
         self.base_timestamp = base
         self.max_timestamp = max(self.max_timestamp, timestamp)
@@ -319,7 +319,7 @@ class BatchBuffer:
         return bytes(self._records)
 
 
-def _put_varint(out: bytearray, value: int) -> None:
+def put_varint(out: bytearray, value: int) -> None:
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag > 0x7F:
         out.append(zigzag & 0x7F | 0x80)
@@ -331,13 +331,13 @@ def _put_sized(out: bytearray, data: Buffer | None) -> None:
     if data is None:
         out.append(1)
     else:
-        _put_varint(out, memoryview(data).nbytes)
+        put_varint(out, memoryview(data).nbytes)
         out += data
 
 
 def _put_headers(out: bytearray, headers: Iterable[tuple[str, Buffer | None]]) -> None:
     given = tuple(headers)
-    _put_varint(out, len(given))
+    put_varint(out, len(given))
     for name, value in given:
         if not isinstance(name, str):
             raise LocalProtocolViolation("a record header needs a key")
@@ -345,7 +345,7 @@ def _put_headers(out: bytearray, headers: Iterable[tuple[str, Buffer | None]]) -
         _put_sized(out, value)
 
 
-def _int64(value: int) -> int:
+def wrapped_int64(value: int) -> int:
     """Wrap as 64-bit arithmetic does."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
@@ -354,7 +354,7 @@ def _malformed(what: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_RECORD, what)
 
 
-class _Reader:
+class RecordReader:
     """A cursor over the records of one batch; any step past the end is INVALID_RECORD."""
 
     __slots__ = ("data", "end", "position")

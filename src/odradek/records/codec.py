@@ -33,6 +33,10 @@ def _choose() -> tuple[ModuleType, str | None]:
 
 
 _twin, _why_pure = _choose()
+if _why_pure is None:
+    _sifting_twin = _twin
+else:
+    from odradek.records import _sifting_py as _sifting_twin
 
 COMPILED: Final = _why_pure is None
 WHY_PURE: Final = _why_pure
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
         stamp,
         walk,
     )
+    from odradek.records._sifting_py import KeyOffsets, header_at, sift, sift_records
 else:
     BatchBuffer = _twin.BatchBuffer
     accept_in_place = _twin.accept_in_place
@@ -59,12 +64,17 @@ else:
     read_headers = _twin.read_headers
     stamp = _twin.stamp
     walk = _twin.walk
+    KeyOffsets = _sifting_twin.KeyOffsets
+    header_at = _sifting_twin.header_at
+    sift = _sifting_twin.sift
+    sift_records = _sifting_twin.sift_records
 
 __all__ = [
     "COMPILED",
     "WHY_PURE",
     "BatchBuffer",
     "Buffer",
+    "KeyOffsets",
     "accept_in_place",
     "crc32c",
     "decode",
@@ -72,10 +82,13 @@ __all__ = [
     "decode_batch_columns",
     "decode_columns",
     "decode_records",
+    "header_at",
     "is_intact",
     "place",
     "read_headers",
     "records_of",
+    "sift",
+    "sift_records",
     "stamp",
     "walk",
 ]

@@ -145,6 +145,20 @@ class BatchHeader(NamedTuple):
         """When tombstones and markers in this batch may go, set by the cleaner on its first pass."""
         return self.base_timestamp if self.magic >= 2 and self.attributes & DELETE_HORIZON_BIT else None
 
+    def sifted(self, sifted: SiftedRecords) -> BatchHeader:
+        """The header for what stays of this batch; its size and checksum are still to be set."""
+        return self._replace(
+            attributes=self.attributes & KNOWN_BITS | (DELETE_HORIZON_BIT if sifted.sets_horizon else 0),
+            base_timestamp=sifted.base_timestamp,
+            max_timestamp=sifted.max_timestamp,
+            count=sifted.count,
+        )
+
+    def emptied(self) -> BatchHeader:
+        """The header that stays of this batch for its producer's sake when no record does."""
+        attributes = self.attributes & KNOWN_BITS & ~(DELETE_HORIZON_BIT | CODEC_MASK)
+        return self._replace(attributes=attributes, base_timestamp=-1, count=0)
+
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record; sequences wrap to 0 after 2**31 - 1."""
@@ -169,6 +183,42 @@ class Walked(NamedTuple):
     consecutive: bool
     """Offset deltas are 0, 1, 2 …"""
     faults: list[Fault]
+
+
+class Sifted(NamedTuple):
+    """What the cleaner read of a buffer and what it kept; -1 where nothing was kept.
+
+    The last four say what an index needs of the batches that were appended to the output.
+    """
+
+    position: int
+    """Where the next batch starts, which is incomplete or needs to be looked at by itself."""
+    bytes_read: int
+    batches_read: int
+    records_read: int
+    bytes_kept: int
+    batches_kept: int
+    records_kept: int
+    tombstones_kept: int
+    keyless_dropped: int
+    last_offset: int
+    """The last offset of the last batch kept."""
+    last_batch_position: int
+    """Where that batch starts in the output."""
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    """The last offset of the first batch that has the largest timestamp."""
+
+
+class SiftedRecords(NamedTuple):
+    """What stays of one batch's records, and what its header must say of them."""
+
+    records: bytes | None
+    """Encoded and not compressed, or ``None`` if the batch stays as it is."""
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    base_timestamp: int
+    max_timestamp: int
+    sets_horizon: bool
 
 
 class Columns(NamedTuple):
