@@ -82,6 +82,10 @@ class FileSystem(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let a file pass for last written then."""
+        ...
+
     def list_names(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
         ...

@@ -157,6 +157,8 @@ class FileSystemContract:
         files.write_whole(f"{directory}/a", b"abc")
         assert files.size_of(f"{directory}/a") == 3
         assert files.modified_ms(f"{directory}/a") >= 0
+        files.set_modified_ms(f"{directory}/a", 86_400_000)
+        assert files.modified_ms(f"{directory}/a") == 86_400_000
         assert files.exists(f"{directory}/a")
         assert files.exists(directory)
         assert not files.exists(f"{directory}/b")

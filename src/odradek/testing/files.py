@@ -286,6 +286,9 @@ class MemoryFileSystem:
     def modified_ms(self, path: str) -> int:
         return self._file(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
+
     def list_names(self, path: str) -> list[str]:
         path = _whole(path)
         self._require_directory(path)
