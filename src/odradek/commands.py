@@ -21,7 +21,7 @@ app = typer.Typer(
 
 
 LOG_LEVEL = "warning"
-DUMPABLE = {".log", ".index", ".timeindex"}
+DUMPABLE = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
 EPOCHS = "leader-epoch-checkpoint"
 
 
@@ -90,8 +90,8 @@ def dump_log(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Segments (.log), indexes (.index, .timeindex), leader-epoch-checkpoint, or a partition's "
-            "directory, which stands for all of these in it.",
+            help="Segments (.log), indexes (.index, .timeindex, .txnindex), states of producers (.snapshot), "
+            "leader-epoch-checkpoint, or a partition's directory, which stands for all of these in it.",
         ),
     ],
     print_data_log: Annotated[

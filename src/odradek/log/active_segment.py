@@ -25,10 +25,12 @@ from odradek.log.segment_format import (
     RELATIVE_OFFSET_MAX,
     TIME_INDEX,
     TIMES,
+    TRANSACTION_INDEX,
     Buffer,
     IndexBuilder,
     time_entries_before,
 )
+from odradek.log.transaction_index import AbortedTransaction, kept_before
 from odradek.model.ids import NO_TIMESTAMP
 from odradek.ports.files import File
 from odradek.records.layout import BatchHeader
@@ -46,6 +48,8 @@ class ActiveSegment(Segment):
     """The last segment of a log, once something is appended to it."""
 
     __slots__ = (
+        "_aborted_here",
+        "_aborted_written",
         "_created_ms",
         "_indexes",
         "_offsets_written",
@@ -67,6 +71,8 @@ class ActiveSegment(Segment):
         self._offsets_written = len(indexes.offsets)
         self._times_written = len(indexes.times)
         self.log_file = place.files.open(self.path(LOG))
+        self._aborted_here: list[AbortedTransaction] = []
+        self._aborted_written = 0
         self._created_ms = 0
         self._roll_ms = 0
         self._size_max = POSITION_MAX
@@ -78,6 +84,8 @@ class ActiveSegment(Segment):
     @classmethod
     def create(cls, place: SegmentPlace, base_offset: int) -> ActiveSegment:
         """Begin a segment with empty files; what is left of one with this base offset is overwritten."""
+        with suppress(FileNotFoundError):
+            place.files.remove(place.path(base_offset, TRANSACTION_INDEX))
         for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
             file = place.files.open(place.path(base_offset, suffix), create=True)
             if file.size():
@@ -91,8 +99,11 @@ class ActiveSegment(Segment):
         indexes = segment.place.builder(segment.base_offset)
         indexes.load(segment.offset_index(), segment.time_index(), segment.size)
         indexes.max_timestamp, indexes.offset_of_max_timestamp, _ = segment.largest()
+        aborted = list(segment.aborted())
         segment.close()
-        return cls(segment.place, segment.base_offset, segment.size, indexes, next_offset)
+        active = cls(segment.place, segment.base_offset, segment.size, indexes, next_offset)
+        active._aborted_here, active._aborted_written = aborted, len(aborted)
+        return active
 
     def file(self) -> File:
         return self.log_file
@@ -111,6 +122,13 @@ class ActiveSegment(Segment):
 
     def largest(self) -> TimestampOffset:
         return TimestampOffset(self._indexes.max_timestamp, self._indexes.offset_of_max_timestamp)
+
+    def aborted(self) -> list[AbortedTransaction]:
+        return self._aborted_here
+
+    def add_aborted(self, entry: AbortedTransaction) -> None:
+        """Note a transaction whose abort marker was appended last. The file follows with the indexes."""
+        self._aborted_here.append(entry)
 
     def rebuild_indexes(self) -> None:
         """In memory they are not lost to anything; one that points astray is taken from the file anew."""
@@ -193,6 +211,9 @@ class ActiveSegment(Segment):
                 OFFSET_INDEX, self._indexes.offsets, self._offsets_written
             )
             self._times_written = self._write_index(TIME_INDEX, self._indexes.times, self._times_written)
+        if len(self._aborted_here) != self._aborted_written:
+            self.use_aborted(self._aborted_here)
+            self._aborted_written = len(self._aborted_here)
 
     def _write_index(self, suffix: str, index: bytearray, written: int) -> int:
         file = self.place.files.open(self.path(suffix), create=True)
@@ -214,6 +235,7 @@ class ActiveSegment(Segment):
         self.write_indexes()
         sealed = Segment(self.place, self.base_offset, self.size)
         sealed._largest = self.largest()
+        sealed._aborted = tuple(self._aborted_here)
         return sealed
 
     def sync_log(self) -> None:
@@ -231,6 +253,9 @@ class ActiveSegment(Segment):
         if position == self.size:
             self._forget_tail(offset)
             return
+        self._aborted_here = kept_before(self._aborted_here, offset)
+        self.use_aborted(self._aborted_here)
+        self._aborted_written = len(self._aborted_here)
         relative = offset - self.base_offset
         indexes = self._indexes
         del indexes.offsets[(OFFSETS.floor(indexes.offsets, relative - 1) + 1) * OFFSETS.entry_bytes :]

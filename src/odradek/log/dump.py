@@ -1,7 +1,8 @@
 """What is in the files of a log, in words: the lines of Kafka's own dump tool.
 
-Takes ``.log``, ``.index`` and ``.timeindex`` files and ``leader-epoch-checkpoint``. Reads only. What is wrong
-with a file goes to ``complain``, the summary of mismatches after all files, as Kafka does.
+Takes ``.log``, ``.index``, ``.timeindex``, ``.txnindex`` and ``.snapshot`` files and
+``leader-epoch-checkpoint``. Reads only. What is wrong with a file goes to ``complain``, the summary of
+mismatches after all files, as Kafka does.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from dataclasses import dataclass, field
 
 from odradek.log.checkpoints import LEADER_EPOCHS
 from odradek.log.epochs import parse_epochs
+from odradek.log.producer_lines import aborted_line, producer_line
+from odradek.log.producer_snapshots import decode_snapshot
 from odradek.log.segment_format import (
     LOG,
     OFFSET_INDEX,
     OFFSETS,
-    TIME_INDEX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
     TIMES,
+    TRANSACTION_INDEX,
     is_sound_offset_index,
     is_sound_time_index,
     parse_file_name,
 )
+from odradek.log.transaction_index import check_aborted, decode_aborted
 from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import NO_SEQUENCE, NO_TIMESTAMP
 from odradek.ports.files import FileSystem
@@ -134,8 +140,13 @@ def _dump_file(
     if name == LEADER_EPOCHS:
         for leader_epoch, start_offset in parse_epochs(_text(files, path), path).entries:
             write(f"leaderEpoch: {leader_epoch} startOffset: {start_offset}")
-    elif parsed is None or parsed.mark or parsed.suffix not in {LOG, OFFSET_INDEX, TIME_INDEX}:
+    elif parsed is None or parsed.mark or parsed.suffix not in {*SEGMENT_SUFFIXES, SNAPSHOT}:
         complain(f"Ignoring unknown file {path}")
+    elif parsed.suffix == SNAPSHOT:
+        for producer in decode_snapshot(files.read_whole(path), path):
+            write(producer_line(producer))
+    elif parsed.suffix == TRANSACTION_INDEX:
+        _Dump(files, path, parsed.base_offset, options, write, complain, findings).transaction_index()
     elif parsed.suffix == LOG:
         _Dump(files, path, parsed.base_offset, options, write, complain, findings).log()
     elif parsed.suffix == OFFSET_INDEX:
@@ -277,6 +288,19 @@ class _Dump:
             self.findings.times.setdefault(self.path, []).append((timestamp, newest))
         if previous >= timestamp:
             self.findings.time_order.setdefault(self.path, []).append((timestamp, previous))
+
+    def transaction_index(self) -> None:
+        entries = decode_aborted(self.files.read_whole(self.path), self.path)
+        if not self.options.verify_index_only:
+            for entry in entries:
+                self.write(aborted_line(entry))
+        check_aborted(entries, self.base_offset, self.path)
+        markers = {header.base_offset: header for _, header in _walk(self.beside(LOG)) if header.is_control}
+        for entry in entries:
+            marker = markers.get(entry.last_offset)
+            if marker is None or marker.producer_id != entry.producer_id:
+                self.findings.refusals += 1
+                self.complain(f"{self.path}: no marker in the log ends this transaction: {entry}")
 
     def _sanity(self, is_sound: bool) -> None:
         if is_sound:

@@ -16,7 +16,6 @@ from odradek.log.checkpoints import LEADER_EPOCHS
 from odradek.log.epochs import EpochStart, format_epochs
 from odradek.log.segment import Segment, SegmentPlace
 from odradek.log.trust import PASSING
-from odradek.ports.files import FileSystem
 
 Epochs = tuple[EpochStart, ...]
 
@@ -49,13 +48,20 @@ class Flushing:
         return self.names_changed or self._epochs_written != epochs
 
     def plan(
-        self, unflushed: Sequence[Segment], active: ActiveSegment | None, epochs: Epochs
+        self,
+        unflushed: Sequence[Segment],
+        active: ActiveSegment | None,
+        epochs: Epochs,
+        snapshots: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
-        """Take over all that is due. If the work fails for want of room, ``give_back`` makes it due again."""
+        """Take over all that is due. If the work fails for want of room, ``give_back`` makes it due again.
+
+        ``snapshots`` writes files that may speak of no batch which is not on the disk.
+        """
         resting = [segment for segment in unflushed if segment is not active]
         files, directory = self._place.files, self._place.directory
         new_epochs = format_epochs(epochs).encode() if self._epochs_written != epochs else None
-        names_changed, is_new = self.names_changed, self._is_new
+        names_changed, is_new = self.names_changed or snapshots is not None, self._is_new
         self._taken = (self._epochs_written, names_changed, is_new)
         self.names_changed = self._is_new = False
         self._epochs_written = epochs
@@ -66,8 +72,10 @@ class Flushing:
             if active is not None:
                 active.sync_log()
             with suppress(FileNotFoundError):  # the directory may be on its way out under another name
+                if snapshots is not None:
+                    _with_room(snapshots)
                 if new_epochs is not None:
-                    _write_epochs(files, f"{directory}/{LEADER_EPOCHS}", new_epochs)
+                    _with_room(lambda: files.write_whole(f"{directory}/{LEADER_EPOCHS}", new_epochs))
                 if names_changed:
                     files.sync_dir(directory)
             if is_new:
@@ -88,10 +96,10 @@ class Flushing:
             await files.offload(lambda: files.sync_dir(directory))
 
 
-def _write_epochs(files: FileSystem, path: str, content: bytes) -> None:
+def _with_room(write: Callable[[], None]) -> None:
     try:
-        files.write_whole(path, content)
+        write()
     except OSError as error:
         if error.errno in PASSING:
-            raise NoRoom(error.errno, error.strerror, path) from error
+            raise NoRoom(error.errno, error.strerror, error.filename) from error
         raise

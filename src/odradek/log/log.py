@@ -18,7 +18,7 @@ from odradek.log.checkpoints import PARTITION_METADATA, encode_partition_metadat
 from odradek.log.epochs import EpochEnd, EpochStart, LeaderEpochs
 from odradek.log.flushing import Flushing, NoRoom
 from odradek.log.leaving import LeavingSegments
-from odradek.log.producer_history import ProducerHistory
+from odradek.log.producer_history import ProducerHistory, remove_snapshots, snapshot_offsets_in
 from odradek.log.producers import ProducerStates
 from odradek.log.results import NOTHING, Appended, Fetched
 from odradek.log.retention import Due, LogFacts, find_due
@@ -26,11 +26,13 @@ from odradek.log.segment import Segment, SegmentPlace, TimestampOffset
 from odradek.log.segment_format import Buffer, DirectoryKind, directory_name
 from odradek.log.segments import SegmentList, cut
 from odradek.log.settings import LogConfig
+from odradek.log.transaction_index import AbortedTransaction
 from odradek.log.trust import Trust
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSlice
+from odradek.records.control import EndMarker, build_end_marker
 from odradek.records.layout import BatchHeader
 from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
 
@@ -48,6 +50,7 @@ class LogState:
         "epochs_written",
         "log_end_offset",
         "log_start_offset",
+        "producers",
         "recovery_point",
         "segments",
     )
@@ -57,6 +60,7 @@ class LogState:
         segments: list[Segment],
         epochs: LeaderEpochs,
         epochs_written: tuple[EpochStart, ...],
+        producers: ProducerHistory,
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
@@ -64,6 +68,7 @@ class LogState:
         self.segments = segments
         self.epochs = epochs
         self.epochs_written = epochs_written
+        self.producers = producers
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
@@ -123,7 +128,7 @@ class Log:
         self._segments = SegmentList(state.segments)
         last = state.segments[-1]
         self._active = last if isinstance(last, ActiveSegment) else None
-        self._producers = ProducerHistory()
+        self._producers = state.producers
         self._topic_id: TopicId | None = None
         self._entropy = entropy
         self._cuts = 0
@@ -155,7 +160,8 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """Up to here nothing is of an open transaction. Without transactions that is the high watermark."""
-        return self.high_watermark
+        transactions = self._producers.states.transactions
+        return transactions.last_stable_offset(self.high_watermark, self.log_start_offset)
 
     @property
     def segments(self) -> SegmentList:
@@ -218,9 +224,8 @@ class Log:
         if not headers:
             return Appended(-1, -1, -1, self.log_start_offset)
         self._trust.require()  # also for a repetition: what it repeats may be lost
-        with_producer = headers[0][10] >= 0
-        if with_producer:
-            duplicate = self._producers.check(headers[0], origin, self._segments, self.log_start_offset)
+        if headers[0][10] >= 0:
+            duplicate = self._producers.check(headers[0], accepted.data, origin)
             if duplicate is not None:
                 return Appended(
                     duplicate.first_offset,
@@ -236,8 +241,6 @@ class Log:
                 f"{size_bytes} bytes, where segment.bytes allows {self._config.segment_bytes}",
             )
         self._append(accepted.data, size_bytes, headers, accepted.max_timestamp, now_ms)
-        if with_producer:
-            self._producers.appended(headers[0])
         return Appended(
             accepted.first_offset,
             accepted.last_offset,
@@ -268,8 +271,6 @@ class Log:
             for header in headers:
                 one = data[header.position : header.end_position]
                 self._append(one, len(one), [header], header.max_timestamp, now_ms)
-        for header in headers:
-            self._producers.appended(header)
         count = sum(header.last_offset_delta + 1 for header in headers)
         return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, count, len(data))
 
@@ -292,6 +293,13 @@ class Log:
         except OSError as error:
             raise self._trust.refusal(error, "append to") from error
         self.log_end_offset = last_offset + 1
+        position = 0
+        for header in headers:
+            if header[10] >= 0:
+                aborted = self._producers.appended(header, data, position)
+                if aborted is not None:
+                    active.add_aborted(aborted)
+            position += header[2]
         if last[3] != self.epochs.latest:
             for header in headers:
                 self._learn_epoch(header)
@@ -342,6 +350,7 @@ class Log:
         self._segments.replace_last(sealed)
         self._segments.add(new)
         self._flushing.names_changed = True
+        self._producers.take_snapshot(base_offset)
         self._begin(new, now_ms)
         self._on_roll(self)
         return new
@@ -374,7 +383,7 @@ class Log:
         is_recent = size_bytes < RECENT_BYTES_MAX
         if size_bytes <= bytes_max:
             part = FileSlice(active.log_file, position, size_bytes, is_recent)
-            return Fetched(part) if size_bytes else NOTHING
+            return Fetched(part, False, active) if size_bytes else NOTHING
         first_bytes = (positions[first + 1] if first + 1 < len(offsets) else active.size) - position
         return cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one, is_recent)
 
@@ -427,11 +436,40 @@ class Log:
     @property
     def producers(self) -> ProducerStates:
         """State of idempotent producers."""
-        return self._producers.producers(self._segments, self.log_start_offset)
+        return self._producers.states
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for so long; give how many."""
         return self._producers.expire(now_ms, expiration_ms)
+
+    # Transactions.
+
+    def append_end_marker(
+        self, marker: EndMarker, producer_id: int, producer_epoch: int, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """End a producer's transaction in this log.
+
+        Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the producer or the coordinator was
+        replaced. A marker without a transaction is appended too: its epochs count.
+        """
+        batch = build_end_marker(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
+        )
+        return self.append_as_leader(bytearray(batch), leader_epoch, now_ms, origin=Origin.COORDINATOR)
+
+    def aborted_between(self, from_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``; it may
+        be some more. Readers of committed records leave out what belongs to them."""
+        try:
+            return self._segments.aborted_between(from_offset, end_offset)
+        except OSError as error:
+            raise self._trust.refusal(error, "read") from error
+
+    def aborted_in(self, offset: int, fetched: Fetched) -> list[AbortedTransaction]:
+        """Those that matter to what was read from ``offset`` on."""
+        if fetched.segment is None:
+            return []
+        return self.aborted_between(offset, self._segments.end_offset_of(fetched, self.log_end_offset))
 
     # Cuts.
 
@@ -449,6 +487,7 @@ class Log:
             return True
         try:
             self._cut_segments(offset, now_ms)
+            self._producers.cut(self._place, list(self._segments), offset)
         except OSError as error:
             raise self._trust.refusal(error, "truncate") from error
         self.epochs.truncate_from_end(offset)
@@ -472,18 +511,20 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
-        self._producers.forget()
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the log is empty and starts and ends at ``offset`` then. Waits."""
         try:
             for segment in reversed(list(self._segments)):
                 segment.remove()
+            names = self._place.files.list_names(self._place.directory)
+            remove_snapshots(self._place, snapshot_offsets_in(names))
             self._place.files.sync_dir(self._place.directory)
             new = ActiveSegment.create(self._place, offset)
         except OSError as error:
             raise self._trust.refusal(error, "truncate") from error
         self._segments.start_with(new)
+        self._producers = ProducerHistory(offset)
         self._flushing.names_changed = True
         self._begin(new, now_ms)
         self.epochs.clear()
@@ -573,23 +614,39 @@ class Log:
             if not self._is_dirty:
                 return
             end_offset, cuts = self.log_end_offset, self._cuts
+            snapshots, offsets = self._producers.plan(self._place)
             try:
-                await self._place.files.offload(self._plan_flush())
+                await self._place.files.offload(self._plan_flush(snapshots))
             except NoRoom as error:
                 self._flushing.give_back()
                 raise StorageError(f"cannot flush {self._place.directory} yet: {error}") from error
             except OSError as error:
                 raise self._trust.lose(error, "sync") from error
             if cuts == self._cuts:
+                self._producers.written(offsets)
                 self.recovery_point = max(self.recovery_point, end_offset)
+            else:
+                await self._unwrite(self._producers.strays_of(offsets))
+
+    async def _unwrite(self, snapshot_offsets: list[int]) -> None:
+        """Remove snapshots that were written while the log was cut: they speak of batches that are gone."""
+        try:
+            await self._place.files.offload(lambda: remove_snapshots(self._place, snapshot_offsets))
+        except OSError as error:
+            raise self._trust.lose(error, "cut") from error
+        self._flushing.names_changed = True
 
     @property
     def _is_dirty(self) -> bool:
-        return self.log_end_offset != self.recovery_point or self._flushing.is_due(self.epochs.entries)
+        return (
+            self.log_end_offset != self.recovery_point
+            or self._producers.is_due
+            or self._flushing.is_due(self.epochs.entries)
+        )
 
-    def _plan_flush(self) -> Callable[[], None]:
+    def _plan_flush(self, snapshots: Callable[[], None] | None) -> Callable[[], None]:
         unflushed = self._segments.since(self.recovery_point)
-        return self._flushing.plan(unflushed, self._active, self.epochs.entries)
+        return self._flushing.plan(unflushed, self._active, self.epochs.entries, snapshots)
 
     async def close(self) -> None:
         """Flush everything, indexes too, and close: what a clean stop means. No use of the log after."""
@@ -604,13 +661,15 @@ class Log:
     def plan_close(self) -> Callable[[], None] | None:
         """The part of closing that waits, to be run away from the loop; ``None`` if nothing is to be done."""
         self._trust.require()
+        self._producers.take_snapshot(self.log_end_offset)
+        snapshots, _ = self._producers.plan(self._place)
         if self._active is None:
-            return self._plan_flush() if self._is_dirty else None
+            return self._plan_flush(snapshots) if self._is_dirty else None
         try:
             sealed = self._active.seal()
         except OSError as error:
             raise self._trust.lose(error, "close") from error
-        flush = self._plan_flush()
+        flush = self._plan_flush(snapshots)
 
         def work() -> None:
             sealed.sync()

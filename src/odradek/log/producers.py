@@ -1,53 +1,44 @@
-"""What a partition remembers of idempotent producers: their epochs and their last batches.
+"""What a partition remembers of idempotent producers: their epochs, their last batches, their transactions.
 
 A producer numbers its records per partition. A batch is taken if it follows the producer's last one; a batch
 of the same epoch and the same numbers as one of the last five is a repetition, and is answered with the
-offsets it got the first time; anything else is out of order. A producer that is not remembered (new, expired,
-or its records are gone) may begin with any number; a new epoch of a remembered one begins with 0.
+offsets it got the first time; anything else is out of order. A producer that is not remembered (new or
+expired) may begin with any number; a new epoch of a remembered one begins with 0. While a transaction is
+open, its producer writes nothing outside of it. A marker ends it; markers of a coordinator that was replaced
+are refused.
 
 Batches without a producer id never come here: the caller asks ``producer_id >= 0`` first.
 
-Invariants: ``check`` changes nothing, ``appended`` refuses nothing, so what was once written is taken as it
-is, live, on a follower and on recovery alike; at most ``producers_max`` producers are remembered, those that
-appended last.
-
-Transactions will add to ``Producer`` (``transaction_first_offset`` already keeps one from expiring) and to
-the checks; snapshots will go over ``ProducerStates`` and back through ``restore``.
+Invariants: ``check…`` changes nothing, ``appended`` and ``ended`` refuse nothing, so what was once written is
+taken as it is, live, on a follower and on recovery alike. A ``Producer`` never changes, it is replaced: a
+list of them is what they were at that moment, whatever is appended later. At most ``producers_max`` producers
+are remembered, those that appended last, and those with open transactions.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
 
+from odradek.log.transaction_index import AbortedTransaction
+from odradek.log.transactions import Transactions
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, UNKNOWN_OFFSET
+from odradek.records.control import EndMarker
+from odradek.records.layout import INT32_MAX, TRANSACTIONAL_BIT, BatchHeader
 
 BATCHES_KEPT: Final = 5
 """As many as a producer may have in flight; older batches cannot be repetitions of an honest one."""
 PRODUCERS_MAX: Final = 100_000
-"""Per partition: some 50 MB if reached. A producer forgotten early may repeat a batch unnoticed."""
-SEQUENCE_MAX: Final = 2**31 - 1
+"""Per partition: some 110 MB if reached. A producer forgotten early may repeat a batch unnoticed."""
+SEQUENCE_MAX: Final = INT32_MAX
+NO_COORDINATOR_EPOCH: Final = -1
+PASSED_OVER_MAX: Final = 64
+"""Producers with open transactions that are passed over in search of one to forget."""
 
-
-class ProducedBatch(Protocol):
-    """What of a batch's header matters here."""
-
-    @property
-    def producer_id(self) -> int: ...
-    @property
-    def producer_epoch(self) -> int: ...
-    @property
-    def base_sequence(self) -> int: ...
-    @property
-    def last_sequence(self) -> int: ...
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def last_offset(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
+_tuple: Final = tuple.__new__  # a named tuple's own constructor takes twice the time
 
 
 class KeptBatch(NamedTuple):
@@ -60,21 +51,24 @@ class KeptBatch(NamedTuple):
     timestamp: int
 
 
-class Producer:
+class Producer(NamedTuple):
     """One producer id in one partition. ``batches`` holds the last ones of its epoch, oldest first."""
 
-    __slots__ = ("batches", "last_timestamp", "producer_epoch", "producer_id", "transaction_first_offset")
-
-    def __init__(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.batches: list[KeptBatch] = []
-        self.last_timestamp = NO_TIMESTAMP
-        self.transaction_first_offset = UNKNOWN_OFFSET
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    transaction_first_offset: int = UNKNOWN_OFFSET
+    batches: tuple[KeptBatch, ...] = ()
 
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        """Last offset of its last batch; -1 if no batch of this epoch is known."""
+        return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
 
     def find(self, first_sequence: int, last_sequence: int) -> KeptBatch | None:
         """The remembered batch with exactly these numbers."""
@@ -83,25 +77,18 @@ class Producer:
                 return batch
         return None
 
-    def keep(self, producer_epoch: int, batch: KeptBatch) -> None:
-        if producer_epoch != self.producer_epoch:
-            self.producer_epoch = producer_epoch
-            self.batches.clear()
-        elif len(self.batches) == BATCHES_KEPT:
-            del self.batches[0]
-        self.batches.append(batch)
-        self.last_timestamp = batch.timestamp
-
 
 class ProducerStates:
     """The producers of one partition."""
 
-    __slots__ = ("_producers", "producers_max")
+    __slots__ = ("_producers", "producers_max", "transactions")
 
-    def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
+    def __init__(self, producers: Iterable[Producer] = (), *, producers_max: int = PRODUCERS_MAX) -> None:
         self.producers_max = producers_max
         # The one that appended longest ago first.
-        self._producers: OrderedDict[int, Producer] = OrderedDict()
+        self._producers = OrderedDict((producer.producer_id, producer) for producer in producers)
+        first_offsets = (one.transaction_first_offset for one in self._producers.values())
+        self.transactions = Transactions(offset for offset in first_offsets if offset >= 0)
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -112,63 +99,116 @@ class ProducerStates:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
-    def check(self, batch: ProducedBatch) -> KeptBatch | None:
+    def as_now(self) -> list[Producer]:
+        """All of them; quick, however many there are. In no order."""
+        return list(dict.values(self._producers))
+
+    # Judging.
+
+    def check(self, header: BatchHeader) -> KeptBatch | None:
         """Judge a batch that a client wants to append: None to go ahead, or the earlier append it repeats.
 
-        Raises OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_PRODUCER_EPOCH.
+        Raises OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
         """
-        producer = self._producers.get(batch.producer_id)
+        producer = self._producers.get(header[10])
         if producer is None:
             return None
-        if batch.producer_epoch == producer.producer_epoch:
-            last, first = producer.last_sequence, batch.base_sequence
-            if first == last + 1 or (first == 0 and last == SEQUENCE_MAX):
-                return None
-            return _repeated(producer, batch)
-        self.check_epoch(batch)
-        if batch.base_sequence != 0 and producer.producer_epoch != NO_PRODUCER_EPOCH:
-            raise BrokerError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"epoch {batch.producer_epoch} of producer {batch.producer_id} must begin with sequence 0, "
-                f"not {batch.base_sequence}; its epoch here was {producer.producer_epoch}",
-            )
+        first = header[12]
+        if header[11] == producer[1]:
+            batches = producer[5]
+            last = batches[-1][1] if batches else NO_SEQUENCE
+            if first != last + 1 and (first != 0 or last != SEQUENCE_MAX):
+                return _repeated(producer, header)
+        else:
+            _check_epoch(producer, header)
+            if first != 0 and producer.producer_epoch != NO_PRODUCER_EPOCH:
+                raise BrokerError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"epoch {header.producer_epoch} of producer {header.producer_id} must begin with "
+                    f"sequence 0, not {first}; its epoch here was {producer.producer_epoch}",
+                )
+        if producer[4] >= 0:
+            _check_transactional(producer, header)
         return None
 
-    def check_epoch(self, batch: ProducedBatch) -> None:
-        """The check for appends by a coordinator, whose batches have no sequences; the first for clients'."""
-        producer = self._producers.get(batch.producer_id)
-        if producer is not None and batch.producer_epoch < producer.producer_epoch:
+    def check_unnumbered(self, header: BatchHeader) -> None:
+        """The check for records of a coordinator, whose batches have no sequences."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None:
+            _check_epoch(producer, header)
+            _check_transactional(producer, header)
+
+    def check_marker(self, header: BatchHeader, marker: EndMarker) -> None:
+        """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        _check_epoch(producer, header)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
             raise BrokerError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than "
-                f"the last one seen, {producer.producer_epoch}",
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is older than {producer.coordinator_epoch}, "
+                f"the last one that ended a transaction of producer {header.producer_id} here",
             )
 
-    def appended(self, batch: ProducedBatch) -> None:
-        """Remember a batch that is in the log, with the offsets it has there."""
-        producer_id = batch.producer_id
-        producer = self._producers.get(producer_id)
-        if producer is None:
-            producer = Producer(producer_id, batch.producer_epoch)
-            self.restore(producer)
-        else:
-            self._producers.move_to_end(producer_id)
-        producer.keep(
-            batch.producer_epoch,
-            KeptBatch(
-                batch.base_sequence,
-                batch.last_sequence,
-                batch.base_offset,
-                batch.last_offset,
-                batch.max_timestamp,
-            ),
-        )
+    # Remembering.
 
-    def restore(self, producer: Producer) -> None:
-        """Take a producer in as it is; if there are too many, the one that appended longest ago goes."""
-        self._producers[producer.producer_id] = producer
-        if len(self._producers) > self.producers_max:
-            self._producers.popitem(last=False)
+    def appended(self, header: BatchHeader) -> None:
+        """Remember a batch of records that is in the log, with the offsets it has there."""
+        _, first_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
+        last_sequence = (sequence + delta) & INT32_MAX if sequence != NO_SEQUENCE else NO_SEQUENCE
+        kept = _tuple(KeptBatch, (sequence, last_sequence, first_offset, first_offset + delta, timestamp))
+        producer = self._producers.get(producer_id)
+        batches: tuple[KeptBatch, ...] = (kept,)
+        if producer is None:
+            coordinator_epoch, transaction = NO_COORDINATOR_EPOCH, UNKNOWN_OFFSET
+        else:
+            _, last_epoch, coordinator_epoch, _, transaction, earlier = producer
+            if epoch == last_epoch:
+                batches = (*earlier[1 - BATCHES_KEPT :], kept)
+        if attributes & TRANSACTIONAL_BIT and transaction < 0:
+            transaction = first_offset
+            self.transactions.begin(first_offset)
+        self._producers[producer_id] = _tuple(
+            Producer, (producer_id, epoch, coordinator_epoch, timestamp, transaction, batches)
+        )
+        if producer is not None:
+            self._producers.move_to_end(producer_id)
+        elif len(self._producers) > self.producers_max:
+            self._forget_one()
+
+    def ended(self, header: BatchHeader, marker: EndMarker) -> AbortedTransaction | None:
+        """Remember a marker that is in the log; give the transaction that it aborted, if it did.
+
+        A marker without a transaction, whose records went elsewhere, is remembered for its epochs alone.
+        """
+        known = self._producers.get(header.producer_id)
+        producer = known or Producer(header.producer_id, header.producer_epoch)
+        first_offset = producer.transaction_first_offset
+        is_same_epoch = producer.producer_epoch == header.producer_epoch
+        self._producers[header.producer_id] = Producer(
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            header.max_timestamp,
+            UNKNOWN_OFFSET,
+            producer.batches if is_same_epoch else (),
+        )
+        if known is None and len(self._producers) > self.producers_max:
+            self._forget_one()
+        if first_offset < 0:
+            return None
+        last_stable_offset = self.transactions.end(first_offset, header.base_offset)
+        if marker.commits:
+            return None
+        return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
+
+    def _forget_one(self) -> None:
+        """Forget who appended longest ago, but for those with open transactions: who would end them?"""
+        for producer in islice(self._producers.values(), PASSED_OVER_MAX):
+            if producer.transaction_first_offset < 0:
+                del self._producers[producer.producer_id]
+                return
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers whose last batch is that old, but for those in a transaction; give the number."""
@@ -181,18 +221,32 @@ class ProducerStates:
             del self._producers[producer_id]
         return len(expired)
 
-    def clear(self) -> None:
-        """Forget all: the log is emptied, or cut and about to be read again."""
-        self._producers.clear()
+
+def _check_epoch(producer: Producer, header: BatchHeader) -> None:
+    if header.producer_epoch < producer.producer_epoch:
+        raise BrokerError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {header.producer_epoch} of producer {header.producer_id} is older than "
+            f"the last one seen, {producer.producer_epoch}",
+        )
 
 
-def _repeated(producer: Producer, batch: ProducedBatch) -> KeptBatch | None:
+def _check_transactional(producer: Producer, header: BatchHeader) -> None:
+    if producer.transaction_first_offset >= 0 and not header.is_transactional:
+        raise BrokerError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {producer.producer_id} has a transaction open since offset "
+            f"{producer.transaction_first_offset} and may write nothing outside of it",
+        )
+
+
+def _repeated(producer: Producer, header: BatchHeader) -> KeptBatch | None:
     """What a batch repeats that does not follow the last one; None if this producer may do as it likes."""
-    repeated = producer.find(batch.base_sequence, batch.last_sequence)
+    repeated = producer.find(header.base_sequence, header.last_sequence)
     if repeated is None and producer.producer_epoch != NO_PRODUCER_EPOCH:
         raise BrokerError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"sequence {batch.base_sequence} of producer {batch.producer_id} does not follow "
+            f"sequence {header.base_sequence} of producer {header.producer_id} does not follow "
             f"{producer.last_sequence}, its last one here",
         )
     return repeated

@@ -21,6 +21,13 @@ from odradek.log.active_segment import ActiveSegment
 from odradek.log.checkpoints import LEADER_EPOCHS
 from odradek.log.epochs import EpochStart, LeaderEpochs, parse_epochs
 from odradek.log.log import Log, LogState
+from odradek.log.producer_history import (
+    ProducerHistory,
+    load_history,
+    remove_snapshots,
+    snapshot_offsets_in,
+    strays_among,
+)
 from odradek.log.segment import OpenSegments, Segment, SegmentPlace
 from odradek.log.segment_format import (
     CLEANED,
@@ -32,12 +39,15 @@ from odradek.log.segment_format import (
     SWAP,
     TIME_INDEX,
     TIMES,
+    TRANSACTION_INDEX,
     FileName,
     Scanned,
+    file_name,
     parse_file_name,
     walk_headers,
 )
 from odradek.log.settings import LogConfig
+from odradek.log.transaction_index import AbortedTransaction
 from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
@@ -101,7 +111,7 @@ def create_log(topic_partition: TopicPartition, directory: str, config: LogConfi
     segment.close()
     resting = Segment(place, how.log_start_offset, 0)
     start = how.log_start_offset
-    state = LogState([resting], LeaderEpochs(), (), start, start, start)
+    state = LogState([resting], LeaderEpochs(), (), ProducerHistory(start), start, start, start)
     return _log(topic_partition, place, config, state, how, is_new=True)
 
 
@@ -116,13 +126,17 @@ def open_log(
     recovered = recovered or Recovered()
     place = _place(directory, config, how)
     place.opened = OpenSegments()  # the shared one is not for threads, and none stays open
-    segments = _load_segments(place, how.files)
+    segments, snapshots = _load_segments(place, how.files)
     epochs, epochs_written = _read_epochs(place, segments)
     is_new = False
     end_offset = _end_as_left(segments, how)
     is_as_left = end_offset is not None
-    if end_offset is None:
-        end_offset = _recover(segments, how, config.is_compacted, epochs, recovered)
+    if end_offset is not None:
+        producers = load_history(place, segments, snapshots, end_offset)
+    else:
+        first = max(sum(segment.base_offset <= how.recovery_point for segment in segments) - 1, 0)
+        producers = _producers_before(place, segments, first, snapshots)
+        end_offset = _recover(segments, first, config.is_compacted, epochs, producers, recovered)
     log_start_offset = how.log_start_offset
     if is_as_left and end_offset is not None and how.recovery_point == end_offset < log_start_offset:
         # All of the log is there, and none starts above its end: it is the checkpoint that is wrong.
@@ -134,8 +148,13 @@ def open_log(
         ActiveSegment.create(place, log_start_offset).close()
         segments, end_offset = [Segment(place, log_start_offset, 0)], log_start_offset
         epochs.clear()
+        remove_snapshots(place, snapshots)
+        producers, snapshots = ProducerHistory(log_start_offset), []
         is_new = True
-    if recovered.dropped_segments:
+    _mend_aborted(place, segments, snapshots)
+    strays = strays_among(snapshots, [segment.base_offset for segment in segments], end_offset)
+    remove_snapshots(place, strays)
+    if recovered.dropped_segments or (strays and strays[-1] > end_offset):
         # Were they to come back after a crash, they would stand behind what is written from here on.
         how.files.sync_dir(directory)
     start_offset = max(log_start_offset, segments[0].base_offset)
@@ -144,7 +163,7 @@ def open_log(
     recovery_point = end_offset if is_as_left else min(how.recovery_point, end_offset)
     place.opened.let_all_go()
     place.opened = how.opened
-    state = LogState(segments, epochs, epochs_written, start_offset, end_offset, recovery_point)
+    state = LogState(segments, epochs, epochs_written, producers, start_offset, end_offset, recovery_point)
     return _log(topic_partition, place, config, state, how, is_new=is_new)
 
 
@@ -202,8 +221,8 @@ def _remove_all(segments: list[Segment]) -> None:
 # Files.
 
 
-def _load_segments(place: SegmentPlace, files: FileSystem) -> list[Segment]:
-    """The segments that are there, in order, once leftovers are dealt with."""
+def _load_segments(place: SegmentPlace, files: FileSystem) -> tuple[list[Segment], list[int]]:
+    """The segments that are there, in order, and offsets of snapshots, once leftovers are dealt with."""
     sizes = files.list_files(place.directory)
     names = {name: parsed for name in sizes if (parsed := parse_file_name(name))}
     if any(parsed.mark for parsed in names.values()):
@@ -220,7 +239,9 @@ def _load_segments(place: SegmentPlace, files: FileSystem) -> list[Segment]:
     segments.sort(key=lambda segment: segment.base_offset)
     for segment in segments:
         _check_index_sizes(segment, sizes)
-    return segments
+        if file_name(segment.base_offset, TRANSACTION_INDEX) not in sizes:
+            segment.has_no_aborted()
+    return segments, snapshot_offsets_in(names)
 
 
 def _check_index_sizes(segment: Segment, sizes: dict[str, int]) -> None:
@@ -296,11 +317,47 @@ def _learn(epochs: LeaderEpochs, header: BatchHeader) -> None:
         epochs.assign(header.leader_epoch, header.base_offset)
 
 
+# Producers and their transactions.
+
+
+def _producers_before(
+    place: SegmentPlace, segments: list[Segment], first: int, snapshots: list[int]
+) -> ProducerHistory:
+    """The producers where a scan begins. What was known of later ones goes: the scan will tell."""
+    if not segments:
+        return ProducerHistory(0)
+    base_offset = segments[first].base_offset
+    producers = load_history(place, segments[:first], snapshots, base_offset)
+    remove_snapshots(place, [offset for offset in snapshots if offset > base_offset])
+    return producers
+
+
+def _mend_aborted(place: SegmentPlace, segments: list[Segment], snapshots: list[int]) -> None:
+    """Build indexes of aborted transactions anew that cannot be true."""
+    for number, segment in enumerate(segments):
+        try:
+            segment.aborted()
+        except StorageError:
+            producers = load_history(place, segments[:number], snapshots, segment.base_offset)
+            aborted = [
+                found
+                for header, window in segment.batches()
+                if header.producer_id >= 0
+                and (found := producers.appended(header, window, header.position)) is not None
+            ]
+            segment.use_aborted(aborted)
+
+
 # The scan.
 
 
 def _recover(
-    segments: list[Segment], how: Opening, has_holes: bool, epochs: LeaderEpochs, recovered: Recovered
+    segments: list[Segment],
+    first: int,
+    has_holes: bool,
+    epochs: LeaderEpochs,
+    producers: ProducerHistory,
+    recovered: Recovered,
 ) -> int | None:
     """Scan what may not have reached the disk, cut off what did not, and give the end of the log.
 
@@ -308,7 +365,6 @@ def _recover(
     looks whole. Where no compaction makes holes (``has_holes``), such a segment goes too: a log is a prefix
     of what was written, or a replica would differ from its leader for good.
     """
-    first = max(sum(segment.base_offset <= how.recovery_point for segment in segments) - 1, 0)
     if not segments:
         return None
     epochs.truncate_from_end(segments[first].base_offset)
@@ -319,7 +375,7 @@ def _recover(
             recovered.problem = f"{segment.path(LOG)} does not follow on offset {end_offset}"
             _drop_from(segments, number, recovered)
             break
-        scanned = segment.scan(lambda header: _learn(epochs, header))
+        scanned = _scan(segment, epochs, producers)
         end_offset = scanned.next_offset
         recovered.scanned_segments += 1
         recovered.truncated_bytes += _settle(segment, scanned)
@@ -328,6 +384,22 @@ def _recover(
             _drop_from(segments, number + 1, recovered)
             break
     return end_offset
+
+
+def _scan(segment: Segment, epochs: LeaderEpochs, producers: ProducerHistory) -> Scanned:
+    aborted: list[AbortedTransaction] = []
+
+    def learn(header: BatchHeader, window: memoryview) -> None:
+        _learn(epochs, header)
+        if header.producer_id >= 0:
+            found = producers.appended(header, window, header.position)
+            if found is not None:
+                aborted.append(found)
+
+    producers.take_snapshot(segment.base_offset)
+    scanned = segment.scan(learn)
+    segment.use_aborted(aborted)
+    return scanned
 
 
 def _drop_from(segments: list[Segment], number: int, recovered: Recovered) -> None:

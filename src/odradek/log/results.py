@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.ports.files import FileSlice
+
+if TYPE_CHECKING:
+    from odradek.log.segment import Segment
 
 
 class Appended:
@@ -40,13 +43,17 @@ class Appended:
 
 
 class Fetched:
-    """Batches as they lie in a file. The last one may be cut short; the first only if ``is_cut_short``."""
+    """Batches as they lie in a file. The last one may be cut short; the first only if ``is_cut_short``.
+    ``segment`` is the one they lie in, if there are any."""
 
-    __slots__ = ("data", "is_cut_short")
+    __slots__ = ("data", "is_cut_short", "segment")
 
-    def __init__(self, data: FileSlice | bytes, is_cut_short: bool = False) -> None:
+    def __init__(
+        self, data: FileSlice | bytes, is_cut_short: bool = False, segment: Segment | None = None
+    ) -> None:
         self.data = data
         self.is_cut_short = is_cut_short
+        self.segment = segment
 
 
 NOTHING: Final = Fetched(b"")

@@ -8,9 +8,9 @@ Invariant: ``size`` is the position after the last whole batch.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from struct import Struct
@@ -23,16 +23,25 @@ from odradek.log.segment_format import (
     OFFSETS,
     RELATIVE_OFFSET_MAX,
     SEGMENT_SUFFIXES,
+    SNAPSHOT,
     TIME_INDEX,
     TIMES,
+    TRANSACTION_INDEX,
     Buffer,
     IndexBuilder,
+    OnBatch,
     Scanned,
     file_name,
     is_sound_offset_index,
     is_sound_time_index,
     scan,
-    walk_headers,
+    walk_batches,
+)
+from odradek.log.transaction_index import (
+    AbortedTransaction,
+    check_aborted,
+    decode_aborted,
+    encode_aborted,
 )
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_TIMESTAMP
@@ -120,7 +129,7 @@ class SegmentPlace:
 class Segment:
     """A segment at rest."""
 
-    __slots__ = ("_file", "_largest", "_offsets", "_times", "base_offset", "place", "size")
+    __slots__ = ("_aborted", "_file", "_largest", "_offsets", "_times", "base_offset", "place", "size")
 
     def __init__(self, place: SegmentPlace, base_offset: int, size: int) -> None:
         self.place = place
@@ -129,6 +138,7 @@ class Segment:
         self._file: File | None = None
         self._offsets: Buffer | None = None
         self._times: Buffer | None = None
+        self._aborted: Sequence[AbortedTransaction] | None = None
         self._largest: TimestampOffset | None = None
 
     def __repr__(self) -> str:
@@ -176,60 +186,99 @@ class Segment:
         self._file = None
         self._offsets = None
         self._times = None
+        if self._aborted:
+            self._aborted = None
 
     def close(self) -> None:
         self.place.opened.forget(self)
         self.let_go()
 
     def remove(self) -> None:
-        """Delete all files of this segment."""
+        """Delete all files of this segment, and the state of producers where it begins."""
         self.place.opened.forget(self)
         self.let_go()
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
             with suppress(FileNotFoundError):
                 self.place.files.remove(self.path(suffix))
 
-    def mark_deleted(self) -> None:
-        """Give all files the ending of those on their way out. What is being sent from them still is."""
+    def mark_deleted(self, *, keeps_snapshot: bool = False) -> None:
+        """Give all files the ending of those on their way out. What is being sent from them still is.
+
+        The state of producers where the segment begins goes along, unless another segment begins there.
+        """
         self.close()
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES if keeps_snapshot else (*SEGMENT_SUFFIXES, SNAPSHOT):
             with suppress(FileNotFoundError):
                 self.place.files.rename(self.path(suffix), self.path(suffix + DELETED))
 
     def remove_marked(self) -> None:
         """Delete the files that were marked. Waits."""
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
             with suppress(FileNotFoundError):
                 self.place.files.remove(self.path(suffix + DELETED))
 
     def sync(self) -> None:
         """Bring log and indexes to the disk, unless they were removed meanwhile. Waits."""
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+        for suffix in SEGMENT_SUFFIXES:
             with suppress(FileNotFoundError):
                 file = self.place.files.open(self.path(suffix))
                 file.sync()
                 file.close()
 
+    # Aborted transactions.
+
+    def aborted(self) -> Sequence[AbortedTransaction]:
+        """Those whose markers are in this segment, in order. ``StorageError`` if the index cannot be true."""
+        if self._aborted is None:
+            self._aborted = self._read_aborted()
+        if self._aborted:
+            self.place.opened.use(self)
+        return self._aborted
+
+    def _read_aborted(self) -> Sequence[AbortedTransaction]:
+        path = self.path(TRANSACTION_INDEX)
+        try:
+            content = self.place.files.read_whole(path)
+        except FileNotFoundError:
+            return ()
+        entries = decode_aborted(content, path)
+        check_aborted(entries, self.base_offset, path)
+        return entries
+
+    def has_no_aborted(self) -> None:
+        """There is no index of aborted transactions, so nobody needs to look for it."""
+        self._aborted = ()
+
+    def use_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Write the index of aborted transactions, or have none, and go by it."""
+        path = self.path(TRANSACTION_INDEX)
+        if entries:
+            file = self.place.files.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.append(encode_aborted(entries))
+            finally:
+                file.close()
+        elif self.place.files.exists(path):
+            self.place.files.remove(path)
+        self._aborted = list(entries)
+
     # Scans.
 
-    def scan(self, on_batch: Callable[[BatchHeader], None] = lambda _: None) -> Scanned:
+    def scan(self, on_batch: OnBatch = lambda _header, _window: None) -> Scanned:
         """Check every batch and build the indexes anew, in memory."""
         builder = self.place.builder(self.base_offset)
         return scan(self._map_log(), self.base_offset, builder, on_batch)
 
-    def headers(self, tail_bytes: int | None = None) -> Iterator[BatchHeader]:
-        """Headers of all batches, or about as many as the last ``tail_bytes`` hold.
+    def batches(self, from_offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Headers of the batches from the one that holds ``from_offset`` on, each with the bytes in which its
+        position is. Checksums are not looked at."""
+        start = self.position_before(from_offset) if from_offset > self.base_offset else 0
+        return walk_batches(self._map_log()[start:])
 
-        Checksums are not looked at; positions are of no use.
-        """
-        start = 0 if tail_bytes is None else self._indexed_position(self.size - tail_bytes)
-        return walk_headers(self._map_log()[start:])
-
-    def _indexed_position(self, position: int) -> int:
-        """The last position not above this one at which a batch is known to begin."""
-        index = self.offset_index()
-        number = bisect_right(range(OFFSETS.count(index)), position, key=lambda n: OFFSETS.entry(index, n)[1])
-        return OFFSETS.entry(index, number - 1)[1] if number else 0
+    def headers(self) -> Iterator[BatchHeader]:
+        """Headers of all batches; positions are of no use."""
+        return (header for header, _ in self.batches())
 
     def _map_log(self) -> memoryview:
         file = self.place.files.open(self.path(LOG), writable=False)
@@ -321,6 +370,12 @@ class Segment:
         """A place at or before that, from the index alone."""
         entry = OFFSETS.lookup(self.offset_index(), offset - 1 - self.base_offset)
         return entry[1] if entry else 0
+
+    def offset_known_behind(self, position: int) -> int | None:
+        """An offset of a batch at or behind ``position``, if the index knows one."""
+        index = self.offset_index()
+        number = bisect_left(range(OFFSETS.count(index)), position, key=lambda n: OFFSETS.entry(index, n)[1])
+        return self.base_offset + OFFSETS.entry(index, number)[0] if number < OFFSETS.count(index) else None
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset if there is none."""

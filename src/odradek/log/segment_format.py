@@ -276,9 +276,11 @@ class Scanned(NamedTuple):
 _WINDOW_BYTES = 1 << 20
 
 
-def scan(
-    log: memoryview, base_offset: int, indexes: IndexBuilder, on_batch: Callable[[BatchHeader], None]
-) -> Scanned:
+OnBatch = Callable[[BatchHeader, memoryview], None]
+"""Takes a batch's header, and the bytes in which its position is."""
+
+
+def scan(log: memoryview, base_offset: int, indexes: IndexBuilder, on_batch: OnBatch) -> Scanned:
     """Walk the batches of a log file up to the first that is incomplete, corrupt or out of order.
 
     ``indexes`` is fed every valid batch, and so is ``on_batch``.
@@ -296,19 +298,26 @@ def scan(
             if position == 0:
                 first_timestamp = header.max_timestamp
             indexes.add(last_offset, header.max_timestamp, position, header.size_bytes)
-            on_batch(header)
+            on_batch(header, window)
             position += header.size_bytes
             next_offset = last_offset + 1
     return Scanned(position, next_offset, indexes, first_timestamp, problem)
 
 
-def walk_headers(log: memoryview) -> Iterator[BatchHeader]:
-    """Headers of a log file's batches, up to the first that cannot be read; checksums are not looked at."""
+def walk_batches(log: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Headers of a log file's batches, each with the bytes in which its position is, up to the first that
+    cannot be read; checksums are not looked at."""
     position, problem = 0, None
     while position < len(log) and problem is None:
-        _, headers, problem = _read_window(log, position)
-        yield from headers
+        window, headers, problem = _read_window(log, position)
+        for header in headers:
+            yield header, window
         position += headers[-1].end_position if headers else 0
+
+
+def walk_headers(log: memoryview) -> Iterator[BatchHeader]:
+    """The headers alone."""
+    return (header for header, _ in walk_batches(log))
 
 
 def _read_window(log: memoryview, position: int) -> tuple[memoryview, list[BatchHeader], str | None]:

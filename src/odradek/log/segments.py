@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from odradek.log.results import NOTHING, Fetched
 from odradek.log.retention import SegmentFacts
 from odradek.log.segment import Segment, TimestampOffset
+from odradek.log.transaction_index import AbortedTransaction, overlapping
 from odradek.ports.files import FileSlice
 
 
@@ -101,6 +102,29 @@ class SegmentList:
             return cut(segment, found.position, size_bytes, found.size_bytes, bytes_max, at_least_one)
         return NOTHING
 
+    def aborted_between(self, from_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``."""
+        found: list[AbortedTransaction] = []
+        for number in range(max(bisect_right(self._bases, from_offset) - 1, 0), len(self._segments)):
+            entries = self._segments[number].aborted()
+            if entries:
+                some, is_all = overlapping(entries, from_offset, end_offset)
+                found += some
+                if is_all:
+                    break
+        return found
+
+    def end_offset_of(self, fetched: Fetched, log_end_offset: int) -> int:
+        """An offset behind all that was read; near to it as the index knows."""
+        segment, data = fetched.segment, fetched.data
+        if segment is None or isinstance(data, bytes):
+            return 0
+        known = segment.offset_known_behind(data.position + data.size_bytes)
+        if known is not None:
+            return known
+        number = bisect_right(self._bases, segment.base_offset)
+        return self._bases[number] if number < len(self._bases) else log_end_offset
+
     def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
         for number in range(self._first_reaching(timestamp), len(self._segments)):
@@ -158,4 +182,4 @@ def cut(
     if size_bytes <= 0:
         return Fetched(b"", is_cut_short=True)
     part = FileSlice(segment.file(), position, size_bytes, is_recent)
-    return Fetched(part, is_cut_short=allowed < first_bytes)
+    return Fetched(part, allowed < first_bytes, segment)

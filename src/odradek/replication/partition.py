@@ -13,6 +13,7 @@ from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicId, TopicPartition
 from odradek.model.levels import ACKS_ALL, IsolationLevel
 from odradek.ports.files import Buffer
+from odradek.records.control import EndMarker
 from odradek.replication import acks as ack_rules
 from odradek.replication.fetch_sessions import FetchPartition, FetchResult
 from odradek.replication.progress import Progress
@@ -137,11 +138,7 @@ class Partition:
 
         If ``awaits_flush`` is set then, the caller sees to a flush, and tells of its end with ``flushed``.
         """
-        progress = self._progress
-        if progress is None:
-            raise BrokerError(self._why_not_leader())
-        if acks == ACKS_ALL:
-            ack_rules.check_before_append(acks, len(progress.isr), progress.replica_count, self.min_isr)
+        self._check_before_append(acks)
         try:
             appended = self.log.append_as_leader(
                 b"" if records is None else records,
@@ -155,6 +152,32 @@ class Partition:
             self.awaits_flush = True
         self._advance_high_watermark(now_ms)
         return appended
+
+    def append_end_marker(
+        self, marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> Appended:
+        """End a producer's transaction here, as a transaction coordinator has decided; acks are all.
+
+        Readers of committed records that wait are to be woken, as after any append.
+        """
+        self._check_before_append(ACKS_ALL)
+        try:
+            appended = self.log.append_end_marker(
+                marker, producer_id, producer_epoch, self.leader_epoch, now_ms
+            )
+        except StorageError as broken:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        if self.log.is_flush_due:
+            self.awaits_flush = True
+        self._advance_high_watermark(now_ms)
+        return appended
+
+    def _check_before_append(self, acks: int) -> None:
+        progress = self._progress
+        if progress is None:
+            raise BrokerError(self._why_not_leader())
+        if acks == ACKS_ALL:
+            ack_rules.check_before_append(acks, len(progress.isr), progress.replica_count, self.min_isr)
 
     def flushed(self, now_ms: int) -> None:
         """The log was flushed: what had to wait for it counts from here on."""
@@ -199,10 +222,10 @@ class Partition:
         log = self.log
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
+        is_committed = isolation == IsolationLevel.READ_COMMITTED and replica_id < 0
+        end_offset = stable if is_committed else high_watermark
         if replica_id >= 0:
             end_offset = log.log_end_offset
-        else:
-            end_offset = stable if isolation == IsolationLevel.READ_COMMITTED else high_watermark
         if asked.last_fetched_epoch >= 0:
             diverging = self._diverging(asked)
             if diverging is not None:
@@ -211,12 +234,16 @@ class Partition:
                 return result
         try:
             fetched = log.read(asked.fetch_offset, bytes_max, end_offset, at_least_one)
+            aborted = log.aborted_in(asked.fetch_offset, fetched) if is_committed else None
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
         data = b"" if fetched.is_cut_short else fetched.data
-        return FetchResult(
+        result = FetchResult(
             asked, ErrorCode.NONE, high_watermark, stable, log.log_start_offset, data, len(data)
         )
+        if aborted:
+            result.aborted = [(one.producer_id, one.first_offset) for one in aborted]
+        return result
 
     def has_news_since(self, result: FetchResult) -> bool:
         """Whether reading again could give anything else."""

@@ -14,6 +14,7 @@ from odradek.model.levels import Compression
 from odradek.ports.files import FileSlice
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import decode, read_headers
+from odradek.records.control import ControlType, EndMarker
 from odradek.records.legacy import down_convert
 from odradek.records.validation import Origin, RecordErrors
 
@@ -97,22 +98,6 @@ def test_repetitions_are_known_after_a_restart(bench: Any, batch: Batch) -> None
         log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, base_sequence=99), 0, bench.now_ms)
 
 
-def test_only_the_end_of_a_log_is_read_for_its_producers(
-    bench: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = bench.create(index_interval_bytes=1)
-    for producer_id in range(40):
-        data = batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=0, value=b"x" * 100)
-        log.append_as_leader(data, 0, bench.now_ms)
-    bench.run(log.close())
-    monkeypatch.setattr("odradek.log.producer_history.PRODUCER_TAIL_BYTES", 1000)
-    log = bench.open()
-    known = {producer.producer_id for producer in log.producers}
-    assert 39 in known
-    assert 0 not in known
-    assert 5 <= len(known) <= 10
-
-
 def test_what_a_follower_copied_is_known_when_it_leads(bench: Any, batch: Batch) -> None:
     log = bench.create()
     assert len(log.producers) == 0
@@ -125,12 +110,13 @@ def test_a_coordinators_marker_is_held_to_the_producers_epoch_only(bench: Any, b
     log = bench.create()
     log.append_as_leader(batch(1, producer_id=9, producer_epoch=3, base_sequence=0), 0, bench.now_ms)
 
-    def marker(producer_epoch: int) -> bytearray:
-        return batch(1, producer_id=9, producer_epoch=producer_epoch, control=True, transactional=True)
-
-    assert not log.append_as_leader(marker(3), 0, bench.now_ms, origin=Origin.COORDINATOR).is_duplicate
+    marker = EndMarker(ControlType.COMMIT, 0)
+    assert not log.append_end_marker(marker, 9, 3, 0, bench.now_ms).is_duplicate
     with _refusal(ErrorCode.INVALID_PRODUCER_EPOCH):
-        log.append_as_leader(marker(2), 0, bench.now_ms, origin=Origin.COORDINATOR)
+        log.append_end_marker(marker, 9, 2, 0, bench.now_ms)
+    nonsense = batch(1, producer_id=9, producer_epoch=3, control=True, transactional=True)
+    with _refusal(ErrorCode.INVALID_RECORD):
+        log.append_as_leader(nonsense, 0, bench.now_ms, origin=Origin.COORDINATOR)
     follow = batch(1, producer_id=9, producer_epoch=3, base_sequence=1)
     assert log.append_as_leader(follow, 0, bench.now_ms).first_offset == 2
 

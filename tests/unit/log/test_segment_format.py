@@ -157,7 +157,12 @@ def test_indexes_are_bounded_and_leave_room_for_the_last_time_entry() -> None:
 
 def _scan(log: bytes, base_offset: int = 0) -> tuple[int, int, str | None, list[BatchHeader]]:
     seen: list[BatchHeader] = []
-    found = scan(memoryview(log), base_offset, IndexBuilder(base_offset, 4096, 1 << 20), seen.append)
+    found = scan(
+        memoryview(log),
+        base_offset,
+        IndexBuilder(base_offset, 4096, 1 << 20),
+        lambda one, _: seen.append(one),
+    )
     return found.valid_end, found.next_offset, found.problem, seen
 
 
