@@ -64,7 +64,8 @@ class Handler:
     """One API: its versions, what serves it, and how a refusal of the whole request looks.
 
     ``handle`` is a plain function. What it does before it returns happens in the order requests arrived; it
-    returns a response, a ``Pending`` one, a coroutine of one, or ``NoAnswer``.
+    returns a response, a ``Pending`` one, a coroutine of one, or ``NoAnswer``. What is pending may come to a
+    coroutine, and a coroutine to something pending.
     """
 
     api_key: int
@@ -112,7 +113,7 @@ class Dispatcher:
             result = _refusal(route, message, refused)
         kind = type(result)
         if kind is Pending:
-            result.then(lambda response: self._answer_late(session, request, route, response))
+            result.then(lambda later: self._go_on(session, request, route, message, later))
         elif kind is CoroutineType:
             self._spawn(self._finish(session, request, route, message, result))
         else:
@@ -120,15 +121,22 @@ class Dispatcher:
 
     async def settle(self) -> None:
         """Wait for what is under way in tasks; part of a graceful stop."""
-        if self._tasks:
+        while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _answer_late(self, session: Session, request: Request, route: Route, response: Any) -> None:
-        # Called from inside another session's work, which a defect in this answer must not disturb.
-        try:
-            _answer(session, request, route, response)
-        except Exception as broken:  # noqa: BLE001 - the edge of a connection
-            _give_up(session, route, broken)
+    def _go_on(self, session: Session, request: Request, route: Route, message: Any, later: Any) -> None:
+        """Answer with what a ``Pending`` or a coroutine came to; that may be one of these again."""
+        kind = type(later)
+        if kind is Pending:
+            later.then(lambda last: self._go_on(session, request, route, message, last))
+        elif kind is CoroutineType:
+            self._spawn(self._finish(session, request, route, message, later))
+        else:
+            # Called from inside another session's work, which a defect in this answer must not disturb.
+            try:
+                _answer(session, request, route, later)
+            except Exception as broken:  # noqa: BLE001 - the edge of a connection
+                _give_up(session, route, broken)
 
     async def _finish(
         self, session: Session, request: Request, route: Route, message: Any, work: Coroutine[Any, Any, Any]
@@ -140,7 +148,7 @@ class Dispatcher:
                 response = _refusal(route, message, refused)
             except Unavailable as unavailable:
                 response = _refusal(route, message, _told(unavailable, route))
-            _answer(session, request, route, response)
+            self._go_on(session, request, route, message, response)
         except Exception as broken:  # noqa: BLE001 - the edge of a connection
             _give_up(session, route, broken)
 

@@ -20,6 +20,7 @@ from odradek.log.flushing import Flushing, NoRoom
 from odradek.log.leaving import LeavingSegments
 from odradek.log.producer_history import ProducerHistory, remove_snapshots, snapshot_offsets_in
 from odradek.log.producers import ProducerStates
+from odradek.log.rehearsal import NotAtHand, is_at_hand
 from odradek.log.results import NOTHING, Appended, Fetched
 from odradek.log.retention import Due, LogFacts, find_due
 from odradek.log.segment import Segment, SegmentPlace, TimestampOffset
@@ -358,17 +359,23 @@ class Log:
     # Reads.
 
     def read(
-        self, offset: int, bytes_max: int, end_offset: int | None = None, at_least_one: bool = True
+        self,
+        offset: int,
+        bytes_max: int,
+        end_offset: int | None = None,
+        at_least_one: bool = True,
+        may_wait: bool = True,
     ) -> Fetched:
         """Batches from the one that holds ``offset`` on, all of them below ``end_offset``.
 
         At most ``bytes_max`` bytes, unless the first batch is larger and ``at_least_one`` is asked for.
+        ``NotAtHand`` if the search for them would wait for the disk and must not.
         """
         if end_offset is None or end_offset > self.log_end_offset:
             end_offset = self.log_end_offset
         active = self._active
         if active is None or not active.tail_floor <= offset < end_offset or offset < self.log_start_offset:
-            return self._read_anywhere(offset, bytes_max, end_offset, at_least_one)
+            return self._read_anywhere(offset, bytes_max, end_offset, at_least_one, may_wait)
         offsets, positions = active.tail_offsets, active.tail_positions
         first = bisect_left(offsets, offset)
         if first == len(offsets):
@@ -387,7 +394,9 @@ class Log:
         first_bytes = (positions[first + 1] if first + 1 < len(offsets) else active.size) - position
         return cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one, is_recent)
 
-    def _read_anywhere(self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool) -> Fetched:
+    def _read_anywhere(
+        self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool, may_wait: bool
+    ) -> Fetched:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -395,6 +404,8 @@ class Log:
             )
         if offset >= end_offset:
             return NOTHING
+        if not may_wait and not is_at_hand(self._segments, offset):
+            raise NotAtHand
         try:
             return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:

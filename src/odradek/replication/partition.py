@@ -6,9 +6,13 @@ A partition with one replica is a partition with replicas: its high watermark fo
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
 
+from odradek.log import rehearsal
 from odradek.log.log import Appended, Log
+from odradek.log.segment import TimestampOffset
+from odradek.log.segments import SegmentList
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicId, TopicPartition
 from odradek.model.levels import ACKS_ALL, IsolationLevel
@@ -17,6 +21,8 @@ from odradek.records.control import EndMarker
 from odradek.replication import acks as ack_rules
 from odradek.replication.fetch_sessions import FetchPartition, FetchResult
 from odradek.replication.progress import Progress
+
+T = TypeVar("T")
 
 CONSUMER: Final = -1
 """The replica id that consumers give."""
@@ -32,6 +38,11 @@ LATEST_TIERED: Final = -5
 
 TO_HIGH_WATERMARK: Final = -1
 """As an offset of DeleteRecords: all that may be deleted."""
+
+
+def is_a_time(timestamp: int) -> bool:
+    """Whether ListOffsets has to search for this, and cannot just name a place."""
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
 class Leadership(NamedTuple):
@@ -215,9 +226,18 @@ class Partition:
     # Reading.
 
     def read(
-        self, asked: FetchPartition, bytes_max: int, at_least_one: bool, isolation: int, replica_id: int
+        self,
+        asked: FetchPartition,
+        bytes_max: int,
+        at_least_one: bool,
+        isolation: int,
+        replica_id: int,
+        may_wait: bool = True,
     ) -> FetchResult:
-        """Batches from the asked offset on, up to what this reader may see."""
+        """Batches from the asked offset on, up to what this reader may see.
+
+        ``NotAtHand`` if that would wait for the disk and must not; ``rehearse`` helps.
+        """
         self._require_leader(asked.current_leader_epoch)
         log = self.log
         high_watermark = log.high_watermark
@@ -233,7 +253,7 @@ class Partition:
                 result.diverging_epoch, result.diverging_end_offset = diverging
                 return result
         try:
-            fetched = log.read(asked.fetch_offset, bytes_max, end_offset, at_least_one)
+            fetched = log.read(asked.fetch_offset, bytes_max, end_offset, at_least_one, may_wait)
             aborted = log.aborted_in(asked.fetch_offset, fetched) if is_committed else None
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
@@ -244,6 +264,14 @@ class Partition:
         if aborted:
             result.aborted = [(one.producer_id, one.first_offset) for one in aborted]
         return result
+
+    async def rehearse(self, asked: FetchPartition) -> None:
+        """Have in memory what a read has to look at before it knows what to give."""
+        await rehearsal.rehearse_read(self.log.segments, asked.fetch_offset)
+
+    def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Read from this partition's files away from the loop."""
+        return self.log.segments[0].place.files.offload_read(work)
 
     def has_news_since(self, result: FetchResult) -> bool:
         """Whether reading again could give anything else."""
@@ -267,30 +295,45 @@ class Partition:
 
     # Looking up offsets.
 
-    def find_offset(
+    def find_place(
         self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
     ) -> FoundOffset:
-        """The offset of a time, or of one of the places that negative timestamps stand for."""
+        """The offset of one of the places that negative timestamps stand for."""
         self._require_readable(current_leader_epoch, replica_id)
         log = self.log
-        limit = self._readable_end(isolation, replica_id)
         if timestamp == LATEST:
-            return FoundOffset(-1, limit, self.leader_epoch)
+            return FoundOffset(-1, self._readable_end(isolation, replica_id), self.leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return FoundOffset(-1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
         if timestamp == LATEST_TIERED:
             return NOT_FOUND
-        if timestamp == MAX_TIMESTAMP:
-            found = log.offset_of_max_timestamp()
-        elif timestamp < 0:
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"timestamp {timestamp} stands for no place"
-            )
-        else:
-            found = log.offset_for_time(timestamp)
-        if found is None or found.offset >= limit:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"timestamp {timestamp} stands for no place"
+        )
+
+    async def find_time(
+        self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
+    ) -> FoundOffset:
+        """The offset of a time, or of the largest one. Old segments are looked into: threads do it."""
+        self._require_readable(current_leader_epoch, replica_id)
+        try:
+            found = await self._search(timestamp)
+        except StorageError as broken:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        self._require_readable(current_leader_epoch, replica_id)
+        if found is None or found.offset >= self._readable_end(isolation, replica_id):
             return NOT_FOUND
         return FoundOffset(*found)
+
+    def _search(self, timestamp: int) -> Awaitable[TimestampOffset | None]:
+        log, start = self.log, self.log.log_start_offset
+        if timestamp == MAX_TIMESTAMP:
+            return rehearsal.search(log.segments, SegmentList.find_largest_time, log.offset_of_max_timestamp)
+        return rehearsal.search(
+            log.segments,
+            lambda segments: segments.find_time(timestamp, start),
+            lambda: log.offset_for_time(timestamp),
+        )
 
     def offsets_before(self, timestamp: int, count_max: int, replica_id: int, now_ms: int) -> list[int]:
         """ListOffsets 0: consumers are capped at the high watermark."""

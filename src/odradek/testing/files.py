@@ -360,7 +360,9 @@ class MemoryFileSystem:
         self._journal = left
 
     def read_whole(self, path: str) -> bytes:
-        return bytes(self._file(path).data)
+        inode = self._file(path)
+        self.touch(inode, 0, len(inode.data))
+        return bytes(inode.data)
 
     def write_whole(self, path: str, data: bytes) -> None:
         temporary = f"{path}.tmp"

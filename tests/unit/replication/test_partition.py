@@ -58,11 +58,11 @@ def test_a_follower_neither_appends_nor_answers(play, told, make_batch):
         expected = ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert refusal(append, partition, make_batch(b"x")) == expected
         assert refusal(read, partition) == expected
-        assert refusal(partition.find_offset, -1, 0, -1, CONSUMER) == expected
+        assert refusal(partition.find_place, -1, 0, -1, CONSUMER) == expected
         assert refusal(partition.offsets_before, -1, 1, CONSUMER, NOW_MS) == expected
         assert refusal(partition.end_of_epoch, 0, -1) == expected
         assert refusal(partition.delete_before, 0) == expected
-        assert partition.find_offset(-1, 0, -1, DEBUGGER).offset == 0, "a debugger may ask any replica"
+        assert partition.find_place(-1, 0, -1, DEBUGGER).offset == 0, "a debugger may ask any replica"
 
     play(scenario)
 
@@ -75,7 +75,7 @@ def test_readers_are_fenced_by_the_leader_epoch(play, told):
         assert read(partition, epoch=5).error == ErrorCode.NONE
         assert read(partition, epoch=-1).error == ErrorCode.NONE
         for replica_id in (CONSUMER, DEBUGGER):
-            find = partition.find_offset
+            find = partition.find_place
             assert refusal(find, -1, 0, 4, replica_id) == ErrorCode.FENCED_LEADER_EPOCH
             assert refusal(find, -1, 0, 6, replica_id) == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert refusal(partition.end_of_epoch, 0, 4) == ErrorCode.FENCED_LEADER_EPOCH
@@ -121,9 +121,9 @@ def test_consumers_see_what_is_committed_and_replicas_all(play, told, make_batch
         assert values(read(partition, isolation=1)) == [b"a"]
         assert values(read(partition, replica_id=2)) == [b"a", b"b", b"c"]
         assert values(read(partition, 1)) == []
-        assert partition.find_offset(-1, 0, -1, CONSUMER).offset == 1
-        assert partition.find_offset(-1, 0, -1, DEBUGGER).offset == 3
-        assert partition.find_offset(-1, 0, -1, 2).offset == 3
+        assert partition.find_place(-1, 0, -1, CONSUMER).offset == 1
+        assert partition.find_place(-1, 0, -1, DEBUGGER).offset == 3
+        assert partition.find_place(-1, 0, -1, 2).offset == 3
 
     play(scenario)
 
@@ -215,10 +215,10 @@ def test_offsets_are_found_by_place(play, told, make_batch):
     async def scenario(shed):
         partition = await shed.obey(told(leader_epoch=3))
         append(partition, make_batch(b"a", timestamp=5000), make_batch(b"b", b"c", timestamp=2000))
-        find = partition.find_offset
+        find = partition.find_place
         assert find(-1, 0, -1, CONSUMER) == FoundOffset(-1, 3, 3), "latest"
         assert find(-2, 0, -1, CONSUMER) == FoundOffset(-1, 0, 3), "earliest"
-        assert find(-3, 0, -1, CONSUMER) == FoundOffset(5000, 0, 3), "largest timestamp"
+        assert await partition.find_time(-3, 0, -1, CONSUMER) == FoundOffset(5000, 0, 3), "largest timestamp"
         assert find(-4, 0, -1, CONSUMER) == FoundOffset(-1, 0, 3), "earliest local"
         assert find(-5, 0, -1, CONSUMER) == NOT_FOUND, "latest tiered"
         assert refusal(find, -6, 0, -1, CONSUMER) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -232,11 +232,11 @@ def test_offsets_are_found_by_time(play, told, make_batch):
     async def scenario(shed):
         partition = await shed.obey(told())
         append(partition, make_batch(b"a", b"b", timestamp=1000), make_batch(b"c", timestamp=3000))
-        find = partition.find_offset
-        assert find(0, 0, -1, CONSUMER) == FoundOffset(1000, 0, 0)
-        assert find(1001, 0, -1, CONSUMER) == FoundOffset(1001, 1, 0)
-        assert find(1002, 0, -1, CONSUMER) == FoundOffset(3000, 2, 0)
-        assert find(3001, 0, -1, CONSUMER) == NOT_FOUND
+        find = partition.find_time
+        assert await find(0, 0, -1, CONSUMER) == FoundOffset(1000, 0, 0)
+        assert await find(1001, 0, -1, CONSUMER) == FoundOffset(1001, 1, 0)
+        assert await find(1002, 0, -1, CONSUMER) == FoundOffset(3000, 2, 0)
+        assert await find(3001, 0, -1, CONSUMER) == NOT_FOUND
 
     play(scenario)
 
@@ -244,10 +244,10 @@ def test_offsets_are_found_by_time(play, told, make_batch):
 def test_offsets_of_an_empty_log(play, told):
     async def scenario(shed):
         partition = await shed.obey(told())
-        assert partition.find_offset(-3, 0, -1, CONSUMER) == NOT_FOUND
-        assert partition.find_offset(500, 0, -1, CONSUMER) == NOT_FOUND
-        assert partition.find_offset(-1, 0, -1, CONSUMER).offset == 0
-        assert partition.find_offset(-2, 0, -1, CONSUMER).offset == 0
+        assert await partition.find_time(-3, 0, -1, CONSUMER) == NOT_FOUND
+        assert await partition.find_time(500, 0, -1, CONSUMER) == NOT_FOUND
+        assert partition.find_place(-1, 0, -1, CONSUMER).offset == 0
+        assert partition.find_place(-2, 0, -1, CONSUMER).offset == 0
 
     play(scenario)
 
@@ -257,8 +257,8 @@ def test_times_beyond_what_a_consumer_may_see_are_not_found(play, told, make_bat
         partition = await shed.obey(told(isr=(1, 2)))
         append(partition, make_batch(b"a", timestamp=1000), make_batch(b"b", timestamp=2000))
         shed.follow(partition, 2, 1)
-        assert partition.find_offset(2000, 0, -1, CONSUMER) == NOT_FOUND
-        assert partition.find_offset(2000, 0, -1, DEBUGGER).offset == 1
+        assert await partition.find_time(2000, 0, -1, CONSUMER) == NOT_FOUND
+        assert (await partition.find_time(2000, 0, -1, DEBUGGER)).offset == 1
 
     play(scenario)
 

@@ -7,15 +7,22 @@ stored, unless ``message.downconversion.enable`` is false.
 The answer waits in the fetch purgatory until ``min_bytes`` can be read, a partition has something else to
 say, or ``max_wait_ms`` is over. The first batch found is returned whole, however large, so that every reader
 makes progress; up to version 2, where there is no bound on the whole answer, that holds for each partition.
+
+The loop waits for no disk here: a partition whose index or batches are not in memory is rehearsed on a thread
+and then read; records are converted on a thread. What is sent is brought by the network port.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
 from typing import Literal
 
 from odradek.broker.dispatch import Call
 from odradek.broker.pending import Pending
 from odradek.config import broker as settings
+from odradek.log.rehearsal import NotAtHand
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId
 from odradek.model.levels import IsolationLevel
@@ -47,7 +54,8 @@ ZSTD_SINCE = 10
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 
-Result = FetchResponse | Pending[FetchResponse]
+Answer = FetchResponse | Coroutine[None, None, FetchResponse]
+Result = Answer | Pending[Answer] | Coroutine[None, None, Answer | Pending[Answer]]
 
 
 def fetch(request: FetchRequest, call: Call) -> Result:
@@ -62,32 +70,53 @@ def fetch(request: FetchRequest, call: Call) -> Result:
         from_follower=replica_id >= 0,
         now_ms=broker.clock.monotonic_ms(),
     )
-    reading = Reading(request, call, context, replica_id)
+    reading = Reading(request, call, context, replica_id, may_wait=False)
+    if reading.not_at_hand:
+        return _rehearsed(reading, request, call, context, replica_id)
+    return _answer(reading, request, call)
+
+
+async def _rehearsed(
+    first: Reading, request: FetchRequest, call: Call, context: FetchContext, replica_id: int
+) -> Answer | Pending[Answer]:
+    """Read again, once what was not in memory is."""
+    await asyncio.gather(*(partition.rehearse(asked) for partition, asked in first.not_at_hand))
+    return _answer(Reading(request, call, context, replica_id, may_wait=True), request, call)
+
+
+def _answer(reading: Reading, request: FetchRequest, call: Call) -> Answer | Pending[Answer]:
     if reading.is_done() or request.max_wait_ms <= 0:
         return reading.response()
-    pending: Pending[FetchResponse] = Pending()
+    pending: Pending[Answer] = Pending()
     delayed = DelayedFetch(reading.look_again, lambda: pending.complete(reading.response()))
-    broker.replicas.delay_fetch(delayed, reading.watched(), request.max_wait_ms)
+    call.broker.replicas.delay_fetch(delayed, reading.watched(), request.max_wait_ms)
     return pending
 
 
 class Reading:
-    """One fetch under way: what was read of each partition so far, and whether that is enough."""
+    """One fetch under way: what was read of each partition so far, and whether that is enough.
+
+    One that may not wait for the disk lists in ``not_at_hand`` what it could not read; it is no answer.
+    """
 
     __slots__ = (
         "_bytes_max",
         "_call",
         "_context",
         "_isolation",
+        "_may_wait",
         "_min_bytes",
         "_partitions",
         "_replica_id",
         "_results",
         "_size_bytes",
         "_urgent",
+        "not_at_hand",
     )
 
-    def __init__(self, request: FetchRequest, call: Call, context: FetchContext, replica_id: int) -> None:
+    def __init__(
+        self, request: FetchRequest, call: Call, context: FetchContext, replica_id: int, may_wait: bool
+    ) -> None:
         self._call = call
         self._context = context
         self._replica_id = replica_id
@@ -96,11 +125,14 @@ class Reading:
         self._min_bytes = min(request.min_bytes, self._bytes_max)
         self._size_bytes = 0
         self._urgent = bool(context.error)
+        self._may_wait = may_wait
+        self.not_at_hand: list[tuple[Partition, FetchPartition]] = []
         self._partitions: list[Partition | None] = []
         self._results: list[FetchResult] = []
         for asked in context.partitions:
             self._partitions.append(call.broker.replicas.find(asked.topic, asked.partition))
             self._results.append(self._read(asked, self._partitions[-1]))
+        self._may_wait = True
 
     def is_done(self) -> bool:
         return self._urgent or self._size_bytes >= self._min_bytes or not self._results
@@ -117,7 +149,21 @@ class Reading:
     def watched(self) -> list[Partition]:
         return [partition for partition in self._partitions if partition is not None]
 
-    def response(self) -> FetchResponse:
+    def response(self) -> Answer:
+        if self._call.version < MAGIC_2_SINCE:
+            return self._converted_response()
+        return self._plain_response()
+
+    async def _converted_response(self) -> FetchResponse:
+        """Old readers get the old format."""
+        magic: Literal[0, 1] = 1 if self._call.version >= MAGIC_1_SINCE else 0
+        for index, partition in enumerate(self._partitions):
+            work = partial(_converted, self._results[index], magic)
+            if partition is not None and self._results[index].records_bytes:
+                self._results[index] = await partition.offload_read(work)
+        return self._plain_response()
+
+    def _plain_response(self) -> FetchResponse:
         answer = self._context.answer(self._results, self._call.broker.clock.monotonic_ms())
         return _response(answer, self._call.version, self._isolation)
 
@@ -126,6 +172,10 @@ class Reading:
             result = self._read_or_refuse(asked, partition)
         except BrokerError as refused:
             result = FetchResult(asked, refused.code)
+        except NotAtHand:
+            assert partition is not None
+            self.not_at_hand.append((partition, asked))
+            return FetchResult(asked, ErrorCode.NONE)
         if result.error or result.diverging_epoch >= 0:
             self._urgent = True
         self._size_bytes += result.records_bytes
@@ -143,10 +193,9 @@ class Reading:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         at_least_one = version < TOTAL_BOUND_SINCE or self._size_bytes == 0
         bytes_max = min(asked.max_bytes, max(self._bytes_max - self._size_bytes, 0))
-        result = partition.read(asked, bytes_max, at_least_one, self._isolation, self._replica_id)
-        if version < MAGIC_2_SINCE and result.records_bytes:
-            _convert(result, 1 if version >= MAGIC_1_SINCE else 0)
-        return result
+        return partition.read(
+            asked, bytes_max, at_least_one, self._isolation, self._replica_id, self._may_wait
+        )
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:
@@ -186,13 +235,17 @@ def _forgotten(request: FetchRequest, version: int) -> list[SessionKey]:
     ]
 
 
-def _convert(result: FetchResult, magic: Literal[0, 1]) -> None:
-    """Old readers get the old format."""
+def _converted(result: FetchResult, magic: Literal[0, 1]) -> FetchResult:
+    """Read what was found, and convert it. Waits."""
     records = result.records
     data = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
-    converted = down_convert(data, magic, result.request.fetch_offset)
+    try:
+        converted = down_convert(data, magic, result.request.fetch_offset)
+    except BrokerError as refused:
+        return FetchResult(result.request, refused.code)
     result.records = converted
     result.records_bytes = len(converted)
+    return result
 
 
 def _response(answer: FetchAnswer, version: int, isolation: int) -> FetchResponse:

@@ -6,14 +6,18 @@ offset, v9 the latest tiered one (there is no tiered storage: none is found).
 
 Consumers see nothing past the high watermark (or the last stable offset); replicas, and tools that give
 replica id -2, see to the log's end. Replica id -2 may also ask a replica that does not lead.
+
+Times are searched for on threads, one partition after the other: old segments may have to come from the disk.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Coroutine
 
 from odradek.broker.dispatch import Call
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.replication.partition import FoundOffset, is_a_time
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,29 +29,55 @@ from odradek.wire.messages.list_offsets import (
 LEADER_EPOCH_SINCE = 4
 
 
-def list_offsets(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+Result = ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]
+
+
+def list_offsets(request: ListOffsetsRequest, call: Call) -> Result:
     asked = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                topic.name,
-                [
-                    _one(request, topic.name, part, call)
-                    if asked[topic.name, part.partition_index] == 1
-                    else _refused(part, ErrorCode.INVALID_REQUEST)
-                    for part in topic.partitions
-                ],
+    searches: list[tuple[ListOffsetsTopicResponse, int, ListOffsetsPartition]] = []
+    response = ListOffsetsResponse(topics=[])
+    for topic in request.topics:
+        entries = ListOffsetsTopicResponse(topic.name, [])
+        response.topics.append(entries)
+        for part in topic.partitions:
+            if asked[topic.name, part.partition_index] > 1:
+                entries.partitions.append(_refused(part, ErrorCode.INVALID_REQUEST))
+            elif call.version > 0 and is_a_time(part.timestamp):
+                searches.append((entries, len(entries.partitions), part))
+                entries.partitions.append(ListOffsetsPartitionResponse(part.partition_index))
+            else:
+                entries.partitions.append(_named(request, topic.name, part, call))
+    return _searched(request, call, response, searches) if searches else response
+
+
+async def _searched(
+    request: ListOffsetsRequest,
+    call: Call,
+    response: ListOffsetsResponse,
+    searches: list[tuple[ListOffsetsTopicResponse, int, ListOffsetsPartition]],
+) -> ListOffsetsResponse:
+    """The response once the entries that need a search are filled in."""
+    for entries, place, part in searches:
+        try:
+            partition = call.broker.replicas.readable_by(
+                request.replica_id, entries.name, part.partition_index
             )
-            for topic in request.topics
-        ]
-    )
+            found = await partition.find_time(
+                part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
+            )
+        except BrokerError as refused:
+            entries.partitions[place] = _refused(part, refused.code)
+        else:
+            entries.partitions[place] = _entry(part, found, call.version)
+    return response
 
 
-def _one(
+def _named(
     request: ListOffsetsRequest, topic: str, part: ListOffsetsPartition, call: Call
 ) -> ListOffsetsPartitionResponse:
+    """An entry that needs no search in segments."""
     index = part.partition_index
     try:
         partition = call.broker.replicas.readable_by(request.replica_id, topic, index)
@@ -57,15 +87,19 @@ def _one(
                 part.timestamp, part.max_num_offsets, request.replica_id, now_ms
             )
             return ListOffsetsPartitionResponse(index, old_style_offsets=offsets)
-        found = partition.find_offset(
+        found = partition.find_place(
             part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
         )
     except BrokerError as refused:
         return _refused(part, refused.code)
-    response = ListOffsetsPartitionResponse(index, timestamp=found.timestamp, offset=found.offset)
-    if call.version >= LEADER_EPOCH_SINCE:
-        response.leader_epoch = found.leader_epoch
-    return response
+    return _entry(part, found, call.version)
+
+
+def _entry(part: ListOffsetsPartition, found: FoundOffset, version: int) -> ListOffsetsPartitionResponse:
+    entry = ListOffsetsPartitionResponse(part.partition_index, timestamp=found.timestamp, offset=found.offset)
+    if version >= LEADER_EPOCH_SINCE:
+        entry.leader_epoch = found.leader_epoch
+    return entry
 
 
 def _refused(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
