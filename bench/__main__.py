@@ -17,12 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.cases import (
+    cold_reader,
+    compaction_rate,
     consume_rate,
     cpu_cost,
     hot_path,
     memory,
     produce_rate,
+    recovery_time,
     request_rate,
+    segment_growth,
     start_time,
     timer_queue,
 )
@@ -38,10 +42,14 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "B2": consume_rate.run,
     "B3": cpu_cost.run,
     "B5": request_rate.run,
+    "B7": cold_reader.run,
+    "G1": segment_growth.run,
     "H1": hot_path.run,
     "O1": start_time.run,
     "O2": memory.run,
+    "O3": recovery_time.run,
     "O5": timer_queue.run,
+    "O6": compaction_rate.run,
 }
 PAIRS = 5
 SEED = 1

@@ -11,21 +11,18 @@ import struct
 import time
 
 from bench.harness import Bench, Goal, Row, Sample
-from bench.loads.exchange import ask, connect, error_codes
-from bench.loads.frames import Exchange, batch, metadata, produce
+from bench.loads.exchange import ask, connect
+from bench.loads.frames import batch, produce
 from bench.loads.values import values
-from bench.meter import MB, Meter
-from bench.peers.broker import Broker, BrokerFailed
+from bench.peers.broker import Broker
+from bench.starting import start
 
 CASE = "O1"
 GOAL = Goal("ratio", "≤", 0.15)
-PROBE_SECONDS = 0.005
-START_SECONDS_MAX = 120.0
 PARTITIONS, SEGMENTS = 1000, 10
 TOPIC = "start"
 # Two batches do not fit into one segment: every append rolls.
 SEGMENT_BYTES, VALUE_BYTES = 1024, 600
-MISFORTUNES = (ConnectionError, TimeoutError)
 
 
 def run(bench: Bench) -> None:
@@ -37,13 +34,15 @@ def run(bench: Bench) -> None:
         bench.compare(row, sides.running, lambda b: _loaded(bench, b), missing=sides.missing)
 
 
-def _one_record(partition: int) -> Exchange:
-    return produce(TOPIC, {partition: batch([b"first"])})
+def _life(broker: Broker, partition: int) -> Sample:
+    sample = start(broker, TOPIC, partition)
+    sample.cost["stop_seconds"] = broker.stop()
+    return sample
 
 
 def _empty(broker: Broker) -> Sample:
     broker.wipe()
-    return _start_and_stop(broker, _one_record(0))
+    return _life(broker, 0)
 
 
 def _loaded(bench: Bench, broker: Broker) -> Sample:
@@ -51,7 +50,7 @@ def _loaded(bench: Bench, broker: Broker) -> Sample:
         began = time.monotonic()
         _fill(bench, broker)
         bench.say(f"{CASE}: {broker.name} filled in {time.monotonic() - began:.0f} s")
-    return _start_and_stop(broker, _one_record(PARTITIONS - 1))
+    return _life(broker, PARTITIONS - 1)
 
 
 def _fill(bench: Bench, broker: Broker) -> None:
@@ -72,35 +71,3 @@ def _all_stored(answer: bytes) -> None:
     codes = {struct.unpack_from(">h", answer, first + 30 * index + 4)[0] for index in range(count)}
     if count != PARTITIONS or codes != {0}:
         raise ConnectionError(f"filling {count} partitions gave error codes {sorted(codes)}")
-
-
-def _start_and_stop(broker: Broker, exchange: Exchange) -> Sample:
-    meter = Meter(None)
-    meter.start()
-    broker.launch()
-    _first_ack(broker, exchange, time.monotonic() + START_SECONDS_MAX)
-    passed = meter.stop()
-    usage = broker.usage()
-    stop_seconds = broker.stop()
-    cost = {
-        "others_share": max(0.0, passed.others_cpu_seconds - usage.cpu_seconds) / passed.seconds,
-        "cpu_seconds": usage.cpu_seconds,
-        "rss_peak_mb": usage.rss_peak_bytes / MB,
-        "stop_seconds": stop_seconds,
-    }
-    return Sample(passed.seconds, cost)
-
-
-def _first_ack(broker: Broker, exchange: Exchange, deadline: float) -> None:
-    while time.monotonic() < deadline:
-        try:
-            with connect(broker.port) as connection:
-                while time.monotonic() < deadline:
-                    if error_codes(exchange, ask(connection, exchange.frame)) == [0]:
-                        return
-                    ask(connection, metadata(TOPIC))
-                    time.sleep(PROBE_SECONDS)
-        except MISFORTUNES:
-            broker.must_live()
-            time.sleep(PROBE_SECONDS)
-    raise BrokerFailed(f"{broker.name} acknowledged nothing in {START_SECONDS_MAX:.0f} s")

@@ -8,6 +8,8 @@ hide here. A frame carries a constant correlation id: answers come in order, nob
   Fetch v11    header v1: api 1, version 11, correlation, client id
                replica -1, wait, min bytes, max bytes, isolation, session 0/-1,
                [topic [partition, leader epoch, offset, log start, max bytes]], [], rack
+  ListOffsets v1  header v1: api 2, version 1, correlation, client id
+               replica -1, [topic [partition, timestamp]]
   Metadata v4  header v1: api 3, version 4, correlation, client id, [topic], auto creation
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -23,6 +25,7 @@ from crc32c import crc32c
 CORRELATION_ID = 7
 CLIENT_ID = b"bench"
 TIMEOUT_MS = 30_000
+WAIT_MS = 500
 
 
 class Exchange(NamedTuple):
@@ -51,16 +54,21 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _record(offset_delta: int, value: bytes) -> bytes:
-    body = b"\0" + _varint(0) + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+def _record(offset_delta: int, key: bytes | None, value: bytes) -> bytes:
+    named = _varint(-1) if key is None else _varint(len(key)) + key
+    body = b"\0" + _varint(0) + _varint(offset_delta) + named + _varint(len(value)) + value + _varint(0)
     return _varint(len(body)) + body
 
 
-def batch(values: list[bytes]) -> bytes:
-    """An uncompressed magic-2 batch without keys; bytes 0 to 16 are the broker's to fill."""
-    now_ms = int(time.time() * 1000)  # an old one would let retention delete the log under a reader
-    records = b"".join(_record(index, value) for index, value in enumerate(values))
-    tail = struct.pack(">hiqqqhii", 0, len(values) - 1, now_ms, now_ms, -1, -1, -1, len(values))
+def batch(values: list[bytes], keys: Sequence[bytes | None] = (), timestamp_ms: int | None = None) -> bytes:
+    """An uncompressed magic-2 batch, a key for each value or none; bytes 0 to 16 are the broker's to fill.
+
+    Without a timestamp it is dated now: an old one would let retention delete the log under a reader.
+    """
+    dated_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+    pairs = zip(keys or [None] * len(values), values, strict=True)
+    records = b"".join(_record(index, key, value) for index, (key, value) in enumerate(pairs))
+    tail = struct.pack(">hiqqqhii", 0, len(values) - 1, dated_ms, dated_ms, -1, -1, -1, len(values))
     checked = tail + records
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
 
@@ -75,14 +83,21 @@ def produce(topic: str, batches: Mapping[int, bytes], acks: int = 1) -> Exchange
 
 
 def fetch(topic: str, partition: int, offset: int, bytes_max: int) -> Exchange:
-    """Fetch v11 without a session, answered at once."""
+    """Fetch v11 without a session, answered at once if there is anything to read."""
     name = topic.encode()
-    body = struct.pack(">iiiibii", -1, 500, 1, 64 << 20, 0, 0, -1)
+    body = struct.pack(">iiiibii", -1, WAIT_MS, 1, 64 << 20, 0, 0, -1)
     body += struct.pack(">i", 1) + _string(name) + struct.pack(">i", 1)
     body += struct.pack(">iiqqi", partition, -1, offset, -1, bytes_max)
     body += struct.pack(">i", 0) + _string(b"")
     partition_error = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4 + 4
     return Exchange(_framed(1, 11, body), (12, partition_error))
+
+
+def list_offsets(topic: str, partition: int, timestamp_ms: int) -> Exchange:
+    """ListOffsets v1: the answer ends with error code, timestamp and offset."""
+    name = topic.encode()
+    body = struct.pack(">ii", -1, 1) + _string(name) + struct.pack(">iiq", 1, partition, timestamp_ms)
+    return Exchange(_framed(2, 1, body), (4 + 4 + 4 + 2 + len(name) + 4 + 4,))
 
 
 def metadata(topic: str) -> bytes:

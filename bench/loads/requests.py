@@ -14,7 +14,7 @@ import time
 from itertools import islice
 
 from bench.loads.exchange import ANSWER_SECONDS_MAX, ask, connect, error_codes
-from bench.loads.frames import Exchange, batch, fetch, produce
+from bench.loads.frames import Exchange, batch, fetch, list_offsets, produce
 from bench.loads.values import values
 from bench.loads.worker import Result, Spec, serve
 from bench.meter import Meter
@@ -88,10 +88,7 @@ def run(spec: Spec) -> Result:
     end = time.perf_counter() + seconds
     for lane in lanes:
         lane.begin(limit)
-    if len(lanes) == 1:
-        _drive_one(lanes[0], buffer, end)
-    else:
-        _drive_many(lanes, buffer, end)
+    drive(lanes, buffer, end)
     cost = meter.stop()
     for lane in lanes:
         lane.drain(buffer)
@@ -100,15 +97,28 @@ def run(spec: Spec) -> Result:
 
 
 def _turns(spec: Spec) -> list[list[Exchange]]:
-    """What each connection sends: one partition for each; a fetch may walk through several offsets."""
+    """What each connection sends: one partition for each; others may walk through several places."""
     topic = spec["topic"]
     if spec["api"] == "fetch":
         return [
             [fetch(topic, partition, offset, spec["bytes_max"]) for offset in spec["offsets"]]
             for partition in spec["partitions"]
         ]
+    if spec["api"] == "list_offsets":
+        return [
+            [list_offsets(topic, partition, time_ms) for time_ms in spec["times_ms"]]
+            for partition in spec["partitions"]
+        ]
     records = batch(values(spec["records"], spec["size"], spec["seed"]))
     return [[produce(topic, {partition: records})] for partition in spec["partitions"]]
+
+
+def drive(lanes: list[Lane], buffer: memoryview, end: float) -> None:
+    """Take answers and send requests until the time is up or every lane has its number."""
+    if len(lanes) == 1:
+        _drive_one(lanes[0], buffer, end)
+    else:
+        _drive_many(lanes, buffer, end)
 
 
 def _drive_one(lane: Lane, buffer: memoryview, end: float) -> None:

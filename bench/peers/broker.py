@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from bench.meter import Usage
 from bench.peers.server_process import BrokerFailed, NotAvailable, ServerProcess
@@ -23,6 +30,7 @@ from bench.places import free_port
 
 READY_SECONDS_MAX = 90.0
 TOPIC_SECONDS_MAX = 60.0
+CHECKPOINT_LOOK_SECONDS = 0.01
 
 # The same on both sides. Deleted topics must not fill the disk between two measurements.
 SETTINGS: Mapping[str, str] = {"log.segment.delete.delay.ms": "1000"}
@@ -90,6 +98,11 @@ class Broker(ABC):
         self._process = None
         return seconds
 
+    def kill(self) -> None:
+        """End it without a word (SIGKILL); afterwards it may be launched again."""
+        self._running().kill()
+        self._process = None
+
     def close(self) -> None:
         """Stop everything this broker needed, without asking how."""
         if self._process is not None:
@@ -122,6 +135,37 @@ class Broker(ABC):
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()  # must outlive the future
         admin.delete_topics([topic])[topic].result(TOPIC_SECONDS_MAX)
+
+    def alter_topic(self, topic: str, config: Mapping[str, str]) -> None:
+        """Change settings of a topic while it is in use."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        admin = self._admin()  # must outlive the future
+        admin.incremental_alter_configs([resource])[resource].result(TOPIC_SECONDS_MAX)
+
+    def checkpoint(self, name: str, topic: str, partition: int = 0) -> int | None:
+        """What a checkpoint file of the data directory holds for a partition; None if nothing yet.
+
+        Both brokers replace these files whole: a reader never sees half of one.
+        """
+        try:
+            lines = (self.log_directory / name).read_text().splitlines()
+        except FileNotFoundError:
+            return None
+        found = (line.split() for line in lines[2:])
+        return next((int(offset) for t, p, offset in found if (t, p) == (topic, str(partition))), None)
+
+    def await_checkpoint(self, name: str, topic: str, offset: int, *, seconds_max: float) -> None:
+        """Wait until a checkpoint file of the data directory has reached an offset of partition 0."""
+        deadline = time.monotonic() + seconds_max
+        while (reached := self.checkpoint(name, topic)) is None or reached < offset:
+            self.must_live()
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"{self.name}: {name} at {reached}, not {offset}, in {seconds_max:.0f} s")
+            time.sleep(CHECKPOINT_LOOK_SECONDS)
 
     def _running(self) -> ServerProcess:
         if self._process is None:

@@ -84,6 +84,7 @@ class ZooKeeper:
             "clientPortAddress": "127.0.0.1",
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
+            "4lw.commands.whitelist": "dump",
         }
         config = _write_properties(directory / "zookeeper.properties", properties)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -102,6 +103,13 @@ class ZooKeeper:
             time.sleep(0.05)
         self._process.kill()
         raise BrokerFailed(f"ZooKeeper not ready:\n{self._process.last_words()}")
+
+    def has_sessions(self) -> bool:
+        """Whether a client's session still holds nodes, be the client alive or not."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=ZOOKEEPER_SECONDS_MAX) as asked:
+            asked.sendall(b"dump")
+            with asked.makefile("rb") as answer:
+                return b"/brokers/ids/" in answer.read()
 
     def rss_bytes(self) -> int:
         return self._process.usage().rss_bytes
@@ -145,6 +153,16 @@ class KafkaBroker(Broker):
     def wipe(self) -> None:
         super().wipe()
         self._life += 1
+
+    def kill(self) -> None:
+        """Kill, and wait for ZooKeeper to forget: a Kafka broker will not start beside its own ghost."""
+        super().kill()
+        assert self._zookeeper is not None
+        deadline = time.monotonic() + ZOOKEEPER_SECONDS_MAX
+        while self._zookeeper.has_sessions():
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"ZooKeeper held a dead broker's session {ZOOKEEPER_SECONDS_MAX:.0f} s")
+            time.sleep(0.1)
 
     def close(self) -> None:
         super().close()
