@@ -7,6 +7,7 @@ import pytest
 
 from odradek.log.dump import DumpOptions, dump
 from odradek.log.segment_format import OFFSETS, TIMES
+from odradek.log.transaction_index import AbortedTransaction, encode_aborted
 from odradek.model.levels import Compression
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import read_headers
@@ -225,3 +226,60 @@ def test_files_that_are_missing_or_unknown_are_told(bench: Any, lines: Lines) ->
         f"{bench.path('0' * 19)}9.log does not exist",
     ]
     assert lines.wrong == 1
+
+
+SNAPSHOT, TRANSACTIONS = "00000000000000000005.snapshot", f"{'0' * 20}.txnindex"
+
+
+def _transactions(bench: Any, batch: Batch) -> None:
+    log = bench.create()
+    data = batch(2, producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
+    log.append_as_leader(data, 0, bench.now_ms)
+    log.append_as_leader(
+        batch(2, producer_id=8, producer_epoch=0, base_sequence=3, transactional=True), 0, bench.now_ms
+    )
+    log.append_end_marker(EndMarker(ControlType.ABORT, 9), 7, 2, 0, bench.now_ms)
+    bench.run(log.close())
+
+
+def test_producers_and_aborted_transactions(bench: Any, batch: Batch, lines: Lines) -> None:
+    _transactions(bench, batch)
+    assert lines.dump(SNAPSHOT)[1:] == [
+        "producerId: 7 producerEpoch: 2 coordinatorEpoch: 9 currentTxnFirstOffset: OptionalLong.empty "
+        "lastTimestamp: 1000000 ",
+        "producerId: 8 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[2] "
+        "lastTimestamp: 1001 firstSequence: 3 lastSequence: 4 lastOffset: 3 offsetDelta: 1 timestamp: 1001",
+    ]
+    assert lines.dump(TRANSACTIONS)[1:] == [
+        "version: 0 producerId: 7 firstOffset: 0 lastOffset: 4 lastStableOffset: 2"
+    ]
+    assert lines.dump(TRANSACTIONS, verify_index_only=True)[1:] == []
+    assert (lines.wrong, lines.complaints) == (0, [])
+
+
+def test_a_snapshot_that_is_not_whole_is_told(bench: Any, batch: Batch, lines: Lines) -> None:
+    _transactions(bench, batch)
+    content = bytearray(bench.files.read_whole(bench.path(SNAPSHOT)))
+    content[30] ^= 1
+    bench.files.write_whole(bench.path(SNAPSHOT), bytes(content))
+    assert lines.dump(SNAPSHOT) == [f"Dumping {bench.path(SNAPSHOT)}"]
+    assert lines.wrong == 1
+    assert "CRC is no longer valid" in lines.complaints[0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ((8, 0, 4, 2), "no marker in the log ends this transaction"),
+        ((7, 0, 3, 2), "no marker in the log ends this transaction"),
+        ((7, 5, 4, 2), "no transaction can be"),
+    ],
+)
+def test_aborted_transactions_that_do_not_fit_the_log_are_told(
+    bench: Any, batch: Batch, lines: Lines, entry: tuple[int, int, int, int], complaint: str
+) -> None:
+    _transactions(bench, batch)
+    bench.files.write_whole(bench.path(TRANSACTIONS), encode_aborted([AbortedTransaction(*entry)]))
+    lines.dump(TRANSACTIONS)
+    assert lines.wrong == 1
+    assert complaint in lines.complaints[0]
