@@ -33,9 +33,10 @@ from odradek.config.endpoints import SecurityProtocol
 from odradek.config.layers import Layers
 from odradek.config.listeners import Endpoint, listeners
 from odradek.controller.runtime import Controller
+from odradek.log.cleaner import Cleaner
 from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory
-from odradek.log.settings import LogConfig
+from odradek.log.settings import CleanerConfig, LogConfig
 from odradek.model.errors import ConfigError, StorageError
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -103,6 +104,7 @@ class Broker:
         # One for all connections: they receive one after the other, on one loop.
         self._scratch = make_scratch()
         self._controller: Controller | None = None
+        self._cleaner: Cleaner | None = None
         self._broker_epoch = -1
 
     @property
@@ -132,6 +134,12 @@ class Broker:
         changes = ConfigChanges(store, self.config, self._topics, self.broker_id, self._world.clock)
         await changes.load()
         await self._load_logs()
+        cleaner = self._cleaner = Cleaner(
+            self._directories,
+            lambda: CleanerConfig.of(self.config.broker),
+            self._world.clock,
+            self._world.entropy,
+        )
         replicas = self._replicas = self._make_replicas(clockwork)
         self._directories.on_failure = self._directory_failed
         changes.follow(replicas)
@@ -142,6 +150,7 @@ class Broker:
         self._broker_epoch = await register_broker(store, self.broker_id, self._registration())
         await self._stand_for_controller(store)
         self._chores.start(self._list_chores(changes))
+        cleaner.start()
 
     def _open_directories(self) -> None:
         paths = derived.log_dirs(self.config.broker)
@@ -355,6 +364,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop in order. Whatever was started is stopped, even after a start that failed half way."""
+        if self._cleaner is not None:
+            await self._cleaner.stop()
         await self._chores.stop()
         await self._finish_requests()
         if self._controller is not None:

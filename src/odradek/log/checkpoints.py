@@ -1,7 +1,7 @@
 """Small text files, always replaced whole: offsets per partition, whose log this is, that the stop was clean.
 
 Offsets of a data directory's partitions (``recovery-point-offset-checkpoint``,
-``log-start-offset-checkpoint``, ``replication-offset-checkpoint``)::
+``log-start-offset-checkpoint``, ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``)::
 
     0                       version
     2                       number of lines that follow
@@ -31,6 +31,7 @@ from odradek.ports.files import FileSystem
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_STOP: Final = ".kafka_cleanshutdown"

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from odradek.log.checkpoints import (
     CLEAN_STOP,
+    CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOCK,
     LOG_STARTS,
@@ -88,6 +89,8 @@ class LogDirectory:
         self.loading = Loading()
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As last checkpointed before this start."""
+        self.cleaned_offsets: dict[TopicPartition, int] = {}
+        """How far each log is compacted; kept by the cleaner."""
         self._files = files
         self._entropy = entropy
         self._lock = lock
@@ -143,6 +146,7 @@ class LogDirectory:
         recovery_points = self._read_offsets(RECOVERY_POINTS)
         starts = self._read_offsets(LOG_STARTS)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        self.cleaned_offsets = self._read_offsets(CLEANED_OFFSETS)
         work: deque[_Found] = deque()
         for name in self._files.list_names(self.path):
             parsed, path = parse_directory_name(name), f"{self.path}/{name}"
@@ -226,6 +230,8 @@ class LogDirectory:
         path = f"{self.path}/{directory_name(topic_partition)}"
         self._creating.add(topic_partition)
         try:
+            if self.cleaned_offsets.pop(topic_partition, None) is not None:
+                await self.checkpoint_cleaned_offsets()
             log = await self._files.offload(lambda: self._create(topic_partition, path, config, topic_id))
         except OSError as error:
             raise self._refusal(f"cannot create {path}", error) from error
@@ -312,6 +318,12 @@ class LogDirectory:
     async def checkpoint_high_watermarks(self) -> None:
         """Write down how far each log is committed."""
         await self._checkpoint(HIGH_WATERMARKS, {log.topic_partition: log.high_watermark for log in self})
+
+    async def checkpoint_cleaned_offsets(self) -> None:
+        """Write down how far each log is compacted."""
+        known = self.cleaned_offsets.items()
+        self.cleaned_offsets = {partition: offset for partition, offset in known if partition in self._logs}
+        await self._checkpoint(CLEANED_OFFSETS, self.cleaned_offsets)
 
     async def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         data = encode_offsets(offsets)

@@ -19,13 +19,13 @@ class LeavingSegments:
         self._files = files
         self._segments: list[tuple[int, Segment]] = []
 
-    def add(self, segments: Iterable[Segment], due_ms: int) -> None:
+    def add(self, segments: Iterable[Segment], due_ms: int, *, keeps_snapshots: bool = False) -> None:
         """Mark segments as going, the oldest first: of these names, too, a crash leaves a log without a hole.
 
         ``due_ms`` is when their files may be removed, by the monotonic clock.
         """
         for segment in segments:
-            segment.mark_deleted()
+            segment.mark_deleted(keeps_snapshot=keeps_snapshots)
             self._segments.append((due_ms, segment))
 
     async def remove_due(self, now_ms: int) -> int:

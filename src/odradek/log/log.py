@@ -15,6 +15,7 @@ from typing import Final
 
 from odradek.log.active_segment import ActiveSegment
 from odradek.log.checkpoints import PARTITION_METADATA, encode_partition_metadata, read_partition_metadata
+from odradek.log.cleaned_segment import CleanedSegment
 from odradek.log.epochs import EpochEnd, EpochStart, LeaderEpochs
 from odradek.log.flushing import Flushing, NoRoom
 from odradek.log.leaving import LeavingSegments
@@ -611,6 +612,40 @@ class Log:
             return await self._leaving.remove_due(monotonic_ms)
         except OSError as error:
             raise self._trust.refusal(error, "remove segments of") from error
+
+    # Compaction.
+
+    @property
+    def cuts(self) -> int:
+        """How often the end was cut off. What was found out before a cut may not be true after it."""
+        return self._cuts
+
+    async def replace(
+        self, old: Sequence[Segment], cleaned: CleanedSegment, cuts: int, monotonic_ms: int
+    ) -> bool:
+        """Put a compacted segment, which is whole and on the disk, in the place of those it was made from.
+
+        Gives whether it was done: not if one of them is no longer here, or the log was cut, since ``cuts``.
+        Whoever reads the old ones goes on; their files are removed by ``remove_going`` later.
+        """
+        async with self._flushing.one_at_a_time():
+            self._trust.require()
+            if cuts != self._cuts or not self._segments.holds(old):
+                return False
+            due_ms = monotonic_ms + self._config.file_delete_delay_ms
+            try:
+                self._leaving.add(old[:1], due_ms, keeps_snapshots=True)
+                self._leaving.add(old[1:], due_ms)
+                new = cleaned.take_place()
+            except OSError as error:
+                raise self._trust.lose(error, "replace segments of") from error
+            self._segments.replace(old, new)
+            await self._sync_names()
+            return True
+
+    def refusal(self, error: OSError, what: str) -> Exception:
+        """What to raise when the disk would not ``what`` the log; an error that stays is the log's end."""
+        return self._trust.refusal(error, what)
 
     # Durability.
 

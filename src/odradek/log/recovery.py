@@ -36,6 +36,7 @@ from odradek.log.segment_format import (
     LOG,
     OFFSET_INDEX,
     OFFSETS,
+    SEGMENT_SUFFIXES,
     SWAP,
     TIME_INDEX,
     TIMES,
@@ -274,11 +275,15 @@ def _finish_swaps(
     for name, parsed in swaps.items():
         if parsed.suffix == LOG:
             low = parsed.base_offset if low is None else min(low, parsed.base_offset)
-            high = max(high, _end_of_file(files, f"{place.directory}/{name}", parsed.base_offset))
+            # One without batches replaces at least what begins where it does.
+            end_offset = _end_of_file(files, f"{place.directory}/{name}", parsed.base_offset)
+            high = max(high, end_offset, parsed.base_offset + 1)
     for name, parsed in names.items():
-        if not parsed.mark and low is not None and low <= parsed.base_offset < high:
+        is_replaced = low is not None and low <= parsed.base_offset < high
+        if is_replaced and not parsed.mark and parsed.suffix in SEGMENT_SUFFIXES:
             files.remove(f"{place.directory}/{name}")
-    for name in swaps:
+    # Log files first: should this be interrupted, indexes in the place of a .swap log file would be removed.
+    for name in sorted(swaps, key=lambda name: swaps[name].suffix != LOG):
         files.rename(f"{place.directory}/{name}", f"{place.directory}/{name.removesuffix(SWAP)}")
     files.sync_dir(place.directory)
 

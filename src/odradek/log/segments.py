@@ -9,7 +9,8 @@ maximum is: the first segment that reaches a time is the first at which the maxi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import is_
 
 from odradek.log.results import NOTHING, Fetched
 from odradek.log.retention import SegmentFacts
@@ -65,6 +66,19 @@ class SegmentList:
         if count:
             self._peaks = []
         return dropped
+
+    def holds(self, run: Sequence[Segment]) -> bool:
+        """Whether these very segments are here, one after the other, and none of them is the last."""
+        first = bisect_left(self._bases, run[0].base_offset)
+        here = self._segments[first : first + len(run)]
+        return first + len(run) < len(self._segments) and all(map(is_, here, run))
+
+    def replace(self, run: Sequence[Segment], by: Segment) -> None:
+        """Put one segment in the place of others that follow on each other."""
+        first = bisect_left(self._bases, run[0].base_offset)
+        self._segments[first : first + len(run)] = [by]
+        self._bases[first : first + len(run)] = [by.base_offset]
+        del self._peaks[first:]
 
     def facts(self, log_end_offset: int) -> Iterator[SegmentFacts]:
         """What retention goes by. One at a time: the time of a segment may have to be read from a file."""

@@ -1,11 +1,11 @@
-"""The topic settings a log goes by, as one value."""
+"""The settings that logs go by, each kind as one value: those of a topic, and those of compaction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.config import derived, topic
+from odradek.config import broker, derived, topic
 from odradek.config.table import Setting, Settings
 from odradek.model.levels import Compression, TimestampType
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX
@@ -13,6 +13,8 @@ from odradek.records.rules import AppendRules
 
 _DAY_MS: Final = 86_400_000
 _LONG_MAX: Final = 2**63 - 1
+_INT_MAX: Final = 2**31 - 1
+_WINDOW_BYTES_MIN: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class LogConfig:
     segment_index_bytes: int = 10 << 20
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * _DAY_MS
+    delete_retention_ms: int = _DAY_MS
+    max_compaction_lag_ms: int = _LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod
@@ -80,3 +86,40 @@ _SETTINGS: Final[dict[str, Setting[Any]]] = {
     if (field := setting.name.replace(".", "_")) in LogConfig.__slots__
 }
 """The topic setting behind each field."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """What holds for the compaction of all logs; defaults are Kafka's."""
+
+    is_enabled: bool = True
+    threads: int = 1
+    """Rounds at once; none if 0."""
+    backoff_ms: int = 15_000
+    bytes_per_second: float = float("inf")
+    """Read and written, by all rounds together."""
+    map_bytes_all: int = 128 << 20
+    load_factor: float = 0.9
+    buffer_bytes_all: int = 512 << 10
+
+    @classmethod
+    def of(cls, settings: Settings) -> CleanerConfig:
+        return cls(
+            settings[broker.LOG_CLEANER_ENABLE],
+            settings[broker.LOG_CLEANER_THREADS],
+            settings[broker.LOG_CLEANER_BACKOFF_MS],
+            settings[broker.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
+            settings[broker.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            settings[broker.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+            settings[broker.LOG_CLEANER_IO_BUFFER_SIZE],
+        )
+
+    @property
+    def map_bytes(self) -> int:
+        """Memory for the keys of one round."""
+        return min(self.map_bytes_all // max(self.threads, 1), _INT_MAX)
+
+    @property
+    def window_bytes(self) -> int:
+        """Read at once by one round; as much again is written."""
+        return max(self.buffer_bytes_all // max(self.threads, 1) // 2, _WINDOW_BYTES_MIN)
