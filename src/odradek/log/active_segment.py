@@ -225,6 +225,21 @@ class ActiveSegment(Segment):
             file.close()
         return len(index)
 
+    def _shorten_indexes(self) -> None:
+        """Cut the index files to what memory has. That needs no room, where writing them anew might."""
+        self._offsets_written = self._shorten(OFFSET_INDEX, self._indexes.offsets, self._offsets_written)
+        self._times_written = self._shorten(TIME_INDEX, self._indexes.times, self._times_written)
+
+    def _shorten(self, suffix: str, index: bytearray, written: int) -> int:
+        written = min(written, len(index))
+        file = self.place.files.open(self.path(suffix), create=True)
+        try:
+            if file.size() > written:
+                file.truncate(written)
+        finally:
+            file.close()
+        return written
+
     def _write_indexes_anew(self) -> None:
         self._offsets_written = self._write_index(OFFSET_INDEX, self._indexes.offsets, 0)
         self._times_written = self._write_index(TIME_INDEX, self._indexes.times, 0)
@@ -260,7 +275,7 @@ class ActiveSegment(Segment):
         indexes = self._indexes
         del indexes.offsets[(OFFSETS.floor(indexes.offsets, relative - 1) + 1) * OFFSETS.entry_bytes :]
         del indexes.times[time_entries_before(indexes.times, relative) * TIMES.entry_bytes :]
-        self._write_indexes_anew()
+        self._shorten_indexes()
         self.log_file.truncate(position)
         self.size = position
         self._forget_tail(offset)

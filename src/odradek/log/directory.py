@@ -124,12 +124,16 @@ class LogDirectory:
         except OSError as error:
             raise StorageError(f"cannot load {self.path}: {error}") from error
         loading.total = len(work)
+        points = {found.topic_partition: found.how.recovery_point for found in work}
         await self._run(threads, lambda: self._load_some(work))
         if loading.failures:
             raise loading.failures[0]
         for kind, log in loading.loaded:
             (self.future if kind is DirectoryKind.FUTURE else self._logs)[log.topic_partition] = log
         self._is_loaded = True
+        if any(points[log.topic_partition] > log.log_end_offset for log in self):
+            # What comes to stand below such a point must be scanned, should the process end before a flush.
+            await self.checkpoint_recovery_points()
         return loading
 
     async def _run(self, threads: int, work: Callable[[], None]) -> None:

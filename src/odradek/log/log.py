@@ -501,7 +501,8 @@ class Log:
             self._cut_segments(offset, now_ms)
             self._producers.cut(self._place, list(self._segments), offset)
         except OSError as error:
-            raise self._trust.refusal(error, "truncate") from error
+            # Segments may be gone already: what is left is not what the numbers say.
+            raise self._trust.lose(error, "truncate") from error
         self.epochs.truncate_from_end(offset)
         self._end_at(offset)
         return True
@@ -515,7 +516,10 @@ class Log:
                 segment.remove()
             # Were they to come back after a crash, they would stand behind what is written from here on.
             self._place.files.sync_dir(self._place.directory)
-        (self._active or self._activate(now_ms)).truncate(offset)
+        active = self._active or self._activate(now_ms)
+        active.truncate(offset)
+        # Were the cut to come undone once the next segment is begun, two would hold the same offsets.
+        active.sync_log()
 
     def _end_at(self, offset: int) -> None:
         self._cuts += 1
@@ -526,15 +530,19 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the log is empty and starts and ends at ``offset`` then. Waits."""
+        first, *others = self._segments
         try:
-            for segment in reversed(list(self._segments)):
+            for segment in reversed(others):
                 segment.remove()
             names = self._place.files.list_names(self._place.directory)
             remove_snapshots(self._place, snapshot_offsets_in(names))
-            self._place.files.sync_dir(self._place.directory)
+            # The log must not be found without segments: it would begin at offset 0 again.
             new = ActiveSegment.create(self._place, offset)
+            if first.base_offset != offset:
+                first.remove()
+            self._place.files.sync_dir(self._place.directory)
         except OSError as error:
-            raise self._trust.refusal(error, "truncate") from error
+            raise self._trust.lose(error, "truncate") from error
         self._segments.start_with(new)
         self._producers = ProducerHistory(offset)
         self._flushing.names_changed = True
@@ -691,7 +699,8 @@ class Log:
         )
 
     def _plan_flush(self, snapshots: Callable[[], None] | None) -> Callable[[], None]:
-        unflushed = self._segments.since(self.recovery_point)
+        # A segment that ends at the recovery point has its batches on the disk, but perhaps not its indexes.
+        unflushed = self._segments.since(self.recovery_point - 1)
         return self._flushing.plan(unflushed, self._active, self.epochs.entries, snapshots)
 
     async def close(self) -> None:

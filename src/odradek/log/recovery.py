@@ -135,7 +135,8 @@ def open_log(
     if end_offset is not None:
         producers = load_history(place, segments, snapshots, end_offset)
     else:
-        first = max(sum(segment.base_offset <= how.recovery_point for segment in segments) - 1, 0)
+        # The one that ends at the recovery point too: its batches were flushed before its indexes.
+        first = max(sum(segment.base_offset < how.recovery_point for segment in segments) - 1, 0)
         producers = _producers_before(place, segments, first, snapshots)
         end_offset = _recover(segments, first, config.is_compacted, epochs, producers, recovered)
     log_start_offset = how.log_start_offset
@@ -165,7 +166,8 @@ def open_log(
     place.opened.let_all_go()
     place.opened = how.opened
     state = LogState(segments, epochs, epochs_written, producers, start_offset, end_offset, recovery_point)
-    return _log(topic_partition, place, config, state, how, is_new=is_new)
+    # Nobody knows which names were on the disk when a process ended: the first flush brings them there.
+    return _log(topic_partition, place, config, state, how, is_new=is_new or not is_as_left)
 
 
 def _place(directory: str, config: LogConfig, how: Opening) -> SegmentPlace:
