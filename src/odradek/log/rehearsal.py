@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from odradek.log.active_segment import ActiveSegment
 from odradek.log.segment import WINDOW_BYTES, OpenSegments, Segment, SegmentPlace
-from odradek.log.segment_format import OFFSET_INDEX, OFFSETS
+from odradek.log.segment_format import OFFSETS
 from odradek.log.segments import SegmentList
 from odradek.model.errors import BrokerError, ErrorCode
 
@@ -53,11 +53,11 @@ class SegmentCopy(Segment):
             self._file = original._file
             self._largest = original._largest
 
-    def _map(self, suffix: str) -> memoryview:
+    def _map(self, suffix: str) -> tuple[memoryview, None]:
         try:
-            return memoryview(self.place.files.read_whole(self.path(suffix)))
+            return memoryview(self.place.files.read_whole(self.path(suffix))), None
         except FileNotFoundError:
-            return memoryview(b"?")
+            return memoryview(b"?"), None
 
     def rebuild_indexes(self) -> None:
         """Files are written by the loop only."""
@@ -82,19 +82,15 @@ def is_at_hand(segments: SegmentList, offset: int) -> bool:
 
 
 def _number_holding(segments: SegmentList, offset: int) -> int:
-    return max(bisect_right(segments, offset, key=lambda one: one.base_offset) - 1, 0)
+    return max(bisect_right(segments._bases, offset) - 1, 0)
 
 
 def _is_open_at_hand(segment: Segment) -> bool:
     """Whether the files of a segment at rest are open, and its index is in memory."""
     if segment._file is None or segment._offsets is None:
         return False
-    try:
-        # Its name is in memory while it is mapped.
-        index = segment.place.files.open(segment.path(OFFSET_INDEX), writable=False)
-    except OSError:
-        return False
-    return index.is_at_hand(0, len(segment._offsets))
+    index = segment._offsets_file
+    return index is None or index.is_at_hand(0, len(segment._offsets))
 
 
 def _searched(segment: Segment, offset: int) -> tuple[int, int]:

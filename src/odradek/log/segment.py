@@ -50,7 +50,7 @@ from odradek.records.codec import decode_batch, read_headers
 from odradek.records.layout import BatchHeader
 
 OPEN_SEGMENTS_MAX: Final = 256
-"""Segments at rest that may hold files open; each holds up to three."""
+"""Segments at rest that may hold files open; each holds up to four."""
 
 WINDOW_BYTES: Final = 8192
 """Read at once in search of a batch: two index intervals of Kafka's default."""
@@ -129,7 +129,17 @@ class SegmentPlace:
 class Segment:
     """A segment at rest."""
 
-    __slots__ = ("_aborted", "_file", "_largest", "_offsets", "_times", "base_offset", "place", "size")
+    __slots__ = (
+        "_aborted",
+        "_file",
+        "_largest",
+        "_offsets",
+        "_offsets_file",
+        "_times",
+        "base_offset",
+        "place",
+        "size",
+    )
 
     def __init__(self, place: SegmentPlace, base_offset: int, size: int) -> None:
         self.place = place
@@ -137,6 +147,7 @@ class Segment:
         self.size = size
         self._file: File | None = None
         self._offsets: Buffer | None = None
+        self._offsets_file: File | None = None  # to ask whether what is mapped is in memory
         self._times: Buffer | None = None
         self._aborted: Sequence[AbortedTransaction] | None = None
         self._largest: TimestampOffset | None = None
@@ -158,7 +169,7 @@ class Segment:
 
     def offset_index(self) -> Buffer:
         if self._offsets is None:
-            self._offsets = self._map(OFFSET_INDEX)
+            self._offsets, self._offsets_file = self._map(OFFSET_INDEX)
             if not is_sound_offset_index(self._offsets, self.size):
                 self.rebuild_indexes()
         self.place.opened.use(self)
@@ -166,25 +177,23 @@ class Segment:
 
     def time_index(self) -> Buffer:
         if self._times is None:
-            self._times = self._map(TIME_INDEX)
+            self._times, _ = self._map(TIME_INDEX)
             if not is_sound_time_index(self._times):
                 self.rebuild_indexes()
         self.place.opened.use(self)
         return self._times
 
-    def _map(self, suffix: str) -> memoryview:
+    def _map(self, suffix: str) -> tuple[memoryview, File | None]:
         try:
             file = self.place.files.open(self.path(suffix), writable=False)
         except FileNotFoundError:
-            return memoryview(b"?")  # of no sound size, so that it is rebuilt
-        view = file.map()
-        file.close()
-        return view
+            return memoryview(b"?"), None  # of no sound size, so that it is rebuilt
+        return file.map(), file
 
     def let_go(self) -> None:
         """Hold nothing open. Files close once the last slice of them is gone too."""
         self._file = None
-        self._offsets = None
+        self._offsets = self._offsets_file = None
         self._times = None
         if self._aborted:
             self._aborted = None
@@ -301,7 +310,7 @@ class Segment:
                 file.truncate(0)
                 file.append(index)
                 file.close()
-        self._offsets, self._times = indexes.offsets, indexes.times
+        self._offsets, self._offsets_file, self._times = indexes.offsets, None, indexes.times
         self._largest = TimestampOffset(indexes.max_timestamp, indexes.offset_of_max_timestamp)
 
     def walk(self, position: int) -> Iterator[BatchPlace]:

@@ -36,6 +36,7 @@ PROBE_STEP_BYTES = 256 * 1024
 READ_AHEAD_BYTES = 1024 * 1024
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+_NOBODY_READS = [bytearray(1)]
 
 _HELD: set[str] = set()  # of the process, as the locks themselves are
 
@@ -91,7 +92,7 @@ class RealFile:
     def is_at_hand(self, position: int, size_bytes: int) -> bool:
         if _NOWAIT is None or size_bytes <= 0:
             return True
-        descriptor, byte = self._descriptor, [bytearray(1)]
+        descriptor, byte = self._descriptor, _NOBODY_READS
         try:
             for at in range(position, position + size_bytes - 1, PROBE_STEP_BYTES):
                 os.preadv(descriptor, byte, at, _NOWAIT)

@@ -43,10 +43,12 @@ class SocketConnection:
     """One accepted or dialled TCP connection.
 
     While ``_writing``, output waits and a callback will go on with it: of the socket when it has room
-    (``_watching``), or of the thread that brings the next piece of a file (``_bringing``).
+    (``_watching``), or of the thread that brings the next piece of a file (``_bringing``). So much of the
+    first part in the queue was found in memory: ``_at_hand_bytes``.
     """
 
     __slots__ = (
+        "_at_hand_bytes",
         "_bringing",
         "_closed",
         "_closing",
@@ -79,6 +81,7 @@ class SocketConnection:
         self._queue: deque[Part] = deque()
         self._writing = False
         self._watching = False
+        self._at_hand_bytes = 0
         self._bringing: asyncio.Future[None] | None = None
         self._paused = True
         self._closing = False
@@ -157,20 +160,20 @@ class SocketConnection:
         else:
             self._end(None)
 
-    def _flush(self, *, was_brought: bool = False) -> None:
-        """Send what goes without waiting. A piece that was brought is not asked about again."""
+    def _flush(self) -> None:
+        """Send what goes without waiting. A piece that was found or brought is not asked about again."""
         queue = self._queue
         try:
             while queue:
                 head, limit = queue[0], SENDFILE_CHUNK_BYTES
                 if isinstance(head, FileSlice):
                     if not head.is_recent:
-                        limit = PIECE_BYTES
-                        if not was_brought and not head.starts_at_hand(limit):
+                        if not self._at_hand_bytes and not self._find_at_hand(head):
                             self._bring(head)
                             return
-                        was_brought = False
+                        limit = self._at_hand_bytes
                     sent = self._send_file(head, limit)
+                    self._at_hand_bytes = max(self._at_hand_bytes - sent, 0)
                 else:
                     sent = self._send_buffers()
                 if self._drop_sent(sent) and sent < limit:
@@ -190,6 +193,12 @@ class SocketConnection:
         if self._closing:
             self._end(None)
 
+    def _find_at_hand(self, part: FileSlice) -> bool:
+        """Ask about the next piece of the first part."""
+        if part.starts_at_hand(PIECE_BYTES):
+            self._at_hand_bytes = min(len(part), PIECE_BYTES)
+        return self._at_hand_bytes > 0
+
     def _bring(self, part: FileSlice) -> None:
         """The next piece is not in memory: go on when a thread has brought it."""
         self._stop_watching()
@@ -204,10 +213,11 @@ class SocketConnection:
         if bringing.cancelled() or self._closed:
             return
         failure = bringing.exception()
-        if failure is None:
-            self._flush(was_brought=True)
-        else:
+        if failure is not None:
             self._end(_reason(failure))
+        else:
+            self._at_hand_bytes = min(len(self._queue[0]), PIECE_BYTES)
+            self._flush()
 
     def _await_room(self) -> None:
         """The system's buffer is full: go on when it has taken some of it."""
