@@ -25,10 +25,11 @@ from odradek.broker.listener import ConnectionLimits, Listener
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
 from odradek.broker.topics import Topics
-from odradek.broker.upkeep import Upkeep
+from odradek.broker.upkeep import SOON_MS, Upkeep
 from odradek.cluster.image import ClusterImage
 from odradek.config import broker as settings
 from odradek.config import derived, topic
+from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
 from odradek.config.endpoints import SecurityProtocol
 from odradek.config.layers import Layers
 from odradek.config.listeners import Endpoint, listeners
@@ -36,6 +37,7 @@ from odradek.controller.runtime import Controller
 from odradek.log.cleaner import Cleaner
 from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory
+from odradek.log.loading import LoadingProgress, progress_of
 from odradek.log.settings import CleanerConfig, LogConfig
 from odradek.model.errors import ConfigError, StorageError
 from odradek.ports.clock import Clock
@@ -43,6 +45,7 @@ from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Connection, Network
 from odradek.replication.fetch_sessions import FetchSessions
+from odradek.replication.move_pace import PIECE_BYTES_MAX, RETRY_MS_MIN, MoveLimits
 from odradek.replication.replicas import Replicas
 from odradek.store import meta_properties, paths, payloads
 from odradek.store.election import elect
@@ -62,6 +65,8 @@ from odradek.wire.frames import make_scratch
 STOP_TIMEOUT_S = 30
 # And their answers this long to be taken by their clients.
 LAST_ANSWERS_MS = 5_000
+# A start that takes longer than this says how far it is, and does so again after as long.
+LOADING_TOLD_MS = 3_000
 
 log = events.logger("broker")
 
@@ -87,9 +92,18 @@ class World:
 
 
 class Broker:
-    def __init__(self, given: Mapping[str, str], world: World) -> None:
-        """``given`` are the texts of the static settings, already checked."""
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        world: World,
+        on_loading: Callable[[LoadingProgress], None] = lambda _: None,
+    ) -> None:
+        """``given`` are the texts of the static settings, already checked.
+
+        ``on_loading`` is told every now and then how far a start is that takes long.
+        """
         self._world = world
+        self._on_loading = on_loading
         self.config = Layers(given)
         self.broker_id = -1
         self.cluster_id = ""
@@ -218,7 +232,20 @@ class Broker:
     async def _load_logs(self) -> None:
         threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
         now_ms = self._world.clock.monotonic_ms()
-        await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
+        telling = asyncio.get_running_loop().create_task(self._tell_of_loading())
+        try:
+            await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
+        finally:
+            telling.cancel()
+        self._log_recovered()
+
+    async def _tell_of_loading(self) -> None:
+        starts = [directory.loading for directory in self._directories]
+        while True:
+            await self._world.clock.sleep_ms(LOADING_TOLD_MS)
+            self._on_loading(progress_of(starts))
+
+    def _log_recovered(self) -> None:
         for directory in self._directories:
             for problem in directory.problems:
                 log.warning("checkpoint_not_read", reason=problem)
@@ -248,6 +275,21 @@ class Broker:
             clockwork.wheel,
             clockwork.arm,
             lambda: self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS],
+            self._move_limits,
+            self._cleaner,
+        )
+
+    def _move_limits(self) -> MoveLimits:
+        values = self.config.broker
+        return MoveLimits(
+            min(
+                PIECE_BYTES_MAX,
+                values[settings.REPLICA_FETCH_MAX_BYTES],
+                values[settings.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            ),
+            self.config.throttles[REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND],
+            values[settings.NUM_REPLICA_ALTER_LOG_DIRS_THREADS],
+            max(values[settings.REPLICA_FETCH_BACKOFF_MS], RETRY_MS_MIN),
         )
 
     def _make_context(self, store: Store) -> Context:
@@ -333,6 +375,7 @@ class Broker:
         return [
             Chore("close_idle", idle_check_ms, self._close_idle),
             *Upkeep(self._directories, self.config, self._world.clock).chores(),
+            Chore("retry_flushes", SOON_MS, self._replicas.retry_flushes),
             Chore("forget_config_changes", 300_000, changes.forget_old),
         ]
 
@@ -379,10 +422,11 @@ class Broker:
     async def _close_directories(self) -> list[StorageError]:
         """Close them all, so that one that cannot be closed does not cost the others a recovery."""
         failures = []
+        threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
         self._directories.on_failure = lambda _: None  # nobody is served any longer
         for directory in self._directories:
             try:
-                await directory.close(broker_epoch=self._broker_epoch)
+                await directory.close(broker_epoch=self._broker_epoch, threads=threads)
             except StorageError as failed:
                 log.error("directory_not_closed", path=directory.path, reason=str(failed))
                 failures.append(failed)
@@ -395,6 +439,7 @@ class Broker:
                 session.stop_reading()
         if not self._listeners:
             return
+        await self._replicas.moves.stop()
         self._replicas.release_all()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):

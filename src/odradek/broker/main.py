@@ -14,6 +14,7 @@ from typing import Any
 from odradek.broker.broker import Broker, World
 from odradek.config import broker as settings
 from odradek.config import sources
+from odradek.log.loading import LoadingProgress
 from odradek.model.errors import ConfigError, StorageError
 from odradek.records import codec
 from odradek.store.embedded import EmbeddedEnsemble
@@ -65,7 +66,7 @@ async def _serve(loaded: sources.Loaded) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    broker = Broker(loaded.given, _world(loaded))
+    broker = Broker(loaded.given, _world(loaded), _tell_of_loading)
     try:
         await broker.start()
         # What is there now stays: the collector need not walk it again and again.
@@ -106,6 +107,13 @@ def _world(loaded: sources.Loaded) -> World:
         network,
         socket.getfqdn,
         lambda path: EmbeddedEnsemble(path, clock, offload=files.offload),
+    )
+
+
+def _tell_of_loading(so_far: LoadingProgress) -> None:
+    _tell(
+        f"opening logs: {so_far.logs_loaded} of {so_far.logs_total}; {so_far.segments_scanned} segments "
+        f"({so_far.bytes_scanned / 1e6:.0f} MB) checked after a stop that was not clean"
     )
 
 

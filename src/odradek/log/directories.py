@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from odradek.log.directory import ConfigOf, DirectoryInUse, LogDirectory
 from odradek.log.log import Log
+from odradek.log.segment_format import DirectoryKind
 from odradek.log.settings import LogConfig
-from odradek.model.errors import StorageError
+from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
@@ -81,6 +82,28 @@ class LogDirectories:
                 directory.abandon()
         self.require_one()
         self._require_single_logs()
+        await self._finish_moves()
+
+    async def _finish_moves(self) -> None:
+        """Let a log that was moved be the partition's where a crash came before its last rename.
+
+        The old log is given up only once the new one has everything, so the new one alone is all there is.
+        While a directory is missing nobody knows whether it is alone.
+        """
+        for directory in () if self.failed else self:
+            for topic_partition, future in list(directory.future.items()):
+                if self.find(topic_partition) is None:
+                    try:
+                        future.rename_directory(DirectoryKind.CURRENT)
+                        directory.adopt_future(topic_partition)
+                        await directory.sync_names()
+                    except (BrokerError, StorageError) as refused:
+                        # An empty log must not be begun in its place.
+                        directory.fail(StorageError(str(refused)))
+                        directory.abandon()
+                        break
+                    events_log.info("move_finished", partition=topic_partition, path=directory.path)
+        self.require_one()
 
     def require_one(self) -> None:
         """``StorageError`` if no directory is left."""
@@ -122,9 +145,15 @@ class LogDirectories:
         return next((directory for directory in self._serving if directory.path == path), None)
 
     async def create(
-        self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId | None, *, is_new: bool
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId | None,
+        *,
+        is_new: bool,
+        preferred: str | None = None,
     ) -> Log:
-        """Begin a log where fewest are; where that cannot be done, in the next best directory.
+        """Begin a log in the preferred directory, else where fewest are; if that fails, in the next best.
 
         A partition that is not new may have its log in a directory that failed: an empty one beside it would
         give its offsets to other records.
@@ -134,7 +163,7 @@ class LogDirectories:
                 f"no log of {topic_partition} was found, and {', '.join(self.failed)} cannot be read"
             )
         refusal = StorageError("no directory is left")
-        for directory in sorted(self, key=lambda one: one.log_count):
+        for directory in sorted(self, key=lambda one: (one.path != preferred, one.log_count)):
             try:
                 return await directory.create(topic_partition, config, topic_id)
             except StorageError as error:

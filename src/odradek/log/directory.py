@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.log.checkpoints import (
     CLEAN_STOP,
@@ -33,6 +33,7 @@ from odradek.log.checkpoints import (
     encode_partition_metadata,
     read_offsets,
 )
+from odradek.log.loading import Loading
 from odradek.log.log import Log
 from odradek.log.recovery import Opening, Recovered, create_log, open_log
 from odradek.log.segment import OpenSegments
@@ -44,20 +45,10 @@ from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileLock, FileSystem, Space
 
+T = TypeVar("T")
+
 ConfigOf = Callable[[str], LogConfig]
 """The settings that hold for a topic."""
-
-
-class Loading:
-    """How far the start has come and what it found. Written by the loading threads, read by anyone."""
-
-    __slots__ = ("failures", "loaded", "recovered", "total")
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.loaded: list[tuple[DirectoryKind, Log]] = []
-        self.recovered: list[tuple[TopicPartition, Recovered]] = []
-        self.failures: list[StorageError] = []
 
 
 class _Found(NamedTuple):
@@ -100,6 +91,7 @@ class LogDirectory:
         self._going: list[tuple[int, str]] = []
         self._opened = OpenSegments()
         self._checkpointing = asyncio.Lock()
+        self._checkpointed: dict[str, Collection[TopicPartition]] = {}
         self._is_loaded = False
 
     @classmethod
@@ -129,7 +121,7 @@ class LogDirectory:
         if loading.failures:
             raise loading.failures[0]
         for kind, log in loading.loaded:
-            (self.future if kind is DirectoryKind.FUTURE else self._logs)[log.topic_partition] = log
+            self._pool(kind)[log.topic_partition] = log
         self._is_loaded = True
         if any(points[log.topic_partition] > log.log_end_offset for log in self):
             # What comes to stand below such a point must be scanned, should the process end before a flush.
@@ -170,7 +162,8 @@ class LogDirectory:
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that cannot be read is as good as none: more is scanned, less is known."""
         try:
-            return read_offsets(self._files, f"{self.path}/{name}")
+            found = self._checkpointed[name] = read_offsets(self._files, f"{self.path}/{name}")
+            return found
         except StorageError as error:
             self.problems.append(str(error))
             return {}
@@ -196,6 +189,7 @@ class LogDirectory:
             except IndexError:
                 return
             recovered = Recovered()
+            loading.begun.append(recovered)
             try:
                 log = open_log(found.topic_partition, found.path, found.config, found.how, recovered)
             except (OSError, StorageError) as error:
@@ -221,22 +215,33 @@ class LogDirectory:
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._logs.get(topic_partition)
 
+    def _pool(self, kind: DirectoryKind) -> dict[TopicPartition, Log]:
+        return self.future if kind is DirectoryKind.FUTURE else self._logs
+
     async def create(
-        self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId | None
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId | None,
+        kind: DirectoryKind = DirectoryKind.CURRENT,
+        start_offset: int = 0,
     ) -> Log:
         """Begin an empty log. It is there after a crash, with its topic's id, once this returns.
 
         One that cannot be begun leaves nothing, so that another directory may have it.
         """
         self._require_good()
-        if topic_partition in self._logs or topic_partition in self._creating:
+        if topic_partition in self._pool(kind) or topic_partition in self._creating:
             raise StorageError(f"{self.path} has a log of {topic_partition} already")
-        path = f"{self.path}/{directory_name(topic_partition)}"
+        unique = "" if kind is DirectoryKind.CURRENT else self._entropy.uuid().hex()
+        path = f"{self.path}/{directory_name(topic_partition, kind, unique)}"
+        how = self._opening(log_start_offset=start_offset)
         self._creating.add(topic_partition)
         try:
-            if self.cleaned_offsets.pop(topic_partition, None) is not None:
-                await self.checkpoint_cleaned_offsets()
-            log = await self._files.offload(lambda: self._create(topic_partition, path, config, topic_id))
+            await self._forget_checkpoints_of(topic_partition)
+            log = await self._files.offload(
+                lambda: self._create(topic_partition, path, config, topic_id, how)
+            )
         except OSError as error:
             raise self._refusal(f"cannot create {path}", error) from error
         finally:
@@ -247,14 +252,19 @@ class LogDirectory:
             with suppress(OSError):
                 await self._files.offload(lambda: self._files.remove_tree(path))
             raise
-        self._logs[topic_partition] = log
+        self._pool(kind)[topic_partition] = log
         return log
 
     def _create(
-        self, topic_partition: TopicPartition, path: str, config: LogConfig, topic_id: TopicId | None
+        self,
+        topic_partition: TopicPartition,
+        path: str,
+        config: LogConfig,
+        topic_id: TopicId | None,
+        how: Opening,
     ) -> Log:
         try:
-            log = create_log(topic_partition, path, config, self._opening())
+            log = create_log(topic_partition, path, config, how)
             if topic_id is not None:
                 self._files.write_whole(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
             self._files.sync_dir(self.path)
@@ -267,10 +277,31 @@ class LogDirectory:
     def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """Take a log out of use. Its files are removed by ``remove_due`` after ``file.delete.delay.ms``."""
         log = self._logs[topic_partition]
+        self.remove_later(self.give_up(topic_partition), now_ms + log.config.file_delete_delay_ms)
+
+    def delete_future(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """Give up a log that was on its way here. Its files are removed soon; nobody reads them."""
+        log = self.future[topic_partition]
+        path = log.rename_for_deletion()
+        del self.future[topic_partition]
+        self._rolled.pop(log, None)
+        self.remove_later(path, now_ms)
+
+    def give_up(self, topic_partition: TopicPartition) -> str:
+        """Mark a log as going, and know it no more; give the path its files have now."""
+        log = self._logs[topic_partition]
         path = log.rename_for_deletion()
         del self._logs[topic_partition]
         self._rolled.pop(log, None)
-        self._going.append((now_ms + log.config.file_delete_delay_ms, path))
+        return path
+
+    def adopt_future(self, topic_partition: TopicPartition) -> None:
+        """Let the log that was on its way here be the partition's. Its directory is renamed by the caller."""
+        self._logs[topic_partition] = self.future.pop(topic_partition)
+
+    def remove_later(self, path: str, due_ms: int) -> None:
+        """Let ``remove_due`` remove a directory that is marked as going."""
+        self._going.append((due_ms, path))
 
     async def remove_due(self, now_ms: int) -> int:
         """Remove the directories whose time has come; give their number."""
@@ -286,6 +317,10 @@ class LogDirectory:
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError):
             self._files.remove_tree(path)
+
+    def offload(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run work on this directory's files away from the event loop."""
+        return self._files.offload(work)
 
     # Durability.
 
@@ -305,16 +340,25 @@ class LogDirectory:
             raise failures[0]
         return len(rolled)
 
+    async def sync_names(self) -> None:
+        """Make the names of the logs' directories durable."""
+        try:
+            await self._files.offload(lambda: self._files.sync_dir(self.path))
+        except OSError as error:
+            failure = StorageError(f"cannot sync {self.path}: {error}")
+            self.fail(failure)
+            raise failure from error
+
     async def checkpoint_recovery_points(self) -> None:
         """Write down how far each log is flushed."""
-        points = {log.topic_partition: log.recovery_point for log in self}
+        points = {log.topic_partition: log.recovery_point for log in (*self, *self.future.values())}
         await self._checkpoint(RECOVERY_POINTS, points)
 
     async def checkpoint_log_starts(self) -> None:
         """Write down where logs start that do not start with a segment."""
         starts = {
             log.topic_partition: log.log_start_offset
-            for log in self
+            for log in (*self, *self.future.values())
             if log.log_start_offset > log.segments[0].base_offset
         }
         await self._checkpoint(LOG_STARTS, starts)
@@ -337,6 +381,16 @@ class LogDirectory:
                 await self._files.offload(lambda: self._files.write_whole(f"{self.path}/{name}", data))
         except OSError as error:
             raise self._refusal(f"cannot write {self.path}/{name}", error) from error
+        self._checkpointed[name] = offsets.keys()
+
+    async def _forget_checkpoints_of(self, topic_partition: TopicPartition) -> None:
+        """Offsets of a log that was here before must not be taken for those of the next."""
+        if self.cleaned_offsets.pop(topic_partition, None) is not None:
+            await self.checkpoint_cleaned_offsets()
+        if topic_partition in self._checkpointed.get(RECOVERY_POINTS, ()):
+            await self.checkpoint_recovery_points()
+        if topic_partition in self._checkpointed.get(LOG_STARTS, ()):
+            await self.checkpoint_log_starts()
 
     async def close(self, *, broker_epoch: int = -1, threads: int = 1) -> None:
         """Close all logs and unlock the directory; mark the stop as clean if all of it was.

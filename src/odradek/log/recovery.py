@@ -95,10 +95,11 @@ class Opening:
 class Recovered:
     """What a scan had to do to a log."""
 
-    __slots__ = ("dropped_segments", "problem", "scanned_segments", "truncated_bytes")
+    __slots__ = ("dropped_segments", "problem", "scanned_bytes", "scanned_segments", "truncated_bytes")
 
     def __init__(self) -> None:
         self.scanned_segments = 0
+        self.scanned_bytes = 0
         self.truncated_bytes = 0
         self.dropped_segments = 0
         self.problem: str | None = None
@@ -385,6 +386,7 @@ def _recover(
         scanned = _scan(segment, epochs, producers)
         end_offset = scanned.next_offset
         recovered.scanned_segments += 1
+        recovered.scanned_bytes += segment.size
         recovered.truncated_bytes += _settle(segment, scanned)
         if scanned.problem is not None:
             recovered.problem = f"{segment.path(LOG)} at position {scanned.valid_end}: {scanned.problem}"

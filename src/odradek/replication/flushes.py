@@ -26,6 +26,7 @@ class Flushes:
     def __init__(self, on_flushed: Callable[[Partition], None]) -> None:
         self._on_flushed = on_flushed
         self._waiting: dict[Partition, list[Told]] = {}
+        self._unflushed: set[Partition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, partition: Partition, told: Told) -> None:
@@ -39,6 +40,13 @@ class Flushes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def retry(self) -> None:
+        """Flush again the partitions whose last flush was refused, though their logs are sound."""
+        for partition in self._unflushed:
+            if partition.awaits_flush and partition.is_leader and partition.log.failure is None:
+                self.ask(partition, lambda failure: None)
+        self._unflushed.clear()
+
     async def settle(self) -> None:
         """Return once no flush is under way."""
         while self._tasks:
@@ -49,9 +57,10 @@ class Flushes:
             self._waiting[partition] = []
             failure = None
             try:
-                await partition.log.flush()
+                await _flush(partition)
             except StorageError as failed:
                 failure = failed
+                self._unflushed.add(partition)
             except Exception as broken:  # noqa: BLE001 - the edge of a task: nobody may wait for ever
                 log.failure("flush_broken", broken, partition=partition.topic_partition)
                 failure = StorageError(f"cannot flush: {broken}")
@@ -60,3 +69,10 @@ class Flushes:
             for told in waiting:
                 told(failure)
         del self._waiting[partition]
+
+
+async def _flush(partition: Partition) -> None:
+    flushed = None
+    while flushed is not partition.log:  # it may have moved to another directory meanwhile
+        flushed = partition.log
+        await flushed.flush()

@@ -21,6 +21,8 @@ from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.replication.flushes import Flushes, Told
+from odradek.replication.log_moves import CleaningPause, LogMoves, NoCleaning
+from odradek.replication.move_pace import MoveLimits
 from odradek.replication.partition import DEBUGGER, Leadership, Partition
 from odradek.replication.progress import Progress
 from odradek.telemetry import events
@@ -45,6 +47,8 @@ class Replicas:
         wheel: TimingWheel,
         arm: Callable[[int], None],
         lag_max_ms: Callable[[], int],
+        move_limits: Callable[[], MoveLimits] = MoveLimits,
+        cleaning: CleaningPause | None = None,
     ) -> None:
         """``config_of`` gives a topic's settings and min.insync.replicas; ``arm`` is told of deadlines."""
         self._broker_id = broker_id
@@ -59,6 +63,9 @@ class Replicas:
         self._produces = Purgatory("produce", wheel)
         self._fetches = Purgatory("fetch", wheel)
         self._flushes = Flushes(self._flushed)
+        self.moves = LogMoves(
+            directories, self.find, self.why_not, clock, move_limits, cleaning or NoCleaning()
+        )
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._topics.values():
@@ -115,6 +122,10 @@ class Replicas:
     def flush(self, partition: Partition, told: Told) -> None:
         """Flush a partition that awaits it, and tell of the end: nothing, or what failed."""
         self._flushes.ask(partition, told)
+
+    async def retry_flushes(self) -> None:
+        """Flush again what found no room for it: the high watermark waits."""
+        self._flushes.retry()
 
     async def settle_flushes(self) -> None:
         """For a stop: logs are not closed while they are being flushed."""
@@ -184,14 +195,23 @@ class Replicas:
             partition.lead(order, progress, self._clock.monotonic_ms())
         else:
             partition.follow(order)
+        is_opened = self.find(*topic_partition) is None
         self._topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
+        if is_opened:
+            self.moves.resume(partition)
         self.changed(partition)
 
     async def _open(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Partition:
         config, min_isr = self._config_of(topic_partition.topic)
         found = self._existing(topic_partition)
         if found is None:
-            found = await self._directories.create(topic_partition, config, topic_id, is_new=is_new)
+            found = await self._directories.create(
+                topic_partition,
+                config,
+                topic_id,
+                is_new=is_new,
+                preferred=self.moves.take_preferred(topic_partition),
+            )
         else:
             found.assign_topic_id(topic_id)
             found.configure(config)
@@ -226,6 +246,7 @@ class Replicas:
         return removed
 
     def _delete_log(self, topic_partition: TopicPartition) -> None:
+        self.moves.drop(topic_partition)  # first: left alone, it would be taken for the partition's log
         place = self._directories.find(topic_partition)
         if place is not None:
             try:
@@ -237,6 +258,7 @@ class Replicas:
 
     def take_offline(self, directory: LogDirectory) -> list[TopicPartition]:
         """Stop serving what is in a failed directory, tell those that wait for it, and give what it was."""
+        self.moves.forget_directory(directory)
         lost = [partition for partition in self if directory.get(partition.topic_partition) is partition.log]
         for partition in lost:
             topic, number = partition.topic_partition

@@ -3,6 +3,7 @@
 from odradek.broker.dispatch import Handler
 from odradek.broker.handlers import (
     alter_configs,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -31,6 +32,7 @@ _SERVED = [
     Handler(23, range(5), offset_for_leader_epoch.offset_for_leader_epoch, offset_for_leader_epoch.refuse),
     Handler(32, range(5), describe_configs.describe_configs, describe_configs.refuse),
     Handler(33, range(3), alter_configs.alter_configs, alter_configs.refuse_alter_configs),
+    Handler(34, range(3), alter_replica_log_dirs.alter_replica_log_dirs, alter_replica_log_dirs.refuse),
     Handler(35, range(5), describe_log_dirs.describe_log_dirs, describe_log_dirs.refuse),
     Handler(37, range(4), create_partitions.create_partitions, create_partitions.refuse),
     Handler(

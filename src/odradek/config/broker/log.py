@@ -358,15 +358,13 @@ NUM_RECOVERY_THREADS_PER_DATA_DIR = int32(
     "Threads per directory that check logs at start and flush them at stop.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
-    inert=True,
 )
 
 NUM_REPLICA_ALTER_LOG_DIRS_THREADS = int32(
     "num.replica.alter.log.dirs.threads",
     None,
     HIGH,
-    "Threads that move replicas between directories.",
-    inert=True,
+    "Replicas moved between directories at the same time; as many as there are directories if not set.",
 )
 
 LOG_SETTINGS = declared(globals())

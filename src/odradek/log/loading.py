@@ -1,0 +1,51 @@
+"""How far the start of a data directory has come.
+
+Written by the threads that open logs, read from the event loop meanwhile: every field only grows, and none
+needs another to be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from odradek.log.log import Log
+from odradek.log.recovery import Recovered
+from odradek.log.segment_format import DirectoryKind
+from odradek.model.errors import StorageError
+from odradek.model.ids import TopicPartition
+
+
+class LoadingProgress(NamedTuple):
+    """What a person who waits wants to know."""
+
+    logs_loaded: int
+    logs_total: int
+    segments_scanned: int
+    bytes_scanned: int
+
+
+class Loading:
+    """The start of one directory, and what it found."""
+
+    __slots__ = ("begun", "failures", "loaded", "recovered", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.begun: list[Recovered] = []
+        """One for each log that is open or being opened."""
+        self.loaded: list[tuple[DirectoryKind, Log]] = []
+        self.recovered: list[tuple[TopicPartition, Recovered]] = []
+        self.failures: list[StorageError] = []
+
+
+def progress_of(directories: Iterable[Loading]) -> LoadingProgress:
+    """How far all of them are together."""
+    starts = list(directories)
+    begun = [one for start in starts for one in list(start.begun)]
+    return LoadingProgress(
+        sum(len(start.loaded) for start in starts),
+        sum(start.total for start in starts),
+        sum(one.scanned_segments for one in begun),
+        sum(one.scanned_bytes for one in begun),
+    )

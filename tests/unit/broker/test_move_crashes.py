@@ -1,0 +1,191 @@
+"""The machine stops at any one file operation of a move: one log is left, with all that was promised.
+
+The same move is played again and again, with a flush for every record. Each time the files stop changing one
+operation later; then power is lost, and the next broker on the same files must find the partition in one
+directory, with every acknowledged record and nothing that was never sent.
+"""
+
+import asyncio
+import errno
+
+import pytest
+
+from odradek.model.ids import TopicPartition
+from odradek.ports.files import FileSlice
+from odradek.records import codec
+from odradek.records.batch import BatchBuilder
+from odradek.testing.broker import MemoryCluster
+from odradek.testing.clock import run_virtually
+from odradek.testing.entropy import SeededEntropy
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+PRODUCE, FETCH, CREATE_TOPICS, ALTER_REPLICA_LOG_DIRS = 0, 1, 19, 34
+TWO = {"log.dirs": "/a,/b", "broker.id": "7"}
+ORDERS = TopicPartition("orders", 0)
+BEFORE, DURING, AFTER = 3, 5, 1
+CLEARED_EVERY = 10
+"""Of so many runs one waits until the other log's files are gone."""
+
+
+class KeepsAll:
+    """What a killed process leaves: the system has everything."""
+
+    def below(self, limit):
+        return limit - 1
+
+
+class KeepsNothing:
+    """The worst loss of power: only what was synced is left."""
+
+    def below(self, limit):
+        return 0
+
+
+LOSSES = [KeepsAll(), KeepsNothing(), SeededEntropy(1), SeededEntropy(2), SeededEntropy(3)]
+
+
+class Stopping:
+    """Counts the operations that change files, and refuses all from a given one on."""
+
+    def __init__(self, files, count_max):
+        self.count = 0
+        self._count_max = count_max
+        for name in ("write", "_change", "refuse_sync"):
+            setattr(files, name, self._counted(getattr(files, name)))
+
+    @property
+    def is_stopped(self):
+        return self.count >= self._count_max
+
+    def _counted(self, work):
+        def run(*given):
+            if self.is_stopped:
+                raise OSError(errno.EIO, "the machine has stopped")
+            self.count += 1
+            work(*given)
+
+        return run
+
+
+async def later(work):
+    """A thread that takes its time, so that records come between any two steps."""
+    await asyncio.sleep(0.001)
+    return work()
+
+
+class Play:
+    """One move, until the files stop."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.sent = []
+        self.promised = 0
+        self.stopping = None
+
+    async def produce(self, count):
+        for _ in range(count):
+            value = b"%d:" % len(self.sent) + bytes(300)
+            builder = BatchBuilder()
+            builder.append(self.cluster.clock.wall_ms(), None, value)
+            data = TopicProduceData("orders", [PartitionProduceData(0, bytearray(builder.build()))])
+            self.sent.append(value)
+            answer = await self.client.request(PRODUCE, 11, ProduceRequest(None, -1, 30_000, [data]))
+            code = answer.responses[0].partition_responses[0].error_code
+            if code == 0 and not (self.stopping and self.stopping.is_stopped):
+                self.promised = len(self.sent)
+
+    async def begin(self):
+        self.memory = await self.cluster.start(TWO)
+        self.client = await self.memory.connect()
+
+    async def move(self, count_max):
+        """Give the number of operations, and whether the move was done."""
+        await self.begin()
+        configs = [CreatableTopicConfig("flush.messages", "1"), CreatableTopicConfig("segment.bytes", "1000")]
+        wish = CreatableTopic("orders", 1, 1, [], configs)
+        await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        await self.produce(BEFORE)
+        target = "/b" if self.place() == "/a" else "/a"
+        self.stopping = Stopping(self.cluster.files, count_max)
+        self.cluster.files.offload = later
+        wanted = [AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("orders", [0])])]
+        asked = self.client.begin(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(wanted))
+        self.client = await self.memory.connect()
+        await self.produce(DURING)
+        await asked
+        await self.cluster.clock.sleep_ms(1000)
+        is_done = self.place() == target
+        await self.produce(AFTER)
+        return self.stopping.count, is_done and not self.stopping.is_stopped
+
+    def place(self):
+        found = self.memory.broker._directories.find(ORDERS)
+        return None if found is None else found[0].path
+
+    async def lose_power(self, chance):
+        for name in ("write", "_change", "refuse_sync", "offload"):
+            vars(self.cluster.files).pop(name, None)
+        self.cluster.entropy, entropy = chance, self.cluster.entropy
+        await self.memory.kill()
+        self.cluster.entropy = entropy
+
+    async def read(self):
+        values, topic = [], self.memory.broker.image.topic("orders")
+        while True:
+            part = FetchPartition(0, fetch_offset=len(values), partition_max_bytes=1 << 20)
+            asked = FetchTopic(topic="orders", topic_id=topic.topic_id, partitions=[part])
+            request = FetchRequest(topics=[asked], min_bytes=1, max_wait_ms=0, max_bytes=1 << 20)
+            entry = (await self.client.request(FETCH, 17, request)).responses[0].partitions[0]
+            assert entry.error_code == 0
+            records = entry.records
+            data = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
+            found = [one.value for one in codec.decode(data)]
+            if not found:
+                return values
+            values += found
+
+
+async def play(count_max, chance):
+    cluster = MemoryCluster()
+    for path in ("/a", "/b"):
+        cluster.files.make_directories(path)
+    cluster.files.sync_dir("/")
+    try:
+        one = Play(cluster)
+        count, is_done = await one.move(count_max)
+        await one.lose_power(chance)
+        await one.begin()
+        names = [(path, name) for path in ("/a", "/b") for name in cluster.files.list_names(path)]
+        assert len([name for name in names if name[1] == "orders-0"]) == 1, names
+        await check(one)
+        if count_max % CLEARED_EVERY == 0:
+            await cluster.clock.sleep_ms(70_000)
+            names = [name for path in ("/a", "/b") for name in cluster.files.list_names(path)]
+            assert [name for name in names if name.startswith("orders")] == ["orders-0"]
+            await check(one)
+        await one.memory.stop()
+        return count, is_done
+    finally:
+        await cluster.close()
+
+
+async def check(one):
+    values = await one.read()
+    assert values == one.sent[: len(values)]
+    assert len(values) >= one.promised
+
+
+@pytest.mark.parametrize("loss", range(len(LOSSES)))
+def test_a_machine_that_stops_at_any_step_of_a_move_leaves_one_log_with_all_that_was_promised(loss):
+    count, is_done = run_virtually(lambda: play(1 << 30, LOSSES[loss]))
+    assert is_done
+    assert count > 40
+    for count_max in range(count):
+        run_virtually(lambda count_max=count_max: play(count_max, LOSSES[loss]))
