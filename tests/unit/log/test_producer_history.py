@@ -155,9 +155,10 @@ def test_a_restart_knows_the_last_batch_and_those_behind_the_snapshot(bench: Any
     for _ in range(3):
         author.write(log)
     log.roll(bench.now_ms)
+    author.write(log)
     bench.run(log.flush())
     point = log.recovery_point
-    for _ in range(3):
+    for _ in range(2):
         author.write(log)
     log = bench.open(was_clean=False, recovery_point=point)
     assert [author.repeat(log, number) for number in range(6)] == [None, None, 4, 6, 8, 10]
