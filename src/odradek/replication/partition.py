@@ -18,6 +18,7 @@ from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicI
 from odradek.model.levels import ACKS_ALL, IsolationLevel
 from odradek.ports.files import Buffer
 from odradek.records.control import EndMarker
+from odradek.records.rules import Origin
 from odradek.replication import acks as ack_rules
 from odradek.replication.fetch_sessions import FetchPartition, FetchResult
 from odradek.replication.progress import Progress
@@ -171,11 +172,22 @@ class Partition:
 
         Readers of committed records that wait are to be woken, as after any append.
         """
+        log, epoch = self.log, self.leader_epoch
+        return self._append_own(
+            lambda: log.append_end_marker(marker, producer_id, producer_epoch, epoch, now_ms), now_ms
+        )
+
+    def append_own(self, batch: bytearray, now_ms: int) -> Appended:
+        """Append what a coordinator on this broker wrote; acks are all. As for flushes, see ``append``."""
+        log, epoch = self.log, self.leader_epoch
+        return self._append_own(
+            lambda: log.append_as_leader(batch, epoch, now_ms, origin=Origin.COORDINATOR), now_ms
+        )
+
+    def _append_own(self, append: Callable[[], Appended], now_ms: int) -> Appended:
         self._check_before_append(ACKS_ALL)
         try:
-            appended = self.log.append_end_marker(
-                marker, producer_id, producer_epoch, self.leader_epoch, now_ms
-            )
+            appended = append()
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
         if self.log.is_flush_due:

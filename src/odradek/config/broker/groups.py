@@ -142,7 +142,8 @@ OFFSETS_COMMIT_REQUIRED_ACKS = int16(
     "offsets.commit.required.acks",
     -1,
     HIGH,
-    "Deprecated: acks of a commit's write; -1 is all in-sync replicas and should stay.",
+    "Deprecated: acks of a commit's write; here always -1, all in-sync replicas.",
+    inert=True,
 )
 
 GROUP_CONSUMER_SESSION_TIMEOUT_MS = int32(

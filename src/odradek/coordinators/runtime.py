@@ -1,0 +1,172 @@
+"""Hosts a machine for each partition of an internal topic that this broker leads: loads, serves, lets go.
+
+A load applies what the log holds, from its start to where it ended when this broker became its leader, and
+nothing before it is committed: a former leader may have acknowledged more than the high watermark known
+here. Then commands are taken. What a machine and its partition do with each other is ``Hosted``'s.
+
+Invariant: a partition has at most one machine here, and none that was not given all of its log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Generic
+
+from odradek.coordinators.hosted import Hosted, HostState, M, Surroundings
+from odradek.coordinators.replay import read_piece
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
+from odradek.replication.partition import Partition
+from odradek.telemetry import events
+
+APPLIED_AT_ONCE_MAX: Final = 100
+"""Entries applied before others get their turn: about a millisecond."""
+LOOK_AGAIN_MS: Final = 50
+"""How long a load waits for the high watermark, or for a log that could not be read, until it looks again."""
+
+log = events.logger("coordinators")
+
+
+def _no_reply(answer: Any) -> None:
+    """Nobody asked."""
+
+
+class Runtime(Generic[M]):
+    """``make_machine`` gives the empty machine of a partition."""
+
+    def __init__(self, make_machine: Callable[[int], M], around: Surroundings) -> None:
+        self._make_machine = make_machine
+        self._around = around
+        self._is_running = False
+        self._hosted: dict[int, Hosted[M]] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._later: dict[int, list[Any]] = {}
+        # One piece of a log in memory at a time, however many partitions come at once.
+        self._reading = asyncio.Semaphore(1)
+
+    # Life.
+
+    def start(self) -> None:
+        """Answer from here on. Partitions may have come before."""
+        self._is_running = True
+
+    async def stop(self) -> None:
+        """Let go of all partitions, so that all who wait are answered, and take no more."""
+        self._is_running = False
+        loads = list(self._loads.values())
+        for number in list(self._hosted):
+            self.resign(number)
+        await asyncio.gather(*loads, return_exceptions=True)
+
+    # Roles.
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads the partition: load it, unless that was done under an earlier epoch of its."""
+        number = partition.topic_partition.partition
+        hosted = self._hosted.get(number)
+        if hosted is not None:
+            if hosted.partition is partition:
+                return
+            self.resign(number)
+        hosted = self._hosted[number] = Hosted(partition, self._make_machine(number), self._around)
+        self._loads[number] = asyncio.get_running_loop().create_task(self._load(number, hosted))
+
+    def resign(self, number: int) -> None:
+        """This broker no longer leads the partition, or never did."""
+        hosted = self._hosted.pop(number, None)
+        if hosted is None:
+            return
+        self._later.pop(number, None)
+        load = self._loads.pop(number, None)
+        if load is not None:
+            load.cancel()
+        hosted.leave()
+        log.info("partition_unloaded", partition=hosted.partition.topic_partition)
+
+    # Commands and questions.
+
+    def submit(self, number: int, command: Any, reply: Callable[[Any], None]) -> None:
+        """Have a command judged; ``reply`` gets the answer, now or later, once."""
+        self._require(number).submit(command, reply)
+
+    def submit_to_all(self, command: Any) -> None:
+        """Have all machines judge a command, those that are loading as soon as they are loaded."""
+        for number, hosted in list(self._hosted.items()):
+            if hosted.state is HostState.LOADING:
+                self._later.setdefault(number, []).append(command)
+            else:
+                hosted.submit(command, _no_reply)
+
+    def transaction_ended(self, number: int, producer_id: int, *, commits: bool, offset: int) -> None:
+        """A producer's marker was appended to the partition, at this offset."""
+        hosted = self._hosted.get(number)
+        if hosted is not None:
+            hosted.ended(producer_id, commits=commits, offset=offset)
+
+    def machine(self, number: int) -> M:
+        """The machine of a partition, to be asked what changes nothing."""
+        return self._require(number).machine
+
+    def machines(self) -> list[M]:
+        """All that serve."""
+        return [one.machine for one in self._hosted.values() if one.state is HostState.ACTIVE]
+
+    @property
+    def is_loading(self) -> bool:
+        return any(one.state is HostState.LOADING for one in self._hosted.values())
+
+    def _require(self, number: int) -> Hosted[M]:
+        if not self._is_running:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        hosted = self._hosted.get(number)
+        if hosted is None:
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+        if hosted.state is HostState.LOADING:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return hosted
+
+    # Loading.
+
+    async def _load(self, number: int, hosted: Hosted[M]) -> None:
+        """Runs as a task, which ``resign`` cancels."""
+        began_ms = self._around.clock.monotonic_ms()
+        name = hosted.partition.topic_partition
+        try:
+            await self._replay(hosted)
+            hosted.activate()
+            for command in self._later.pop(number, ()):
+                hosted.submit(command, _no_reply)
+        except Exception as broken:  # noqa: BLE001 - the edge of a task
+            log.failure("load_broken", broken, partition=name)
+            return
+        del self._loads[number]
+        took_ms = self._around.clock.monotonic_ms() - began_ms
+        log.info("partition_loaded", partition=name, took_ms=took_ms)
+
+    async def _replay(self, hosted: Hosted[M]) -> None:
+        offset, end_offset = 0, hosted.partition.log.log_end_offset
+        while True:
+            async with self._reading:
+                offset = await self._read_on(hosted, offset, end_offset)
+            if offset >= end_offset:
+                return
+            await self._around.clock.sleep_ms(LOOK_AGAIN_MS)
+
+    async def _read_on(self, hosted: Hosted[M], offset: int, end_offset: int) -> int:
+        """Apply what is committed; give where to go on, which is before the end if something hinders."""
+        partition = hosted.partition
+        while offset < (end := min(end_offset, partition.log.high_watermark)):
+            bytes_max = self._around.settings().load_bytes_max
+            try:
+                piece = await read_piece(partition, offset, end, bytes_max)
+            except (OSError, StorageError, BrokerError) as failed:
+                log.warning("load_hindered", partition=partition.topic_partition, reason=str(failed))
+                return offset
+            for fault in piece.faults:
+                log.error("batch_passed_over", partition=partition.topic_partition, reason=fault)
+            for count, told in enumerate(piece.told, 1):
+                hosted.apply(told)
+                if count % APPLIED_AT_ONCE_MAX == 0:
+                    await asyncio.sleep(0)
+            offset = piece.next_offset
+        return offset
