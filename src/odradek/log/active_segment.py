@@ -30,7 +30,7 @@ from odradek.log.segment_format import (
     IndexBuilder,
     time_entries_before,
 )
-from odradek.log.transaction_index import AbortedTransaction, kept_before
+from odradek.log.transaction_index import ENTRY_BYTES, AbortedTransaction, kept_before
 from odradek.model.ids import NO_TIMESTAMP
 from odradek.ports.files import File
 from odradek.records.layout import BatchHeader
@@ -240,6 +240,21 @@ class ActiveSegment(Segment):
             file.close()
         return written
 
+    def _shorten_aborted(self) -> None:
+        kept = min(self._aborted_written, len(self._aborted_here))
+        if kept == self._aborted_written:
+            return
+        path = self.path(TRANSACTION_INDEX)
+        if kept:
+            file = self.place.files.open(path)
+            try:
+                file.truncate(kept * ENTRY_BYTES)
+            finally:
+                file.close()
+        else:
+            self.place.files.remove(path)
+        self._aborted_written = kept
+
     def _write_indexes_anew(self) -> None:
         self._offsets_written = self._write_index(OFFSET_INDEX, self._indexes.offsets, 0)
         self._times_written = self._write_index(TIME_INDEX, self._indexes.times, 0)
@@ -269,8 +284,7 @@ class ActiveSegment(Segment):
             self._forget_tail(offset)
             return
         self._aborted_here = kept_before(self._aborted_here, offset)
-        self.use_aborted(self._aborted_here)
-        self._aborted_written = len(self._aborted_here)
+        self._shorten_aborted()
         relative = offset - self.base_offset
         indexes = self._indexes
         del indexes.offsets[(OFFSETS.floor(indexes.offsets, relative - 1) + 1) * OFFSETS.entry_bytes :]

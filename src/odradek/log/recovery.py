@@ -25,7 +25,6 @@ from odradek.log.producer_history import (
     ProducerHistory,
     load_history,
     remove_snapshots,
-    snapshot_offsets_in,
     strays_among,
 )
 from odradek.log.segment import OpenSegments, Segment, SegmentPlace
@@ -37,6 +36,7 @@ from odradek.log.segment_format import (
     OFFSET_INDEX,
     OFFSETS,
     SEGMENT_SUFFIXES,
+    SNAPSHOT,
     SWAP,
     TIME_INDEX,
     TIMES,
@@ -245,7 +245,8 @@ def _load_segments(place: SegmentPlace, files: FileSystem) -> tuple[list[Segment
         _check_index_sizes(segment, sizes)
         if file_name(segment.base_offset, TRANSACTION_INDEX) not in sizes:
             segment.has_no_aborted()
-    return segments, snapshot_offsets_in(names)
+    snapshots = (parsed for parsed in names.values() if parsed.suffix == SNAPSHOT and not parsed.mark)
+    return segments, [parsed.base_offset for parsed in snapshots]
 
 
 def _check_index_sizes(segment: Segment, sizes: dict[str, int]) -> None:

@@ -410,6 +410,28 @@ def test_an_index_of_aborted_transactions_that_cannot_be_true_is_built_anew(
     assert bench.files.read_whole(path) == true
 
 
+def test_a_cut_takes_aborted_transactions_whose_markers_go(bench: Any, author: Author) -> None:
+    log = bench.create()
+    for _ in range(3):
+        author.write(log, transactional=True)
+        author.end(log, ABORT)
+    end = stop(bench, log)
+    entries = [AbortedTransaction(9, 3 * number, 3 * number + 2, 3 * number + 3) for number in range(3)]
+    path = bench.path(file_name(0, TRANSACTION_INDEX))
+    for offset, kept in ((end, 3), (8, 2), (2, 0)):
+        log = bench.open(recovery_point=log.log_end_offset)
+        log.truncate_to(offset, bench.now_ms)
+        assert log.aborted_between(0, end) == entries[:kept]
+        stop(bench, log)
+        assert bench.files.exists(path) == bool(kept)
+    assert log.log_end_offset == 2
+    for offset in (2, 5):
+        author.end(log := bench.open(recovery_point=log.log_end_offset), ABORT)
+        assert [one.last_offset for one in log.aborted_between(0, 9)] == [2]
+        log.truncate_to(offset, bench.now_ms)
+        stop(bench, log)
+
+
 def test_reads_are_told_of_what_may_matter_to_them_and_not_of_all(
     bench: Any, batch: Callable[..., bytearray]
 ) -> None:
