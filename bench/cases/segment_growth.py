@@ -15,7 +15,7 @@ import time
 
 from bench.filling import log_files
 from bench.growth import growth
-from bench.harness import SETTLE_CPU_SECONDS, Bench, Goal, Row, Sample, load_sample
+from bench.harness import Bench, Goal, Row, Sample, load_sample
 from bench.loads.exchange import ask, connect, error_codes
 from bench.loads.frames import batch, list_offsets, produce
 from bench.loads.values import values
@@ -53,7 +53,7 @@ def run(bench: Bench) -> None:
                     return _measure(bench, broker, api, count, begins_ms)
 
                 if not there:
-                    bench.settle(sides, lambda b, m=measure: m(b).cost["cpu_us"], SETTLE_CPU_SECONDS)
+                    bench.settle(sides, lambda b, m=measure: m(b).cost["cpu_us"])
                 row = Row(CASE, f"{words}, {count:,} segments", "µs", None)
                 rows[api].append(bench.compare(row, sides.running, measure, missing=sides.missing))
             there = count

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import time
 
+from bench.filling import log_files
 from bench.harness import Bench, Goal, Row, Sample
 from bench.loads.exchange import ask, connect
 from bench.loads.frames import batch, produce
@@ -62,6 +63,9 @@ def _fill(bench: Bench, broker: Broker) -> None:
         for _ in range(SEGMENTS):
             _all_stored(ask(connection, request.frame))
     broker.stop()
+    found = len(log_files(broker, TOPIC))
+    if found != PARTITIONS * SEGMENTS:
+        raise ConnectionError(f"{broker.name} has {found} segments, not {PARTITIONS * SEGMENTS}")
 
 
 def _all_stored(answer: bytes) -> None:
