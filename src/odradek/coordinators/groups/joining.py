@@ -1,0 +1,174 @@
+"""JoinGroup: who may join a group, what it is told at once, and what waits for the rebalance.
+
+A join is refused before anything is changed, with one exception that Kafka makes too: a member of a group
+that has become too large loses its place when it joins again too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from odradek.coordinators.groups.commands import NO_MEMBER, Join, Joined
+from odradek.coordinators.groups.group import Group, State
+from odradek.coordinators.groups.members import Member
+from odradek.coordinators.groups.rebalance import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    SessionEnds,
+    await_join,
+    dismiss,
+    joined,
+    prepare,
+    remove_pending,
+    try_complete_join,
+)
+from odradek.coordinators.groups.static_members import replace_static
+from odradek.coordinators.groups.turn import Turn
+from odradek.model.errors import ErrorCode
+
+
+def join(groups: dict[str, Group], command: Join, to: Any, turn: Turn) -> None:
+    settings = turn.settings
+    if not settings.session_timeout_min_ms <= command.session_timeout_ms <= settings.session_timeout_max_ms:
+        turn.reply(to, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, command.member))
+        return
+    group = groups.get(command.group)
+    if group is None:
+        if command.member != NO_MEMBER:
+            turn.reply(to, Joined(ErrorCode.UNKNOWN_MEMBER_ID, command.member))
+            return
+        group = Group(command.group, turn.now.wall_ms)
+    if not has_room(group, command.member, settings.members_max):
+        turn.reply(to, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER))
+        _turn_away(group, command.member, turn)
+        return
+    code = refusal(group, command)
+    if code is not ErrorCode.NONE:
+        turn.reply(to, Joined(code, command.member))
+        return
+    groups[command.group] = group
+    _accept(group, command, to, turn)
+    if group.state is State.PREPARING_REBALANCE:
+        try_complete_join(group, turn)
+
+
+def has_room(group: Group, name: str, members_max: int) -> bool:
+    """While members join again it is those who have that count: a group that is too large, because the limit
+    was lowered, so loses its slowest members."""
+    match group.state:
+        case State.EMPTY | State.DEAD:
+            return True
+        case State.PREPARING_REBALANCE:
+            member = group.members.get(name)
+            return (member is not None and member.awaits_join) or group.joining_count < members_max
+        case State.COMPLETING_REBALANCE | State.STABLE:
+            return name in group.members or len(group.members) < members_max
+
+
+def _turn_away(group: Group, name: str, turn: Turn) -> None:
+    member = group.members.get(name)
+    if member is not None:
+        dismiss(group, member, turn)
+        try_complete_join(group, turn)
+    elif name in group.pending:
+        remove_pending(group, name, turn)
+
+
+def refusal(group: Group, command: Join) -> ErrorCode:
+    """NONE if the member may join, at once or after others have."""
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not group.supports(command.protocol_type, command.protocols):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if command.member == NO_MEMBER:
+        return ErrorCode.NONE
+    if command.member in group.pending:
+        # No static member is ever asked to come back with an id, so this is nobody's request.
+        return ErrorCode.NONE if command.instance is None else ErrorCode.UNKNOWN_SERVER_ERROR
+    return group.identity_error(command.member, command.instance)
+
+
+def _accept(group: Group, command: Join, to: Any, turn: Turn) -> None:
+    if command.member == NO_MEMBER:
+        _join_first(group, command, to, turn)
+    elif command.member in group.pending:
+        _add(group, command.member, command, to, turn)
+    else:
+        _REJOIN[group.state](group, group.members[command.member], command, to, turn)
+
+
+# Members without an id.
+
+
+def _join_first(group: Group, command: Join, to: Any, turn: Turn) -> None:
+    if command.instance is not None:
+        name = f"{command.instance}-{turn.new_id()}"
+        if command.instance in group.static_members:
+            replace_static(group, name, command, to, turn)
+        else:
+            _add(group, name, command, to, turn)
+        return
+    name = f"{command.client_id}-{turn.new_id()}"
+    if not command.needs_known_member:
+        _add(group, name, command, to, turn)
+        return
+    group.pending.add(name)
+    turn.arm(SessionEnds(group.name, name), command.session_timeout_ms)
+    turn.reply(to, Joined(ErrorCode.MEMBER_ID_REQUIRED, name))
+
+
+def _add(group: Group, name: str, command: Join, to: Any, turn: Turn) -> None:
+    if group.initial_delay is not None and group.generation == 0:
+        group.initial_delay.has_new_member = True
+    member = Member(
+        name,
+        command.instance,
+        command.client_id,
+        command.client_host,
+        command.rebalance_timeout_ms,
+        command.session_timeout_ms,
+        command.protocols,
+        is_new=True,
+    )
+    group.add(member, command.protocol_type)
+    group.start_joining(member, to)
+    turn.arm(SessionEnds(group.name, name), NEW_MEMBER_JOIN_TIMEOUT_MS)
+    if group.can_rebalance:
+        prepare(group, turn)
+
+
+# Members of the group, by its state.
+
+Rejoin = Callable[[Group, Member, Join, Any, Turn], None]
+
+
+def _rejoin(group: Group, member: Member, command: Join, to: Any, turn: Turn) -> None:
+    group.change(member, command.protocols, command.rebalance_timeout_ms, command.session_timeout_ms)
+    await_join(group, member, to, turn)
+    if group.can_rebalance:
+        prepare(group, turn)
+
+
+def _rejoin_while_completing(group: Group, member: Member, command: Join, to: Any, turn: Turn) -> None:
+    """A member that says the same again may have missed the answer: it is told once more."""
+    if member.protocols != command.protocols:
+        _rejoin(group, member, command, to, turn)
+        return
+    turn.reply(to, joined(group, member, tells_members=member.member == group.leader))
+
+
+def _rejoin_while_stable(group: Group, member: Member, command: Join, to: Any, turn: Turn) -> None:
+    """A leader that joins wants to assign anew, be it because topics have changed. A follower that says the
+    same again may have missed an answer, and can sync."""
+    if member.member == group.leader or member.protocols != command.protocols:
+        _rejoin(group, member, command, to, turn)
+        return
+    turn.reply(to, joined(group, member, tells_members=False))
+
+
+_REJOIN: Final[dict[State, Rejoin]] = {
+    State.PREPARING_REBALANCE: _rejoin,
+    State.COMPLETING_REBALANCE: _rejoin_while_completing,
+    State.STABLE: _rejoin_while_stable,
+}
+"""Groups that are empty or dead have no members to join again."""

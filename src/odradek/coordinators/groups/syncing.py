@@ -1,0 +1,118 @@
+"""SyncGroup: members ask for their part, and the leader says who gets what.
+
+The leader's assignment is stored before anybody hears of it: what a member works on survives the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from odradek.coordinators.groups.commands import Sync, Synced
+from odradek.coordinators.groups.group import Group, State
+from odradek.coordinators.groups.members import Member
+from odradek.coordinators.groups.rebalance import (
+    answer_sync,
+    drop_assignments,
+    has_synced,
+    prepare,
+    renew_session,
+)
+from odradek.coordinators.groups.records import group_entry
+from odradek.coordinators.groups.store_errors import store_error
+from odradek.coordinators.groups.turn import Turn
+from odradek.model.errors import ErrorCode
+
+
+def sync(groups: Mapping[str, Group], command: Sync, to: Any, turn: Turn) -> None:
+    group = groups.get(command.group)
+    if group is None:
+        turn.reply(to, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        return
+    code = refusal(group, command)
+    if code is not ErrorCode.NONE:
+        turn.reply(to, Synced(code))
+        return
+    _BY_STATE[group.state](group, command, to, turn)
+
+
+def refusal(group: Group, command: Sync) -> ErrorCode:
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    code = group.identity_error(command.member, command.instance)
+    if code is not ErrorCode.NONE:
+        return code
+    if command.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if command.protocol_type is not None and command.protocol_type != group.protocol_type:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if command.protocol is not None and command.protocol != group.protocol:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+# By state; groups that are empty or dead have no members to sync.
+
+
+def _sync_while_preparing(_group: Group, _command: Sync, to: Any, turn: Turn) -> None:
+    turn.reply(to, Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def _sync_while_completing(group: Group, command: Sync, to: Any, turn: Turn) -> None:
+    member = group.members[command.member]
+    # An earlier sync of the same member has been given up by its client.
+    answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS), turn)
+    member.syncing = to
+    has_synced(group, member.member, turn)
+    if member.member == group.leader and group.storing is None:
+        # A leader that says it twice is not stored twice: the first assignment holds.
+        group.storing = AssignmentStored(group, dict(command.assignments))
+        entry = group_entry(group.name, group.to_store(command.assignments))
+        turn.append([entry], group.storing)
+
+
+def _sync_while_stable(group: Group, command: Sync, to: Any, turn: Turn) -> None:
+    member = group.members[command.member]
+    has_synced(group, member.member, turn)
+    turn.reply(to, _assigned(group, member))
+    renew_session(group, member, turn)
+
+
+_BY_STATE: Final[dict[State, Callable[[Group, Sync, Any, Turn], None]]] = {
+    State.PREPARING_REBALANCE: _sync_while_preparing,
+    State.COMPLETING_REBALANCE: _sync_while_completing,
+    State.STABLE: _sync_while_stable,
+}
+
+
+def _assigned(group: Group, member: Member) -> Synced:
+    return Synced(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
+
+
+class AssignmentStored:
+    """Nothing comes of it if the group went on to another rebalance meanwhile."""
+
+    def __init__(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        self.group = group
+        self.assignments = assignments
+
+    def committed(self, turn: Turn) -> None:
+        group = self.group
+        if group.storing is not self:
+            return
+        group.storing = None
+        for member in group.members.values():
+            member.assignment = self.assignments.get(member.member, b"")
+            if answer_sync(member, _assigned(group, member), turn):
+                renew_session(group, member, turn)
+        group.move_to(State.STABLE, turn.now.wall_ms)
+
+    def refused(self, code: ErrorCode, turn: Turn) -> None:
+        group = self.group
+        if group.storing is not self:
+            return
+        drop_assignments(group, store_error(code), turn)
+        prepare(group, turn)
+
+    def abandoned(self, turn: Turn) -> None:
+        """Those who wait are answered with their group."""

@@ -1,0 +1,74 @@
+"""Who may commit offsets for a group, by its state."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.coordinators.groups.commands import Commit
+from odradek.coordinators.groups.group import Group, State
+from odradek.coordinators.groups.members import Member
+from odradek.coordinators.groups.presence import commit_refusal
+from odradek.model.errors import ErrorCode
+
+NONE = ErrorCode.NONE
+WITH_MEMBERS = [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE]
+
+
+def group_in(state: State) -> Group:
+    """Generation 3 with a dynamic member and a static one."""
+    group = Group("g", 0, state=state, generation=3)
+    if state is not State.EMPTY:
+        for name, instance in (("a", None), ("s", "i")):
+            group.add(Member(name, instance, "c", "/h", 1, 1, (("range", b""),)), "consumer")
+    return group
+
+
+def commit(member: str, generation: int, instance: str | None = None, producer_id: int = -1) -> Commit:
+    return Commit("g", generation, member, instance, {}, producer_id, 0)
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_anybody_may_commit_for_a_group_without_members(producer_id: int) -> None:
+    empty = group_in(State.EMPTY)
+    assert commit_refusal(empty, commit("", -1, producer_id=producer_id)) is NONE
+    assert commit_refusal(empty, commit("whoever", -1, producer_id=producer_id)) is NONE
+
+
+def test_who_claims_a_generation_of_a_group_without_members_is_no_member() -> None:
+    assert commit_refusal(group_in(State.EMPTY), commit("a", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("state", WITH_MEMBERS)
+def test_members_of_the_generation_may_commit_unless_an_assignment_is_awaited(state: State) -> None:
+    expected = ErrorCode.REBALANCE_IN_PROGRESS if state is State.COMPLETING_REBALANCE else NONE
+    assert commit_refusal(group_in(state), commit("a", 3)) is expected
+    assert commit_refusal(group_in(state), commit("s", 3, "i")) is expected
+
+
+@pytest.mark.parametrize("state", WITH_MEMBERS)
+def test_a_transaction_may_commit_at_any_time_even_if_it_does_not_say_for_whom(state: State) -> None:
+    assert commit_refusal(group_in(state), commit("a", 3, producer_id=7)) is NONE
+    assert commit_refusal(group_in(state), commit("", -1, producer_id=7)) is NONE
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+@pytest.mark.parametrize("state", WITH_MEMBERS)
+def test_zombies_are_fenced(state: State, producer_id: int) -> None:
+    group = group_in(state)
+    assert commit_refusal(group, commit("a", 2, None, producer_id)) is ErrorCode.ILLEGAL_GENERATION
+    assert commit_refusal(group, commit("a", -1, None, producer_id)) is ErrorCode.ILLEGAL_GENERATION
+    assert commit_refusal(group, commit("b", 3, None, producer_id)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_refusal(group, commit("", 3, None, producer_id)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_refusal(group, commit("s-old", 3, "i", producer_id)) is ErrorCode.FENCED_INSTANCE_ID
+    assert commit_refusal(group, commit("a", 3, "j", producer_id)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("state", WITH_MEMBERS)
+def test_outsiders_may_not_commit_while_there_are_members(state: State) -> None:
+    assert commit_refusal(group_in(state), commit("", -1)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_nobody_may_commit_for_a_dead_group(producer_id: int) -> None:
+    refused = commit_refusal(group_in(State.DEAD), commit("", -1, producer_id=producer_id))
+    assert refused is ErrorCode.COORDINATOR_NOT_AVAILABLE
