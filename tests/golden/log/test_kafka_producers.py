@@ -1,6 +1,7 @@
 """Snapshots and indexes of aborted transactions that Kafka 3.9.1 wrote: ours are the same to the byte, and so
 are the lines that its dump tool shows for them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,19 +9,29 @@ import pytest
 from odradek.log.producer_lines import aborted_line, producer_line
 from odradek.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.log.producers import KeptBatch, Producer
+from odradek.log.recovery import Opening, open_log
+from odradek.log.segment import OpenSegments
+from odradek.log.settings import LogConfig
 from odradek.log.transaction_index import (
     AbortedTransaction,
     check_aborted,
     decode_aborted,
     encode_aborted,
 )
+from odradek.model.ids import TopicPartition
+from odradek.testing.entropy import SeededEntropy
+from odradek.testing.files import MemoryFileSystem
 
 HERE = Path(__file__).parent
-LINES = (HERE / "producers.txt").read_text(encoding="utf-8").splitlines()
-FILES = {
-    name: bytes.fromhex(content)
-    for name, content in (line.split(" ") for line in LINES if not line.startswith("#"))
-}
+
+
+def read(name: str) -> dict[str, bytes]:
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    pairs = (line.split(" ") for line in lines if not line.startswith("#"))
+    return {name: bytes.fromhex(content) for name, content in pairs}
+
+
+FILES = read("producers.txt")
 T = 1_700_000_000_000
 LARGE = 2**62
 
@@ -64,3 +75,28 @@ def test_lines_of_the_dump_tool() -> None:
         "version: 0 producerId: 8 firstOffset: 95 lastOffset: 130 lastStableOffset: 131",
         "version: 0 producerId: 4611686018427387904 firstOffset: 140 lastOffset: 199 lastStableOffset: 200",
     ]
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_what_kafka_makes_of_batches_is_made_of_them_here(was_clean: bool) -> None:
+    kafka = read("transactions.txt")
+    files = MemoryFileSystem()
+    files.make_directories("/data/orders-0")
+    for name, content in kafka.items():
+        if name.endswith(".log"):
+            files.write_whole(f"/data/orders-0/{name}", content)
+    ours = [name for name in kafka if name.endswith(".txnindex")]
+    if was_clean:
+        for name in ours:
+            files.write_whole(f"/data/orders-0/{name}", b"to be built anew")
+    how = Opening(files, SeededEntropy(0), OpenSegments(), was_clean=was_clean)
+    log = open_log(TopicPartition("orders", 0), "/data/orders-0", LogConfig(), how)
+    asyncio.run(log.close())
+    assert len(ours) > 1
+    for name in ours:
+        assert files.read_whole(f"/data/orders-0/{name}") == kafka[name]
+    snapshots = {name for name in kafka if name.endswith(".snapshot")}
+    assert snapshots == {name for name in files.list_names("/data/orders-0") if name.endswith(".snapshot")}
+    for name in snapshots:
+        found = decode_snapshot(files.read_whole(f"/data/orders-0/{name}"), name)
+        assert sorted(found) == sorted(decode_snapshot(kafka[name], name))
