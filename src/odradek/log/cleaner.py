@@ -288,7 +288,10 @@ class Cleaner:
         log = under_way.log
         if isinstance(failed, OSError):
             failed = log.refusal(failed, "compact")
-        is_full = isinstance(failed, BrokerError) and failed.code is ErrorCode.KAFKA_STORAGE_ERROR
+        # A checkpoint tells of a full disk as a StorageError that is not the end of the directory.
+        is_full = isinstance(failed, StorageError) or (
+            isinstance(failed, BrokerError) and failed.code is ErrorCode.KAFKA_STORAGE_ERROR
+        )
         if is_full or under_way.is_over:
             events_log.warning("cleaning_failed", partition=log.topic_partition, reason=str(failed))
         else:

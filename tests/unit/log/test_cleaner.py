@@ -368,10 +368,13 @@ def test_segments_that_retention_takes_during_a_round_do_not_come_back(run: Call
     run(scenario)
 
 
-def test_a_full_disk_gives_a_round_up_and_it_is_tried_again(run: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    "name_end", [".log.cleaned", ".index.cleaned", "recovery-point-offset-checkpoint.tmp"]
+)
+def test_a_full_disk_gives_a_round_up_and_it_is_tried_again(run: Callable[..., None], name_end: str) -> None:
     async def scenario(yard: Yard) -> None:
         await yard.write((A, b"1"), (A, b"2"))
-        yard.files.fail_next_write(errno.ENOSPC, name_end=".cleaned")
+        yard.files.fail_next_write(errno.ENOSPC, name_end=name_end)
         assert not await yard.clean()
         assert (yard.names(".cleaned", ".swap"), yard.log.failure) == ([], None)
         assert await yard.clean()
