@@ -194,11 +194,3 @@ def remove_snapshots(place: SegmentPlace, offsets: Iterable[int]) -> int:
             place.files.remove(place.path(offset, SNAPSHOT))
             removed += 1
     return removed
-
-
-def strays_among(offsets: Iterable[int], bases: Sequence[int], end_offset: int) -> list[int]:
-    """The snapshots that nothing needs: those behind the end, and those at which no segment begins, but for
-    the newest, if it lies behind the last segment's beginning: a clean stop has left it."""
-    strays = sorted(set(offsets) - set(bases))
-    kept = max((offset for offset in strays if bases[-1] < offset <= end_offset), default=None)
-    return [offset for offset in strays if offset != kept]

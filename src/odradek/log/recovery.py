@@ -21,12 +21,8 @@ from odradek.log.active_segment import ActiveSegment
 from odradek.log.checkpoints import LEADER_EPOCHS
 from odradek.log.epochs import EpochStart, LeaderEpochs, parse_epochs
 from odradek.log.log import Log, LogState
-from odradek.log.producer_history import (
-    ProducerHistory,
-    load_history,
-    remove_snapshots,
-    strays_among,
-)
+from odradek.log.producer_history import ProducerHistory, load_history, remove_snapshots
+from odradek.log.producer_recovery import mend_aborted, producers_before, strays_among
 from odradek.log.segment import OpenSegments, Segment, SegmentPlace
 from odradek.log.segment_format import (
     CLEANED,
@@ -138,7 +134,7 @@ def open_log(
     else:
         # The one that ends at the recovery point too: its batches were flushed before its indexes.
         first = max(sum(segment.base_offset < how.recovery_point for segment in segments) - 1, 0)
-        producers = _producers_before(place, segments, first, snapshots)
+        producers = producers_before(place, segments, first, snapshots)
         end_offset = _recover(segments, first, config.is_compacted, epochs, producers, recovered)
     log_start_offset = how.log_start_offset
     if is_as_left and end_offset is not None and how.recovery_point == end_offset < log_start_offset:
@@ -154,7 +150,7 @@ def open_log(
         remove_snapshots(place, snapshots)
         producers, snapshots = ProducerHistory(log_start_offset), []
         is_new = True
-    _mend_aborted(place, segments, snapshots)
+    mend_aborted(place, segments, snapshots)
     strays = strays_among(snapshots, [segment.base_offset for segment in segments], end_offset)
     remove_snapshots(place, strays)
     if recovered.dropped_segments or (strays and strays[-1] > end_offset):
@@ -324,37 +320,6 @@ def _read_epochs(place: SegmentPlace, segments: list[Segment]) -> tuple[LeaderEp
 def _learn(epochs: LeaderEpochs, header: BatchHeader) -> None:
     if header.magic >= 2 and header.leader_epoch > epochs.latest:
         epochs.assign(header.leader_epoch, header.base_offset)
-
-
-# Producers and their transactions.
-
-
-def _producers_before(
-    place: SegmentPlace, segments: list[Segment], first: int, snapshots: list[int]
-) -> ProducerHistory:
-    """The producers where a scan begins. What was known of later ones goes: the scan will tell."""
-    if not segments:
-        return ProducerHistory(0)
-    base_offset = segments[first].base_offset
-    producers = load_history(place, segments[:first], snapshots, base_offset)
-    remove_snapshots(place, [offset for offset in snapshots if offset > base_offset])
-    return producers
-
-
-def _mend_aborted(place: SegmentPlace, segments: list[Segment], snapshots: list[int]) -> None:
-    """Build indexes of aborted transactions anew that cannot be true."""
-    for number, segment in enumerate(segments):
-        try:
-            segment.aborted()
-        except StorageError:
-            producers = load_history(place, segments[:number], snapshots, segment.base_offset)
-            aborted = [
-                found
-                for header, window in segment.batches()
-                if header.producer_id >= 0
-                and (found := producers.appended(header, window, header.position)) is not None
-            ]
-            segment.use_aborted(aborted)
 
 
 # The scan.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.log.producer_history import strays_among
+from odradek.log.producer_recovery import strays_among
 from odradek.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.log.producers import Producer
 from odradek.log.segment_format import SNAPSHOT, TRANSACTION_INDEX, file_name
