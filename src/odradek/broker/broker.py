@@ -444,6 +444,9 @@ class Broker:
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._dispatcher.settle()
+                # A fetch that waited for the disk may have come to wait for records.
+                self._replicas.release_all()
+                await self._dispatcher.settle()
                 await self._replicas.settle_flushes()
         self._clockwork.stop()
         await self._close_sessions()

@@ -3,6 +3,8 @@
 Files in memory count a read of a cold range that nobody took to a thread as a stall.
 """
 
+import asyncio
+
 import pytest
 
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -149,3 +151,28 @@ def test_places_are_named_without_a_look_at_files(play):
         assert files.stalls == 0
 
     play(scenario)
+
+
+def test_a_cold_fetch_under_way_is_answered_when_the_broker_stops(outlive, read_records):
+    async def scenario(_cluster, begin):
+        town = await begin()
+        await fill(town)
+        files = chill(town)
+        may_read = asyncio.Event()
+        offload_read = files.offload_read
+
+        async def wait_for_the_disk(work):
+            await may_read.wait()
+            return await offload_read(work)
+
+        files.offload_read = wait_for_the_disk
+        asking = asyncio.ensure_future(town.fetch("orders", 0, min_bytes=1 << 20, max_wait_ms=60_000))
+        await asyncio.sleep(0.1)
+        stopping = asyncio.ensure_future(town.memory.stop())
+        await asyncio.sleep(0.1)
+        may_read.set()
+        entry = await asking
+        assert read_records(entry.records)[0].value == VALUES[0]
+        await stopping
+
+    outlive(scenario)
