@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from odradek.log.segment import Segment, SegmentPlace
 from odradek.log.segment_format import (
@@ -29,10 +30,22 @@ from odradek.log.segment_format import (
 )
 from odradek.log.transaction_index import AbortedTransaction, encode_aborted
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import NO_TIMESTAMP
 from odradek.ports.files import FileSystem
-from odradek.records.codec import read_headers
 
 _LOG_LAST = (*(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG), LOG)
+
+
+class BatchRun(NamedTuple):
+    """Some batches, one after the other, as the indexes see them."""
+
+    size_bytes: int
+    last_offset: int
+    last_batch_position: int
+    """Where the last one begins, counted from what is appended next."""
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    """The last offset of the first batch that has it."""
 
 
 class CleanedSegment:
@@ -45,17 +58,22 @@ class CleanedSegment:
         self._file.truncate(0)
 
     def append(self, batches: Buffer) -> None:
-        """Add whole batches, which follow on those before."""
+        """Add whole batches, which follow on those before, and were told of with ``index``."""
         if self.size + len(batches) > POSITION_MAX:
             raise BrokerError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{self._path(LOG, '')} would grow beyond {POSITION_MAX} bytes",
             )
-        add = self._indexes.add
-        for header in read_headers(batches):
-            add(header[1] + header[7], header[9], self.size + header[0], header[2])
         self._file.append(batches)
         self.size += len(batches)
+
+    def index(self, run: BatchRun) -> None:
+        """Note some of the batches that ``append`` is given next; they get one entry at most."""
+        indexes = self._indexes
+        if run.max_timestamp > indexes.max_timestamp:
+            indexes.max_timestamp = run.max_timestamp
+            indexes.offset_of_max_timestamp = run.offset_of_max_timestamp
+        indexes.add(run.last_offset, NO_TIMESTAMP, self.size + run.last_batch_position, run.size_bytes)
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
         """Bring all of it to the disk, under the names that a start after a crash goes by.

@@ -10,6 +10,7 @@ import pytest
 from odradek.log.checkpoints import read_offsets
 from odradek.log.cleaning_round import STEPS
 from odradek.log.directory import LogDirectory
+from odradek.log.segment_format import OFFSETS, TIMES
 from odradek.log.settings import CleanerConfig
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
@@ -183,6 +184,31 @@ def test_reads_by_offset_and_by_time_find_what_is_left(run: Callable[..., None])
         assert yard.log.offset_for_time(2000).offset == 60
 
     run(scenario, index_interval_bytes=256)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_the_indexes_of_a_compacted_segment_are_true(run: Callable[..., None], codec: Compression) -> None:
+    async def scenario(yard: Yard) -> None:
+        chance = yard.entropy
+        for number in range(400):
+            value = chance.token(2000)
+            yard.append(
+                (b"%d" % (number // 2), value), timestamp=10_000 + number * 7 % 397, compression=codec
+            )
+        await yard.seal()
+        assert await yard.clean()
+        segment = yard.log.segments[0]
+        places = {one.last_offset: one for one in segment.walk(0)}
+        offsets, times = OFFSETS.entries(segment.offset_index()), TIMES.entries(segment.time_index())
+        assert len(offsets) >= 2
+        assert all(places[offset].position == position for offset, position in offsets)
+        assert times[-1][0] == max(one.max_timestamp for one in places.values()) == segment.newest_ms()
+        assert all(places[offset].max_timestamp == timestamp for timestamp, offset in times)
+        for timestamp in range(10_000, 10_397, 13):
+            first = next(one for one in places.values() if one.max_timestamp >= timestamp)
+            assert yard.log.offset_for_time(timestamp).offset == first.last_offset
+
+    run(scenario)
 
 
 # What is not touched.
