@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> int:
         print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(CASES)}", file=sys.stderr)
         return 2
     _allow_many_files()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and leave no broker behind
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="odradek-bench-", dir=os.environ.get("BENCH_DATA")) as folder:
         known = facts()
