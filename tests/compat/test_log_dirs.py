@@ -1,14 +1,18 @@
-"""Data directories as an admin client describes them. Of our clients only kafka-python can ask."""
+"""Data directories as an admin client describes and picks them. Of our clients only kafka-python can ask."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from tests.compat.clients.kafka_python import KafkaPython
-from tests.compat.clients.shape import Message
+from tests.compat.clients.shape import Message, read_all
 from tests.support.broker import IS_FOREIGN
 from tests.support.fixtures import StartBroker
+
+LOG_DIR_NOT_FOUND = 57
+SECONDS_MAX = 20
 
 
 @pytest.mark.skipif(IS_FOREIGN, reason="the directories are ours to choose")
@@ -26,3 +30,29 @@ def test_every_directory_is_described(start_broker: StartBroker, topic: str, tmp
     both = {replica: size for sizes in found.values() for replica, size in sizes.items()}
     assert set(both) == {(topic, number) for number in range(4)}
     assert all(size > 1000 for size in both.values())
+
+
+@pytest.mark.skipif(IS_FOREIGN, reason="the directories are ours to choose")
+def test_a_partition_moves_while_it_is_written_and_read(
+    start_broker: StartBroker, topic: str, tmp_path: Path
+) -> None:
+    directories = [f"{tmp_path}/a", f"{tmp_path}/b"]
+    broker = start_broker({"log.dirs": ",".join(directories)})
+    client = KafkaPython(broker.bootstrap)
+    try:
+        client.create_topic(topic, 1)
+        values = [b"%d" % number + bytes(10_000) for number in range(500)]
+        client.produce(topic, [Message(value) for value in values[:400]])
+        (source,) = [path for path, found in client.describe_log_dirs().items() if (topic, 0) in found]
+        target = directories[1 - directories.index(source)]
+        assert client.alter_replica_log_dirs(topic, {0: f"{tmp_path}/nowhere"}) == {0: LOG_DIR_NOT_FOUND}
+        assert client.alter_replica_log_dirs(topic, {0: target}) == {0: 0}
+        client.produce(topic, [Message(value) for value in values[400:]])
+        deadline = time.monotonic() + SECONDS_MAX
+        while (topic, 0) in client.describe_log_dirs()[source] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        found = client.describe_log_dirs()
+        assert [(topic, 0) in found[path] for path in (source, target)] == [False, True]
+        assert [one.value for one in read_all(client, topic, len(values))] == values
+    finally:
+        client.close()

@@ -147,6 +147,28 @@ def test_names_are_durable_only_once_the_directory_is_synced() -> None:
     assert files.list_names("/") == ["new"]
 
 
+def test_a_file_stays_in_its_directory_when_that_gets_another_name() -> None:
+    for seed in range(30):
+        files = MemoryFileSystem()
+        files.make_directories("/old")
+        files.sync_dir("/")
+        files.open("/old/file", create=True).sync()
+        files.rename("/old", "/new")
+        files.sync_dir("/")
+        files.crash(Chance(seed))
+        assert files.list_names("/") == ["new"]
+        assert files.list_names("/new") in ([], ["file"])
+
+    files = MemoryFileSystem()
+    files.make_directories("/old")
+    files.open("/old/file", create=True).sync()
+    files.rename("/old", "/new")
+    files.sync_dir("/")
+    files.sync_dir("/new")
+    files.crash(Chance(1))
+    assert files.list_names("/new") == ["file"]
+
+
 def test_files_of_a_directory_that_was_never_synced_go_with_it() -> None:
     lost = 0
     for seed in range(20):

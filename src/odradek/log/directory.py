@@ -318,9 +318,9 @@ class LogDirectory:
         with suppress(FileNotFoundError):
             self._files.remove_tree(path)
 
-    def offload(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run work on this directory's files away from the event loop."""
-        return self._files.offload(work)
+    def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run a read of this directory's files away from the event loop."""
+        return self._files.offload_read(work)
 
     # Durability.
 

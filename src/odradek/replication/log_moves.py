@@ -27,6 +27,7 @@ from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.log import Log
+from odradek.log.rehearsal import is_at_hand, rehearse_read
 from odradek.log.segment_format import DIRECTORY_NAME_LENGTH_MAX, DirectoryKind, directory_name
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
@@ -73,9 +74,12 @@ class NoCleaning:
 
 
 class _Move:
-    __slots__ = ("future", "partition", "target", "task")
+    __slots__ = ("future", "is_paused", "partition", "source", "target", "task")
 
-    def __init__(self, partition: Partition, target: LogDirectory, future: Log) -> None:
+    def __init__(self, partition: Partition, source: LogDirectory, target: LogDirectory, future: Log) -> None:
+        self.source = source
+        self.is_paused = False
+        """Whether compaction of the partition is held up for this move."""
         self.partition = partition
         self.target = target
         self.future = future
@@ -128,7 +132,7 @@ class LogMoves:
             if target.get(topic_partition) is partition.log:
                 return
             if move is None:
-                await self._begin(partition, target)
+                await self._begin(partition, self._source(topic_partition), target)
             elif move.task is None or move.task.done():
                 self._start(move)
 
@@ -158,13 +162,19 @@ class LogMoves:
         """Where a log that is about to be made was asked to be."""
         return self._preferred.pop(topic_partition, None)
 
-    async def _begin(self, partition: Partition, target: LogDirectory) -> None:
+    def _source(self, topic_partition: TopicPartition) -> LogDirectory:
+        place = self._directories.find(topic_partition)
+        if place is None:  # it has failed just now
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return place[0]
+
+    async def _begin(self, partition: Partition, source: LogDirectory, target: LogDirectory) -> None:
         topic_partition, current = partition.topic_partition, partition.log
         if self._directories.failed:
             # One of them may hold a future log of this partition already.
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "no log is moved while a directory is missing")
         try:
-            start = await _first_base_offset(current, target)
+            start = await _first_base_offset(current, source)
             future = await target.create(
                 topic_partition, current.config, partition.topic_id, DirectoryKind.FUTURE, start
             )
@@ -173,19 +183,20 @@ class LogMoves:
         if self._find(*topic_partition) is not partition:  # deleted meanwhile
             self._drop_future(target, topic_partition)
             raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE)
-        self._start(_Move(partition, target, future))
-        log.info("move_begun", partition=topic_partition, source=current.directory, target=target.path)
+        self._start(_Move(partition, source, target, future))
+        log.info("move_begun", partition=topic_partition, source=source.path, target=target.path)
 
     def resume(self, partition: Partition) -> None:
         """Go on with the move that a restart has interrupted, if there is one."""
         topic_partition = partition.topic_partition
+        source = self._source(topic_partition)
         for directory in self._directories:
             future = directory.future.get(topic_partition)
             if future is None:
                 continue
             is_ours = future.topic_id in (None, partition.topic_id)
-            if is_ours and topic_partition not in self._moves and directory.get(topic_partition) is None:
-                self._start(_Move(partition, directory, future))
+            if is_ours and topic_partition not in self._moves and directory is not source:
+                self._start(_Move(partition, source, directory, future))
             else:
                 self._drop_future(directory, topic_partition)
 
@@ -200,7 +211,7 @@ class LogMoves:
     def forget_directory(self, directory: LogDirectory) -> None:
         """A directory failed: nothing moves to it or from it any longer. Files stay as they are."""
         for topic_partition, move in list(self._moves.items()):
-            if move.target is directory or directory.get(topic_partition) is move.partition.log:
+            if directory in (move.source, move.target):
                 self._forget(topic_partition)
 
     async def stop(self) -> None:
@@ -212,7 +223,7 @@ class LogMoves:
     def _forget(self, topic_partition: TopicPartition) -> _Move | None:
         move = self._moves.pop(topic_partition, None)
         if move is not None:
-            self._cleaning.resume(topic_partition)
+            self._resume_cleaning(move)
             if move.task is not None and move.task is not asyncio.current_task():
                 move.task.cancel()
         return move
@@ -235,7 +246,7 @@ class LogMoves:
     async def _run(self, move: _Move) -> None:
         topic_partition = move.partition.topic_partition
         try:
-            await self._cleaning.pause(topic_partition)
+            await self._pause_cleaning(move)
             while not await self._try(move):
                 await self._clock.sleep_ms(self._limits().retry_ms)
         except (BrokerError, StorageError) as broken:
@@ -244,6 +255,16 @@ class LogMoves:
         except Exception as broken:  # noqa: BLE001 - the edge of a task
             log.failure("move_broken", broken, partition=topic_partition)
 
+    async def _pause_cleaning(self, move: _Move) -> None:
+        if not move.is_paused:
+            move.is_paused = True
+            await self._cleaning.pause(move.partition.topic_partition)
+
+    def _resume_cleaning(self, move: _Move) -> None:
+        if move.is_paused:
+            move.is_paused = False
+            self._cleaning.resume(move.partition.topic_partition)
+
     async def _try(self, move: _Move) -> bool:
         """Copy until the move is over; False if it has to wait for room."""
         current = move.partition.log
@@ -251,7 +272,8 @@ class LogMoves:
             async with self._turns:
                 await self._copy(move, current)
         except (BrokerError, StorageError) as refused:
-            is_broken = current.failure is not None or move.target.failure is not None
+            trusted = (current.failure, move.source.failure, move.target.failure)
+            is_broken = any(failure is not None for failure in trusted)
             if is_broken or (isinstance(refused, BrokerError) and refused.code != _NO_ROOM):
                 raise
             log.warning("move_waits", partition=move.partition.topic_partition, reason=str(refused))
@@ -269,6 +291,8 @@ class LogMoves:
                 await self._pace.keep(copied_bytes)
             elif await self._switch(move, current):
                 return
+            else:
+                await asyncio.sleep(0)  # whoever keeps this move from its end must have a turn
 
     def _align(self, current: Log, future: Log) -> bool:
         """Let the future log be a part of the current one again; False if it must begin anew."""
@@ -285,17 +309,20 @@ class LogMoves:
         return True
 
     async def _copy_piece(self, move: _Move, current: Log) -> int:
-        found = self._next_piece(current, move.future)
-        data = await move.target.offload(found.read) if isinstance(found, FileSlice) else found
+        offset = self._next_offset(current, move.future)
+        await _have_at_hand(current, offset)
+        if offset != self._next_offset(current, move.future):
+            return 0  # the log starts later by now: look again what that means
+        found = current.read(offset, self._limits().piece_bytes_max).data
+        data = await move.source.offload_read(found.read) if isinstance(found, FileSlice) else found
         self._append(move, current, data)
         if self._follow_bounds(current, move.future):
             await move.future.retain(self._clock.wall_ms(), self._clock.monotonic_ms())
         return len(data)
 
-    def _next_piece(self, current: Log, future: Log) -> FileSlice | bytes:
+    def _next_offset(self, current: Log, future: Log) -> int:
         # The start may lie in the midst of a batch, and the future log begins with that batch.
-        offset = max(future.log_end_offset, current.log_start_offset)
-        return current.read(offset, self._limits().piece_bytes_max).data
+        return max(future.log_end_offset, current.log_start_offset)
 
     def _append(self, move: _Move, current: Log, data: bytes) -> None:
         now_ms = self._clock.wall_ms()
@@ -327,11 +354,8 @@ class LogMoves:
 
     async def _switch(self, move: _Move, current: Log) -> bool:
         """Let the future log take the current one's place; False if there is more to copy first."""
-        topic_partition, future, target = move.partition.topic_partition, move.future, move.target
-        found = self._directories.find(topic_partition)
-        if found is None:
-            raise StorageError(f"the directory of {topic_partition} has failed")
-        source = found[0]
+        topic_partition, future = move.partition.topic_partition, move.future
+        source, target = move.source, move.target
         async with current.changing():
             self._follow_bounds(current, future)
             future.epochs = LeaderEpochs(current.epochs.entries)
@@ -346,17 +370,21 @@ class LogMoves:
                 self._hand_over(current, future)
                 move.partition.log = future
                 self._moves.pop(topic_partition, None)
-                await self._settle(move, current, source, old_path)
+                await self._settle(move, current, old_path)
         log.info("move_done", partition=topic_partition, source=source.path, target=target.path)
         return True
 
     def _is_ready(self, move: _Move, current: Log) -> bool:
         """Copy what came during the flush, which is in memory, and say whether nothing is missing then."""
         future = move.future
+        for directory in (move.source, move.target):
+            if directory.failure is not None:
+                raise directory.failure
         if self._moves.get(move.partition.topic_partition) is not move or not self._align(current, future):
             return False
         if future.log_end_offset < current.log_end_offset:
-            found = self._next_piece(current, future)
+            offset = self._next_offset(current, future)
+            found = current.read(offset, self._limits().piece_bytes_max).data
             self._append(move, current, found.read() if isinstance(found, FileSlice) else found)
         return (
             future.log_end_offset == current.log_end_offset
@@ -379,11 +407,11 @@ class LogMoves:
             return False
         return True
 
-    async def _settle(self, move: _Move, current: Log, source: LogDirectory, old_path: str) -> None:
+    async def _settle(self, move: _Move, current: Log, old_path: str) -> None:
         """Make the names durable, in the order that leaves one log under the plain name at most."""
-        topic_partition, target = move.partition.topic_partition, move.target
+        topic_partition, source, target = move.partition.topic_partition, move.source, move.target
         self._cleaning.moved(topic_partition, source, target)
-        self._cleaning.resume(topic_partition)
+        self._resume_cleaning(move)
         with suppress(StorageError):  # the old directory has failed; the log is no longer there
             await source.sync_names()
         while target.get(topic_partition) is move.future and not self._is_named(move.future):
@@ -408,10 +436,17 @@ def common_end(current: Log, future: Log) -> int:
     return min(end_offset, epoch_end, end_offset if here < 0 else here)
 
 
-async def _first_base_offset(current: Log, target: LogDirectory) -> int:
+async def _have_at_hand(current: Log, offset: int) -> None:
+    """Let the event loop find a batch without waiting for the disk."""
+    if offset < current.log_end_offset and not is_at_hand(current.segments, offset):
+        await rehearse_read(current.segments, offset)
+
+
+async def _first_base_offset(current: Log, source: LogDirectory) -> int:
     """Where the batch begins that holds the start of a log: a copy of the log begins there."""
+    await _have_at_hand(current, current.log_start_offset)
     found = current.read(current.log_start_offset, 1).data
     if not isinstance(found, FileSlice):
         return current.log_start_offset
     head = FileSlice(found.file, found.position, OFFSET_BYTES)
-    return int.from_bytes(await target.offload(head.read), "big")
+    return int.from_bytes(await source.offload_read(head.read), "big")

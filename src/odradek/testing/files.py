@@ -199,6 +199,23 @@ class _NameChange:
         self.touched = touched
         self.apply = apply
 
+    def follow(self, old: str, new: str) -> None:
+        """A directory got another name while this change in it was not durable: it is one in the new name."""
+        inside = {path for path in self.touched if path == old or path.startswith(f"{old}/")}
+        if inside:
+            self.touched = self.touched | {new + path[len(old) :] for path in inside}
+            apply = self.apply
+
+            def apply_there(names: _Names) -> None:
+                is_renamed = new in names.directories and old not in names.directories
+                if is_renamed:
+                    names.rename(new, old)
+                apply(names)
+                if is_renamed:
+                    names.rename(old, new)
+
+            self.apply = apply_there
+
 
 class MemoryFileSystem:
     """Paths are absolute or taken from the root."""
@@ -329,6 +346,9 @@ class MemoryFileSystem:
         if new in self._names.directories and self.list_names(new):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
         touched = {posixpath.dirname(old), posixpath.dirname(new)}
+        if old in self._names.directories:
+            for change in self._journal:
+                change.follow(old, new)
         self._change(touched, lambda names: names.rename(old, new))
 
     def remove(self, path: str) -> None:

@@ -136,6 +136,13 @@ class KafkaPython:
             for found in broker["log_dirs"]
         }
 
+    def alter_replica_log_dirs(self, topic: str, wanted: Mapping[int, str]) -> dict[int, int]:
+        """Ask the only broker to keep partitions in these directories; the error code of each."""
+        (broker,) = self._admin.describe_cluster()["brokers"]
+        asked = {(topic, partition, broker["broker_id"]): path for partition, path in wanted.items()}
+        answer = self._admin.alter_replica_log_dirs(asked)
+        return {replica.partition: error.errno for replica, error in answer.items()}
+
     def describe_broker_configs(self) -> dict[str, str | None]:
         (broker,) = self._admin.describe_cluster()["brokers"]
         return self._describe(ConfigResource(ConfigResourceType.BROKER, str(broker["broker_id"])))
