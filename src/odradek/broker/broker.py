@@ -20,6 +20,7 @@ from odradek.broker.config_changes import ConfigChanges
 from odradek.broker.context import Context
 from odradek.broker.control import LocalChannel
 from odradek.broker.dispatch import Dispatcher
+from odradek.broker.group_coordinator import Groups
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.listener import ConnectionLimits, Listener
 from odradek.broker.request_queue import RequestQueue
@@ -157,6 +158,7 @@ class Broker:
         replicas = self._replicas = self._make_replicas(clockwork)
         self._directories.on_failure = self._directory_failed
         changes.follow(replicas)
+        self._groups = self._make_groups(clockwork)
         self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
         self._dispatcher = Dispatcher(HANDLERS, self._make_context(store), self._queue)
         await self._listen(bound)
@@ -279,6 +281,19 @@ class Broker:
             self._cleaner,
         )
 
+    def _make_groups(self, clockwork: Clockwork) -> Groups:
+        groups = Groups(
+            self.config,
+            self.image,
+            self._topics,
+            self._replicas,
+            self._world.clock,
+            clockwork,
+            self._world.entropy,
+        )
+        groups.start()
+        return groups
+
     def _move_limits(self) -> MoveLimits:
         values = self.config.broker
         return MoveLimits(
@@ -305,6 +320,7 @@ class Broker:
             topics=self._topics,
             fetch_sessions=FetchSessions(self._world.entropy, self.image.name_of, slots),
             producer_ids=ProducerIds(store, self.broker_id),
+            groups=self._groups,
         )
 
     async def _listen(self, bound: Sequence[Endpoint]) -> None:
@@ -364,7 +380,7 @@ class Broker:
             raise ConfigError(
                 ["another broker is the controller of this store; there can be only one broker"]
             )
-        channel = LocalChannel(self.broker_id, self.image, self._replicas, self._topics)
+        channel = LocalChannel(self.broker_id, self.image, self._replicas, self._topics, self._groups.forget)
         self._controller = Controller(store, fence, channel)
         await self._controller.start()
 
@@ -439,6 +455,7 @@ class Broker:
                 session.stop_reading()
         if not self._listeners:
             return
+        await self._groups.stop()
         await self._replicas.moves.stop()
         self._replicas.release_all()
         with suppress(TimeoutError):

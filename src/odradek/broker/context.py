@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from odradek.broker.group_coordinator import Groups
     from odradek.broker.topics import Topics
     from odradek.cluster.image import ClusterImage
     from odradek.config.layers import Layers
@@ -31,3 +32,4 @@ class Context:
     topics: Topics
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: Groups

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 from odradek.broker.topics import Topics
 from odradek.cluster.image import (
@@ -29,7 +29,16 @@ from odradek.replication.replicas import Replicas
 class LocalChannel:
     """The controller's way to the broker it runs on: no wire in between."""
 
-    def __init__(self, broker_id: int, image: ClusterImage, replicas: Replicas, topics: Topics) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        image: ClusterImage,
+        replicas: Replicas,
+        topics: Topics,
+        on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _: None,
+    ) -> None:
+        """``on_deleted`` hears of the partitions of deleted topics."""
+        self._on_deleted = on_deleted
         self._broker_id = broker_id
         self._image = image
         self._replicas = replicas
@@ -53,14 +62,21 @@ class LocalChannel:
                 topics[topic] = TopicImage(topic, topic_id, {one.partition: one for one in images})
             else:
                 partitions[topic] = images
+        deleted = [partition for topic in news.gone for partition in _partitions_of(topic, self._image)]
         delta = ClusterDelta({**gone, **brokers}, topics, partitions, self._broker_id)
         for topic in self._image.apply(delta):
             self._topics.changed(topic)
         for topic in news.gone:
             self._topics.know_overrides(topic, {})
+        self._on_deleted(deleted)
 
     async def stop_replica(self, order: SendStopReplica) -> list[TopicPartition]:
         return self._replicas.remove(order.partitions)
+
+
+def _partitions_of(topic: str, image: ClusterImage) -> list[TopicPartition]:
+    known = image.topic(topic)
+    return [] if known is None else [TopicPartition(topic, number) for number in known.partitions]
 
 
 def _leadership(order: ReplicaOrder) -> Leadership:

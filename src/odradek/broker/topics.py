@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek.broker.clockwork import Clockwork
+from odradek.broker.own_topics import plan_automatic
 from odradek.broker.topic_plans import (
     Assignment,
     MorePartitions,
@@ -25,7 +26,7 @@ from odradek.config import alter
 from odradek.config import broker as settings
 from odradek.config.layers import Layers
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ZERO_TOPIC_ID, TopicId
+from odradek.model.ids import ZERO_TOPIC_ID, TopicId
 from odradek.model.uuids import fresh_uuid
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -134,7 +135,7 @@ class Topics:
         """Create topics a client asked about, if that is allowed; give the errors of those that failed."""
         if not self._config.broker[settings.AUTO_CREATE_TOPICS_ENABLE]:
             return {}
-        wishes = [self._automatic(name) for name in dict.fromkeys(names)]
+        wishes = [plan_automatic(name, self._config.broker) for name in dict.fromkeys(names)]
         outcomes = await self.create(wishes, AUTO_CREATE_WAIT_MS, validate_only=False)
         # Somebody else may have been quicker: that topic is waited for as well.
         raced = [TopicOutcome(one.name) for one in outcomes if one.code == ErrorCode.TOPIC_ALREADY_EXISTS]
@@ -142,6 +143,14 @@ class Topics:
         # A topic that takes its time will be asked for again.
         mild = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
         return {outcome.name: outcome.code for outcome in outcomes if outcome.code not in mild}
+
+    async def create_internal(self, name: str) -> str | None:
+        """Create a topic of the brokers' own, whether clients may create topics or not; give why not."""
+        wish = plan_automatic(name, self._config.broker)
+        outcome = (await self.create([wish], AUTO_CREATE_WAIT_MS, validate_only=False))[0]
+        if outcome.code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            return None
+        return outcome.message or outcome.code.name
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         outcomes = [TopicOutcome(name) for name in names]
@@ -269,35 +278,6 @@ class Topics:
     def _has_leaders(self, topic: str, count: int) -> bool:
         known = self._image.topic(topic)
         return known is not None and len(known.partitions) >= count and known.has_all_leaders
-
-    def _automatic(self, name: str) -> NewTopic:
-        """A topic nobody described; the brokers' own ones have settings of their own."""
-        values = self._config.broker
-        if name == OFFSETS_TOPIC:
-            return NewTopic(
-                name,
-                values[settings.OFFSETS_TOPIC_NUM_PARTITIONS],
-                values[settings.OFFSETS_TOPIC_REPLICATION_FACTOR],
-                settings={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(values[settings.OFFSETS_TOPIC_SEGMENT_BYTES]),
-                },
-            )
-        if name == TRANSACTIONS_TOPIC:
-            return NewTopic(
-                name,
-                values[settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS],
-                values[settings.TRANSACTION_STATE_LOG_REPLICATION_FACTOR],
-                settings={
-                    "cleanup.policy": "compact",
-                    "compression.type": "uncompressed",
-                    "min.insync.replicas": str(values[settings.TRANSACTION_STATE_LOG_MIN_ISR]),
-                    "segment.bytes": str(values[settings.TRANSACTION_STATE_LOG_SEGMENT_BYTES]),
-                    "unclean.leader.election.enable": "false",
-                },
-            )
-        return NewTopic(name)
 
     def _surroundings(self) -> Surroundings:
         values = self._config.broker

@@ -39,6 +39,10 @@ where followers stand still, those would pile up with what they hold until their
 log = events.logger("coordinators")
 
 
+def _no_reply(answer: Any) -> None:
+    """Nobody asked."""
+
+
 class HostState(enum.Enum):
     """How far a partition is. Before it is led here there is nothing that has a state."""
 
@@ -120,12 +124,16 @@ class Hosted(Generic[M]):
         self._appends.clear()
         if self._watch is not None:
             self._watch.abandon()
-        self._carry_out(self.machine.unloaded() if was_active else [])
+        self._guarded(self.machine.unloaded if was_active else list)
 
     # What comes from outside.
 
     def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
         self._carry_out(self.machine.handle(command, reply, self._around.now()))
+
+    def tell(self, command: Any) -> None:
+        """Have a command judged that nobody waits for."""
+        self._guarded(lambda: self.machine.handle(command, _no_reply, self._around.now()))
 
     def ended(self, producer_id: int, *, commits: bool, offset: int) -> None:
         """A marker was appended at this offset: once it is committed, the transaction is over."""
@@ -136,7 +144,7 @@ class Hosted(Generic[M]):
             self._carry_out([])
 
     def _guarded(self, call: Callable[[], Effects]) -> None:
-        """The edge to timers and purgatories, which serve others too: a fault here must not stop them."""
+        """The edge to timers, purgatories and roles, which concern others too: a fault must not stop them."""
         try:
             self._carry_out(call())
         except Exception as broken:  # noqa: BLE001 - the edge of a callback

@@ -27,10 +27,6 @@ LOOK_AGAIN_MS: Final = 50
 log = events.logger("coordinators")
 
 
-def _no_reply(answer: Any) -> None:
-    """Nobody asked."""
-
-
 class Runtime(Generic[M]):
     """``make_machine`` gives the empty machine of a partition."""
 
@@ -38,6 +34,7 @@ class Runtime(Generic[M]):
         self._make_machine = make_machine
         self._around = around
         self._is_running = False
+        self._is_stopped = False
         self._hosted: dict[int, Hosted[M]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._later: dict[int, list[Any]] = {}
@@ -52,7 +49,7 @@ class Runtime(Generic[M]):
 
     async def stop(self) -> None:
         """Let go of all partitions, so that all who wait are answered, and take no more."""
-        self._is_running = False
+        self._is_running, self._is_stopped = False, True
         loads = list(self._loads.values())
         for number in list(self._hosted):
             self.resign(number)
@@ -64,10 +61,9 @@ class Runtime(Generic[M]):
         """This broker leads the partition: load it, unless that was done under an earlier epoch of its."""
         number = partition.topic_partition.partition
         hosted = self._hosted.get(number)
-        if hosted is not None:
-            if hosted.partition is partition:
-                return
-            self.resign(number)
+        if self._is_stopped or (hosted is not None and hosted.partition is partition):
+            return
+        self.resign(number)
         hosted = self._hosted[number] = Hosted(partition, self._make_machine(number), self._around)
         self._loads[number] = asyncio.get_running_loop().create_task(self._load(number, hosted))
 
@@ -89,13 +85,13 @@ class Runtime(Generic[M]):
         """Have a command judged; ``reply`` gets the answer, now or later, once."""
         self._require(number).submit(command, reply)
 
-    def submit_to_all(self, command: Any) -> None:
-        """Have all machines judge a command, those that are loading as soon as they are loaded."""
+    def tell_all(self, command: Any) -> None:
+        """Have all machines judge a command that nobody waits for; those that load, once they are loaded."""
         for number, hosted in list(self._hosted.items()):
             if hosted.state is HostState.LOADING:
                 self._later.setdefault(number, []).append(command)
             else:
-                hosted.submit(command, _no_reply)
+                hosted.tell(command)
 
     def transaction_ended(self, number: int, producer_id: int, *, commits: bool, offset: int) -> None:
         """A producer's marker was appended to the partition, at this offset."""
@@ -135,7 +131,7 @@ class Runtime(Generic[M]):
             await self._replay(hosted)
             hosted.activate()
             for command in self._later.pop(number, ()):
-                hosted.submit(command, _no_reply)
+                hosted.tell(command)
         except Exception as broken:  # noqa: BLE001 - the edge of a task
             log.failure("load_broken", broken, partition=name)
             return

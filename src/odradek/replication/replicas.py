@@ -63,6 +63,8 @@ class Replicas:
         self._produces = Purgatory("produce", wheel)
         self._fetches = Purgatory("fetch", wheel)
         self._flushes = Flushes(self._flushed)
+        self.role_observers: list[Callable[[Partition], None]] = []
+        """Told of a partition that this broker may lead from now on, or no longer, before who waits is."""
         self.moves = LogMoves(
             directories, self.find, self.why_not, clock, move_limits, cleaning or NoCleaning()
         )
@@ -140,6 +142,11 @@ class Replicas:
         self._produces.check_and_complete(partition)
         self._fetches.check_and_complete(partition)
 
+    def _role_changed(self, partition: Partition) -> None:
+        for observer in self.role_observers:
+            observer(partition)
+        self.changed(partition)
+
     def release_all(self) -> None:
         """For a stop: nothing more will come, so answer those that wait with what there is."""
         self._fetches.complete_all()
@@ -199,7 +206,7 @@ class Replicas:
         self._topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         if is_opened:
             self.moves.resume(partition)
-        self.changed(partition)
+        self._role_changed(partition)
 
     async def _open(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Partition:
         config, min_isr = self._config_of(topic_partition.topic)
@@ -239,7 +246,7 @@ class Replicas:
             if partition is not None:
                 partition.retire()
                 self._delete_log(topic_partition)
-                self.changed(partition)
+                self._role_changed(partition)
             if not self._topics.get(topic_partition.topic, True):
                 del self._topics[topic_partition.topic]
             removed.append(topic_partition)
@@ -267,7 +274,7 @@ class Replicas:
             if not self._topics[topic]:
                 del self._topics[topic]
             partition.fail()
-            self.changed(partition)
+            self._role_changed(partition)
         return [partition.topic_partition for partition in lost]
 
     # Settings.

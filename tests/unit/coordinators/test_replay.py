@@ -111,13 +111,34 @@ def test_a_partition_lost_while_it_loads_is_not_served() -> None:
 def test_a_command_for_all_reaches_a_loading_partition_as_soon_as_it_is_loaded() -> None:
     async def scenario(desk: Desk) -> None:
         counter = await desk.serve()
-        desk.runtime.submit_to_all(("set", b"a", 1))
+        desk.runtime.tell_all(("set", b"a", 1))
         assert counter.totals == {b"a": 1}
         desk.runtime.resign(0)
         desk.runtime.lead(desk.partition)
-        desk.runtime.submit_to_all(("set", b"b", 2))
+        desk.runtime.tell_all(("set", b"b", 2))
         await desk.loaded()
         assert desk.runtime.machine(0).totals == {b"a": 1, b"b": 2}
+
+    play(scenario)
+
+
+def test_a_command_for_all_harms_nobody_if_a_machine_has_a_fault(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.serve()
+        with caplog.at_level(logging.ERROR):
+            desk.runtime.tell_all(("nonsense",))
+        assert desk.ask("set", b"a", 1) == ["done"]
+
+    play(scenario)
+    assert "coordinators.machine_broken" in caplog.text
+
+
+def test_a_stopped_runtime_takes_no_partition() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.serve()
+        await desk.runtime.stop()
+        desk.runtime.lead(desk.partition)
+        assert (desk.runtime.is_loading, desk.runtime.machines()) == (False, [])
 
     play(scenario)
 

@@ -264,3 +264,20 @@ def test_a_stop_releases_all_who_wait(play, told):
         assert len(ended) == 2
 
     play(scenario)
+
+
+def test_observers_hear_of_leading_and_of_its_end_before_those_who_wait(play, told):
+    async def scenario(shed):
+        heard = []
+        shed.replicas.role_observers.append(lambda one: heard.append((one.topic_partition, one.is_leader)))
+        await shed.obey(told())
+        await shed.obey(told(leader=2, leader_epoch=1, isr=(1, 2)))
+        await shed.obey(told(leader_epoch=2, isr=(1, 2)))
+        assert heard == [(ORDERS, True), (ORDERS, False), (ORDERS, True)]
+        await shed.obey(told(), topic="other")
+        shed.replicas.remove([TopicPartition("other", 0)])
+        assert heard[3:] == [(("other", 0), True), (("other", 0), False)]
+        shed.replicas.take_offline(shed.directory)
+        assert heard[5:] == [(ORDERS, False)]
+
+    play(scenario)

@@ -1,0 +1,149 @@
+"""Groups in a whole broker: the topic they live in, who coordinates them, and what restarts leave of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from odradek.broker.group_coordinator import Groups
+from odradek.coordinators.groups.commands import Heartbeat
+from odradek.coordinators.partitioning import partition_of
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import OFFSETS_TOPIC
+from odradek.testing.broker import Client, MemoryBroker, MemoryCluster
+from odradek.testing.clock import run_virtually
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+METADATA, DELETE_TOPICS = 3, 20
+SMALL = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "5"}
+
+
+class Town:
+    def __init__(self, cluster: MemoryCluster, memory: MemoryBroker, client: Client) -> None:
+        self.cluster, self.memory, self.client = cluster, memory, client
+        self.broker = memory.broker
+        self.groups: Groups = memory.broker._groups
+
+    def coordinator(self, group: str = "g", listener: str = "PLAINTEXT") -> Any:
+        try:
+            node, endpoint = self.groups.coordinator_of(group, listener)
+        except BrokerError as refused:
+            return refused.code
+        return node.id, endpoint.host, endpoint.port
+
+    async def settle(self) -> None:
+        """Have the topic, and all of it loaded."""
+        while self.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE or self.groups.is_loading:
+            await self.cluster.clock.sleep_ms(5)
+
+    def ask(self, group: str, command: Any) -> list[Any]:
+        answers: list[Any] = []
+        self.groups.submit(group, command, answers.append)
+        return answers
+
+
+Scenario = Callable[[Town], Awaitable[None]]
+
+
+def play(*scenarios: Scenario, settings: Mapping[str, str] = SMALL) -> None:
+    """Run scenarios, each in another life of the broker on the same files."""
+
+    async def main() -> None:
+        cluster = MemoryCluster()
+        try:
+            for scenario in scenarios:
+                memory = await cluster.start(settings)
+                try:
+                    await scenario(Town(cluster, memory, await memory.connect()))
+                finally:
+                    await memory.stop()
+        finally:
+            await cluster.close()
+
+    run_virtually(main)
+
+
+def test_the_offsets_topic_is_made_when_a_coordinator_is_first_asked_for() -> None:
+    async def scenario(town: Town) -> None:
+        assert town.broker.image.topic(OFFSETS_TOPIC) is None
+        assert town.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await town.settle()
+        topic = town.broker.image.topic(OFFSETS_TOPIC)
+        assert topic is not None
+        assert len(topic.partitions) == 5
+        assert town.coordinator() == (town.broker.broker_id, "broker", 9092)
+        assert town.coordinator(listener="ELSEWHERE") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        log = town.broker._replicas.leader_of(OFFSETS_TOPIC, 0).log
+        assert log.config.cleanup_policy == ("compact",)
+
+    play(scenario)
+
+
+def test_with_too_few_brokers_for_its_replicas_it_is_not_made() -> None:
+    async def scenario(town: Town) -> None:
+        for _ in range(5):
+            assert town.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await town.cluster.clock.sleep_ms(100)
+        assert town.broker.image.topic(OFFSETS_TOPIC) is None
+
+    play(scenario, settings={})
+
+
+def test_it_is_made_though_clients_may_not_create_topics() -> None:
+    async def scenario(town: Town) -> None:
+        await town.settle()
+        assert town.coordinator() != ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    play(scenario, settings={**SMALL, "auto.create.topics.enable": "false"})
+
+
+def test_a_client_that_asks_for_the_topic_has_it_made_the_same_way() -> None:
+    async def scenario(town: Town) -> None:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS_TOPIC)])
+        answer = await town.client.request(METADATA, 12, asked)
+        assert (len(answer.topics[0].partitions), answer.topics[0].is_internal) == (5, True)
+        await town.settle()
+        assert town.ask("g", Heartbeat("g", 1, "m", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+    play(scenario)
+
+
+def test_before_the_topic_is_there_no_group_is_coordinated_here() -> None:
+    async def scenario(town: Town) -> None:
+        for call in (
+            lambda: town.ask("g", Heartbeat("g", 1, "m", None)),
+            lambda: town.groups.machine_of("g"),
+        ):
+            with pytest.raises(BrokerError) as refused:
+                call()
+            assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        assert town.groups.machines() == []
+        assert town.groups.partition_of("g") == partition_of("g", 5)
+
+    play(scenario)
+
+
+def test_deleting_the_offsets_topic_ends_its_groups_and_it_can_be_made_anew() -> None:
+    async def scenario(town: Town) -> None:
+        await town.settle()
+        gone = DeleteTopicsRequest([DeleteTopicState(OFFSETS_TOPIC)], [], 30_000)
+        await town.client.request(DELETE_TOPICS, 6, gone)
+        assert town.groups.machines() == []
+        await town.settle()
+        assert len(town.groups.machines()) == 5
+
+    play(scenario)
+
+
+def test_each_group_is_in_one_partition_and_those_spread() -> None:
+    async def scenario(town: Town) -> None:
+        await town.settle()
+        numbers = {town.groups.partition_of(f"group-{number}") for number in range(50)}
+        assert numbers == set(range(5))
+        assert len({id(town.groups.machine_of(f"group-{number}")) for number in range(50)}) == 5
+        assert len(town.groups.machines()) == 5
+
+    play(scenario)
