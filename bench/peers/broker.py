@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 )
 
 from bench.meter import Usage
-from bench.peers.server_process import BrokerFailed, NotAvailable, ServerProcess
+from bench.peers.server_process import STOP_SECONDS_MAX, BrokerFailed, NotAvailable, ServerProcess
 from bench.places import free_port
 
 READY_SECONDS_MAX = 90.0
@@ -93,9 +93,11 @@ class Broker(ABC):
         return self
 
     def stop(self) -> float:
-        """Stop cleanly; the seconds it took."""
+        """Stop cleanly; the seconds it took. One that had to be killed has failed."""
         seconds = self._running().stop()
         self._process = None
+        if seconds >= STOP_SECONDS_MAX:
+            raise BrokerFailed(f"{self.name} did not stop in {STOP_SECONDS_MAX:.0f} s and was killed")
         return seconds
 
     def kill(self) -> None:
