@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
 from odradek.broker.group_coordinator import Groups
-from odradek.coordinators.groups.commands import Heartbeat
+from odradek.coordinators.groups.commands import Heartbeat, Join, Joined, Sync
 from odradek.coordinators.partitioning import partition_of
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC
@@ -48,7 +49,7 @@ class Town:
 Scenario = Callable[[Town], Awaitable[None]]
 
 
-def play(*scenarios: Scenario, settings: Mapping[str, str] = SMALL) -> None:
+def play(*scenarios: Scenario, settings: Mapping[str, str] = SMALL, kills: bool = False) -> None:
     """Run scenarios, each in another life of the broker on the same files."""
 
     async def main() -> None:
@@ -59,7 +60,7 @@ def play(*scenarios: Scenario, settings: Mapping[str, str] = SMALL) -> None:
                 try:
                     await scenario(Town(cluster, memory, await memory.connect()))
                 finally:
-                    await memory.stop()
+                    await (memory.kill() if kills else memory.stop())
         finally:
             await cluster.close()
 
@@ -147,3 +148,60 @@ def test_each_group_is_in_one_partition_and_those_spread() -> None:
         assert len(town.groups.machines()) == 5
 
     play(scenario)
+
+
+def joining(member: str = "") -> Join:
+    protocols = (("range", b"what I read"),)
+    return Join("g", member, None, "app", "/10.0.0.1", 10_000, 60_000, "consumer", protocols, False, False)
+
+
+async def joined(town: Town) -> Joined:
+    await town.settle()
+    answers = town.ask("g", joining())
+    while not answers:
+        await town.cluster.clock.sleep_ms(100)
+    answer = answers[0]
+    assert isinstance(answer, Joined)
+    assert answer.error is ErrorCode.NONE
+    return answer
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_a_settled_group_goes_on_where_it_was_when_the_broker_comes_back(kills: bool) -> None:
+    member = ""
+
+    def beats(town: Town, generation: int) -> list[Any]:
+        return town.ask("g", Heartbeat("g", generation, member, None))
+
+    async def first(town: Town) -> None:
+        nonlocal member
+        answer = await joined(town)
+        member = answer.member
+        assert re.fullmatch(r"app-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member)
+        town.ask("g", Sync("g", 1, member, None, "consumer", "range", {member: b"all of it"}))
+        assert beats(town, 1) == [ErrorCode.NONE]
+        for partition in town.broker._replicas:
+            await partition.log.flush()
+
+    async def second(town: Town) -> None:
+        await town.settle()
+        assert beats(town, 1) == [ErrorCode.NONE]
+        assert beats(town, 0) == [ErrorCode.ILLEGAL_GENERATION]
+        synced = town.ask("g", Sync("g", 1, member, None, "consumer", "range", {}))
+        assert synced[0].assignment == b"all of it"
+        await town.cluster.clock.sleep_ms(10_001)
+        assert beats(town, 1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+    play(first, second, kills=kills)
+
+
+def test_who_waits_for_a_group_when_the_broker_stops_is_answered() -> None:
+    answers: list[Any] = []
+
+    async def scenario(town: Town) -> None:
+        await town.settle()
+        town.groups.submit("g", joining(), answers.append)
+        assert answers == []
+
+    play(scenario)
+    assert [answer.error for answer in answers] == [ErrorCode.NOT_COORDINATOR]
