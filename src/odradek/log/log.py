@@ -162,8 +162,10 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """Up to here nothing is of an open transaction. Without transactions that is the high watermark."""
-        transactions = self._producers.states.transactions
-        return transactions.last_stable_offset(self.high_watermark, self.log_start_offset)
+        high_watermark, transactions = self.high_watermark, self._producers.states.transactions
+        if transactions.first_offset >= high_watermark:
+            return high_watermark
+        return transactions.last_stable_offset(high_watermark, self.log_start_offset)
 
     @property
     def segments(self) -> SegmentList:
