@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.meter import Usage, usage
 
-STOP_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 180.0  # ten thousand new segments may have to be synced first
 OUTPUT_LINES_SHOWN = 15
 
 
