@@ -112,10 +112,21 @@ class Cleaner:
                 self._employ(max(config.threads, 1))
             elif number >= config.threads:
                 return
-            if config.threads <= number or not config.is_enabled or not await self.clean_one():
+            may_clean = config.is_enabled and number < config.threads
+            if not may_clean or not await self._try_to_clean():
                 await self._nap(config.backoff_ms)
 
+    async def _try_to_clean(self) -> bool:
+        try:
+            return await self.clean_one()
+        except Exception as broken:  # noqa: BLE001 - the edge of a task
+            events_log.failure("cleaner_broken", broken)
+            return False
+
     async def _nap(self, duration_ms: int) -> None:
+        """Wait, but not while stopping."""
+        if self._is_stopping:
+            return
         nap = asyncio.ensure_future(self._clock.sleep_ms(duration_ms))
         self._naps.add(nap)
         try:
@@ -201,7 +212,7 @@ class Cleaner:
                 if number % LOGS_A_TURN == LOGS_A_TURN - 1:
                     await asyncio.sleep(0)
                 if self._may_clean(directory, log) and not self._is_put_aside(log):
-                    cleanable = self._look_at(directory, log, now_ms)
+                    cleanable = await self._look_at(directory, log, now_ms)
                     if cleanable is not None:
                         yield (directory, log), cleanable, log.config.min_cleanable_dirty_ratio
 
@@ -222,7 +233,7 @@ class Cleaner:
             return False
         return put_aside is not None
 
-    def _look_at(self, directory: LogDirectory, log: Log, now_ms: int) -> Cleanable | None:
+    async def _look_at(self, directory: LogDirectory, log: Log, now_ms: int) -> Cleanable | None:
         partition = log.topic_partition
         checkpointed = directory.cleaned_offsets.get(partition)
         first_dirty = find_first_dirty(checkpointed, log.log_start_offset, log.log_end_offset)
@@ -233,9 +244,10 @@ class Cleaner:
                     "cleaned_offset_reset", partition=partition, was=checkpointed, now=first_dirty.offset
                 )
         try:
-            return look_at(log, first_dirty, now_ms)
+            return await look_at(log, first_dirty, now_ms)
         except OSError as error:
-            self._put_aside(log, str(log.refusal(error, "look through")))
+            refusal = log.refusal(error, "look through")
+            events_log.warning("cleaning_failed", partition=partition, reason=str(refusal))
         except BrokerError as damaged:
             self._put_aside(log, str(damaged))
         return None
@@ -278,6 +290,10 @@ class Cleaner:
             return False
         except (OSError, BrokerError, StorageError) as failed:
             self._note_failure(under_way, failed)
+            return False
+        except Exception as broken:  # noqa: BLE001 - whatever it is, the other logs are to be compacted
+            events_log.failure("cleaning_broken", broken, partition=partition)
+            self._put_aside(log, repr(broken))
             return False
         self._on_step("checkpointed")
         self._tell(log, cleanable, cleaned, self._clock.monotonic_ms() - began_ms)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from struct import Struct
 
 from odradek.log.compaction import (
     Cleanable,
@@ -15,24 +17,49 @@ from odradek.log.compaction import (
 )
 from odradek.log.log import Log
 from odradek.log.segment import Segment
+from odradek.log.segment_format import LOG
+from odradek.model.ids import NO_TIMESTAMP
+from odradek.records.layout import BATCH_OVERHEAD, MAGIC_POSITION, MAX_TIMESTAMP_POSITION
+
+_TIMESTAMP = Struct(">q")
+_TIMESTAMP_POSITION_1 = 18
 
 
-def look_at(log: Log, first_dirty: FirstDirty, now_ms: int) -> Cleanable:
+async def look_at(log: Log, first_dirty: FirstDirty, now_ms: int) -> Cleanable:
     """What a round over this log would do. Reads a few bytes of dirty segments if settings ask for their age.
 
     ``OSError`` and ``BrokerError`` are those of such a read. ``now_ms`` is the wall clock's.
     """
     config = log.config
     dirty = [one for one in log.segments.since(first_dirty.offset) if one is not log.segments[-1]]
+    # Read on the loop, as retention does: a segment remembers its newest time.
     times = ((one.base_offset, one.newest_ms()) for one in dirty)
     young = find_first_young(times, now_ms, config.min_compaction_lag_ms)
-    lag_max_ms = config.max_compaction_lag_ms
-    overdue = is_overdue(_first_timestamps(dirty, now_ms, lag_max_ms), now_ms, lag_max_ms)
+    firsts: list[int] = []
+    if now_ms > config.max_compaction_lag_ms and dirty:
+        firsts = await dirty[0].place.files.offload(lambda: first_timestamps(dirty))
+    overdue = is_overdue(firsts, now_ms, config.max_compaction_lag_ms)
     extents = [SegmentExtent(one.base_offset, one.size) for one in log.segments]
     uncleanable = find_uncleanable(log.last_stable_offset, log.recovery_point, extents[-1].base_offset, young)
     return measure(extents, first_dirty.offset, uncleanable, overdue)
 
 
-def _first_timestamps(segments: Sequence[Segment], now_ms: int, lag_max_ms: int) -> Iterator[int]:
-    """When each segment begins; none is read if no time could be too long ago."""
-    return (one.first_timestamp() for one in segments if now_ms > lag_max_ms)
+def first_timestamps(segments: Sequence[Segment]) -> list[int]:
+    """The largest timestamp of each segment's first batch: what its age is counted from. Waits."""
+    found = []
+    for segment in segments:
+        with suppress(FileNotFoundError):  # it has left the log meanwhile
+            file = segment.place.files.open(segment.path(LOG), writable=False)
+            found.append(_first_timestamp(file.read_at(0, BATCH_OVERHEAD)))
+            file.close()
+    return found
+
+
+def _first_timestamp(start: bytes) -> int:
+    if len(start) <= MAGIC_POSITION or start[MAGIC_POSITION] == 0:
+        return NO_TIMESTAMP
+    position = MAX_TIMESTAMP_POSITION if start[MAGIC_POSITION] == 2 else _TIMESTAMP_POSITION_1
+    if len(start) < position + _TIMESTAMP.size:
+        return NO_TIMESTAMP
+    timestamp: int = _TIMESTAMP.unpack_from(start, position)[0]
+    return timestamp

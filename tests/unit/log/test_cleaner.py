@@ -445,6 +445,25 @@ def test_a_damaged_log_is_put_aside_and_the_others_go_on(
     run(scenario)
 
 
+def test_a_log_that_no_round_can_cope_with_is_put_aside(run: Callable[..., None]) -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.write((A, b"1"), (A, b"2"))
+
+        def break_down(name: str) -> None:
+            if name == "sifted":
+                raise ZeroDivisionError("a mistake of ours")
+
+        yard.cleaner._on_step = break_down
+        yard.cleaner.start()
+        await yard.clock.sleep_ms(1)
+        assert "a mistake of ours" in yard.cleaner.uncleanable[ORDERS]
+        assert yard.names(".cleaned", ".swap") == []
+        assert yard.log.failure is None
+        await yard.cleaner.stop()
+
+    run(scenario)
+
+
 # What is written down.
 
 
