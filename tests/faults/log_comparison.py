@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.faults.log_history import History, Written, WrittenBatch, first_not_older, records_of
+from tests.faults.log_history import (
+    History,
+    Written,
+    WrittenBatch,
+    first_not_older,
+    latest_by_key,
+    records_of,
+)
 from tests.faults.specimen import is_whole, whole_batches
 
 from odradek.log.log import Log
@@ -89,6 +96,32 @@ def as_in_one_of(
     return taken if len(histories) > 1 and records_of(taken, start, end) == shown else None
 
 
+def as_sifted(
+    histories: list[list[WrittenBatch]],
+    shown: list[Written],
+    start: int,
+    kept_below: int,
+    *,
+    compacting: bool,
+) -> bool:
+    """Whether this may be left of a log that is compacted.
+
+    All records are old ones. Below ``kept_below`` none is missing or, if a round was under way, none but
+    those that a newer one of the same key follows, and tombstones. Above it a crash may have left a hole.
+    """
+    return any(_is_sifted(batches, shown, start, kept_below, compacting) for batches in histories)
+
+
+def _is_sifted(
+    batches: list[WrittenBatch], shown: list[Written], start: int, kept_below: int, compacting: bool
+) -> bool:
+    everything = [record for batch in batches for record in batch.records if record.offset >= start]
+    wanted = {record for record in everything if record.offset < kept_below}
+    if compacting:
+        wanted &= {record for record in latest_by_key(everything).values() if record.value is not None}
+    return wanted <= set(shown) <= set(everything)
+
+
 def _ends_at(batches: Iterable[WrittenBatch], start: int, end: int) -> bool:
     """Whether a log may end there: after a batch, or where it starts."""
     return end == start or any(batch.next_offset == end for batch in batches)
@@ -108,11 +141,11 @@ def batches_of(data: Any) -> Iterable[WrittenBatch]:
 
 
 def read_batches(log: Log) -> list[WrittenBatch]:
-    """All that a reader gets, page by page."""
+    """All that there is, page by page: also what lies before the start of the log in its first segment."""
     found: list[WrittenBatch] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        page = list(batches_of(log.read(offset, READ_BYTES).data))
+    offset, end = log.segments[0].base_offset, log.log_end_offset
+    while offset < end:
+        page = list(batches_of(log.segments.read(offset, READ_BYTES, end, end, True).data))
         if not page:
             break
         assert page[0].next_offset > offset, "a read that does not go on"

@@ -15,13 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tests.faults.log_comparison import as_in_one_of, compare, read_batches
-from tests.faults.log_history import History, Written, WrittenBatch, records_of
+from tests.faults.log_comparison import as_in_one_of, as_sifted, compare, read_batches
+from tests.faults.log_history import History, Written, WrittenBatch, latest_by_key, records_of
 from tests.faults.watched_files import WatchedFiles
 
+from odradek.log.cleaner import Cleaner
 from odradek.log.directory import LogDirectory
 from odradek.log.log import Log
-from odradek.log.settings import LogConfig
+from odradek.log.settings import CleanerConfig, LogConfig
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.levels import Compression
@@ -35,10 +36,16 @@ NUMBER_MAX = 200
 """Of the numbers of a step."""
 STARTS_MAX = 6
 """Armed errors and ends are used up by then."""
-NAMES = (".log", ".index", ".timeindex", "checkpoint.tmp", "")
+NAMES = (".log", ".index", ".timeindex", "checkpoint.tmp", "", ".cleaned", ".snapshot", ".txnindex")
 CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4)
 CONFIG = LogConfig(
-    segment_bytes=500, index_interval_bytes=100, retention_ms=-1, file_delete_delay_ms=20, segment_ms=10**9
+    segment_bytes=500,
+    index_interval_bytes=100,
+    retention_ms=-1,
+    file_delete_delay_ms=20,
+    segment_ms=10**9,
+    delete_retention_ms=50,
+    min_cleanable_dirty_ratio=0.01,
 )
 
 
@@ -62,6 +69,23 @@ class Hazard(NamedTuple):
     end_min: int
     start_max: int
     may_be_empty: bool = False
+    is_compacting: bool = False
+
+
+class StandingClock:
+    """Time does not pass while a step is taken."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._now_ms
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        raise AssertionError(f"a wait of {duration_ms} ms where nothing is throttled")
 
 
 class ModelledLog:
@@ -78,6 +102,7 @@ class ModelledLog:
         self.config = CONFIG
         self.leader_epoch = 0
         self.producers = 0
+        self.was_compacted = False
         self.ends = 0
         """How often the process ended."""
         self.refusals = 0
@@ -105,7 +130,7 @@ class ModelledLog:
 
     async def play(self, step: Step) -> None:
         """Do one step, whatever becomes of it, and compare."""
-        self._hazard = self._at_rest()
+        self._hazard, ends = self._at_rest(), self.ends
         work: Callable[[Step], Awaitable[None]] = getattr(self, f"{step.kind}_step")
         try:
             await work(step)
@@ -117,6 +142,8 @@ class ModelledLog:
         if self.directory.failure is not None:
             self.directory.abandon()
             await self._start_again()
+        if step.kind == "restart_at" and self.ends != ends:
+            await self.play(step)  # as the follower will, which still is too far behind
         self.check(thorough=False)
 
     def _require_storage_error(self, refused: Exception) -> None:
@@ -264,7 +291,7 @@ class ModelledLog:
             assert max(record.timestamp for record in gone) < self.now_ms - bounds["retention_ms"]
         if gone and "retention_bytes" in bounds:
             assert log.size_bytes >= bounds["retention_bytes"]
-        assert not gone or bounds
+        assert not gone or (bounds and "delete" in self.config.cleanup_policy)
         model.start = log.log_start_offset
 
     async def truncate_step(self, step: Step) -> None:
@@ -300,19 +327,53 @@ class ModelledLog:
             with suppress(StorageError):
                 await self.directory.checkpoint_recovery_points()
                 await self.directory.checkpoint_log_starts()
+                await self.cleaner().cut_back(ORDERS, self.model.end)
                 return
             if self.directory.failure is not None:
                 return
+
+    # Compaction.
+
+    async def policy_step(self, step: Step) -> None:
+        """The topic is compacted from now on, or no longer."""
+        policy = (("delete",), ("compact",), ("compact", "delete"))[step.one % 3]
+        self.config = replace(self.config, cleanup_policy=policy)
+        self.log.configure(self.config)
+
+    async def compact_step(self, step: Step) -> None:
+        """A round of the cleaner; by turns all is flushed and in segments that have ended."""
+        if step.one % 3:
+            self.log.roll(self.now_ms)
+            await self.flush_step(step)
+        model = self.model
+        self._hazard = self._at_rest()._replace(is_compacting=True)
+        self.was_compacted |= self.config.is_compacted
+        before = model.shown()
+        await self.cleaner().clean_one()
+        first = self.log.segments[0].base_offset
+        gone = [batch for batch in model.batches if batch.next_offset <= first]
+        model.batches = gone + read_batches(self.log)
+        after = model.shown()
+        newest = latest_by_key(before)
+        assert set(after) <= set(before)
+        assert {one for one in newest.values() if one.value is not None} <= set(after)
+        if not self.config.is_compacted:
+            assert after == before
+
+    def cleaner(self) -> Cleaner:
+        return Cleaner([self.directory], CleanerConfig, StandingClock(self.now_ms), self.entropy)
 
     # What breaks.
 
     async def full_step(self, step: Step) -> None:
         """The next write to some kind of file finds no room."""
-        self.memory.fail_next_write(errno.ENOSPC, written=step.two % 80, name_end=NAMES[step.one % 5])
+        self.memory.fail_next_write(
+            errno.ENOSPC, written=step.two % 60, name_end=NAMES[step.one % len(NAMES)]
+        )
 
     async def broken_step(self, step: Step) -> None:
         """The next sync of some kind of file fails."""
-        self.memory.fail_next_sync(errno.EIO, name_end=NAMES[step.one % 5])
+        self.memory.fail_next_sync(errno.EIO, name_end=NAMES[step.one % len(NAMES)])
 
     async def end_step(self, step: Step) -> None:
         """The process is killed (or, by turns, power is lost) before a change of a file that is to come."""
@@ -393,12 +454,22 @@ class ModelledLog:
             found = read_batches(log)
         start, end = log.log_start_offset, log.log_end_offset
         end_min = min(hazard.end_min, model.flushed) if power_was_lost else hazard.end_min
+        if self.config.is_compacted or self.was_compacted:
+            # The last batch before a cut may have been compacted away, and the log ends before it then.
+            end_min = max(
+                (one.next_offset for one in hazard.batches if one.next_offset <= end_min), default=0
+            )
         may_be = [hazard.batches, *(batches for batches, _ in model.undone if power_was_lost)]
         shown = records_of(found, start, end)
         is_empty_anew = not shown and start == end and (hazard.may_be_empty or start == model.start_kept)
         assert is_empty_anew or model.start_kept <= start <= hazard.start_max, (start, model, hazard)
         assert is_empty_anew or end >= end_min, (end, end_min)
-        taken = as_in_one_of(may_be, shown, start, end)
+        if self.config.is_compacted or self.was_compacted:
+            is_possible = as_sifted(may_be, shown, start, end_min, compacting=hazard.is_compacting)
+            gone = [batch for batch in hazard.batches if batch.next_offset <= log.segments[0].base_offset]
+            taken = gone + found if is_possible else None
+        else:
+            taken = as_in_one_of(may_be, shown, start, end)
         assert taken is not None or is_empty_anew, (start, end, shown, may_be)
         model.batches = [batch for batch in taken or () if batch.next_offset <= end]
         model.start, model.end = start, end
@@ -460,6 +531,8 @@ WEIGHTS = {
     "retain": 3,
     "truncate": 2,
     "restart_at": 1,
+    "policy": 2,
+    "compact": 4,
     "full": 1,
     "broken": 1,
     "end": 3,

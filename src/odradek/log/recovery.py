@@ -16,6 +16,7 @@ are brought to an end first:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from odradek.log.active_segment import ActiveSegment
 from odradek.log.checkpoints import LEADER_EPOCHS
@@ -50,6 +51,8 @@ from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
 from odradek.records.layout import BatchHeader
+
+_ANYWHERE: Final = 2**63 - 1
 
 
 class Opening:
@@ -135,7 +138,8 @@ def open_log(
         # The one that ends at the recovery point too: its batches were flushed before its indexes.
         first = max(sum(segment.base_offset < how.recovery_point for segment in segments) - 1, 0)
         producers = producers_before(place, segments, first, snapshots)
-        end_offset = _recover(segments, first, config.is_compacted, epochs, producers, recovered)
+        holes_end = _ANYWHERE if config.is_compacted else how.recovery_point
+        end_offset = _recover(segments, first, holes_end, epochs, producers, recovered)
     log_start_offset = how.log_start_offset
     if is_as_left and end_offset is not None and how.recovery_point == end_offset < log_start_offset:
         # All of the log is there, and none starts above its end: it is the checkpoint that is wrong.
@@ -328,7 +332,7 @@ def _learn(epochs: LeaderEpochs, header: BatchHeader) -> None:
 def _recover(
     segments: list[Segment],
     first: int,
-    has_holes: bool,
+    holes_end: int,
     epochs: LeaderEpochs,
     producers: ProducerHistory,
     recovered: Recovered,
@@ -336,8 +340,8 @@ def _recover(
     """Scan what may not have reached the disk, cut off what did not, and give the end of the log.
 
     A machine that loses power may have kept a segment and lost the end of the one before it, at a place that
-    looks whole. Where no compaction makes holes (``has_holes``), such a segment goes too: a log is a prefix
-    of what was written, or a replica would differ from its leader for good.
+    looks whole. Such a segment goes too: a log is a prefix of what was written, or a replica would differ
+    from its leader for good. Up to ``holes_end`` compaction may have made holes, and nothing was lost.
     """
     if not segments:
         return None
@@ -345,7 +349,7 @@ def _recover(
     end_offset = segments[first].base_offset
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset < end_offset or (segment.base_offset > end_offset and not has_holes):
+        if segment.base_offset < end_offset or segment.base_offset > max(end_offset, holes_end):
             recovered.problem = f"{segment.path(LOG)} does not follow on offset {end_offset}"
             _drop_from(segments, number, recovered)
             break

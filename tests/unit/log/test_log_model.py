@@ -66,3 +66,13 @@ def test_a_cut_can_be_interrupted_before_any_change_of_a_file(operations: int) -
     cut = [Step("end", operations, 0), Step("truncate", 1), Step("epoch"), Step("append", 1, 3), Step("roll")]
     for seed in range(4):
         play([*written, *cut, Step("kill"), Step("append", 4, 2), Step("power", seed)])
+
+
+def test_a_topic_that_is_no_longer_compacted_keeps_what_stands_behind_its_holes() -> None:
+    """A start after a kill took a hole below the recovery point for a loss, and dropped what followed."""
+    written = [Step("append", 48, 130, 125), Step("append", 56, 53, 156), Step("compact", 2)]
+    written += [Step("append", 198, 43, 47), Step("append", 158, 31, 83), Step("append", 120, 7, 72)]
+    compacted = [*written, Step("policy", 2), Step("compact", 2)]
+    for batches in range(5):
+        cut = [Step("truncate", batches), Step("roll"), Step("append", 147, 128, 168), Step("policy", 0)]
+        play([*compacted, *cut, Step("kill")])
