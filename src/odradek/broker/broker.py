@@ -381,7 +381,7 @@ class Broker:
                 ["another broker is the controller of this store; there can be only one broker"]
             )
         channel = LocalChannel(self.broker_id, self.image, self._replicas, self._topics, self._groups.forget)
-        self._controller = Controller(store, fence, channel)
+        self._controller = Controller(store, fence, channel, self._world.clock.sleep_ms)
         await self._controller.start()
 
     def _list_chores(self, changes: ConfigChanges) -> list[Chore]:

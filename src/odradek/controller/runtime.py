@@ -2,7 +2,8 @@
 
 Events wait in one queue and are handled one at a time, results before what came later. A write that the store
 refuses because something changed in between is not retried blindly: the partition's state is read again, and
-the machine decides anew.
+the machine decides anew. What a store that is not available keeps from being done is tried again for a while:
+an event whose actions are done by half would leave brokers and store apart.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from odradek.controller.actions import (
     NOT_YET_WRITTEN,
@@ -45,10 +47,15 @@ from odradek.store.partition_states import (
     write_partition_states,
 )
 from odradek.store.payloads import TopicAssignment
-from odradek.store.port import NoNode, Store, StoreError, Watcher
+from odradek.store.port import NoNode, Store, StoreError, Unavailable, Watcher
 from odradek.store.registration import read_brokers
 from odradek.store.topics import read_marked_for_deletion, read_topics, remove_topic
 from odradek.telemetry import events
+
+T = TypeVar("T")
+
+RETRY_WAITS_MS: Final = (100, 500, 2_000, 10_000, 30_000)
+"""How long a store that is not available is waited for, between attempts. Then the event is given up."""
 
 log = events.logger("controller")
 
@@ -68,8 +75,15 @@ class BrokerChannel(Protocol):
 class Controller:
     """The controller's office on this broker, from election to resignation."""
 
-    def __init__(self, store: Store, fence: Fence, channel: BrokerChannel) -> None:
+    def __init__(
+        self,
+        store: Store,
+        fence: Fence,
+        channel: BrokerChannel,
+        sleep_ms: Callable[[int], Awaitable[None]],
+    ) -> None:
         self._store = store
+        self._sleep_ms = sleep_ms
         self._fence = fence
         self._channel = channel
         self._state = ControllerState(fence.controller_epoch)
@@ -111,7 +125,7 @@ class Controller:
         while True:
             look = await self._events.get()
             try:
-                event = await look()
+                event = await self._patiently(look)
                 if event is not None:
                     await self._handle(event)
             except ControllerMoved as moved:
@@ -127,9 +141,19 @@ class Controller:
         queue: deque[Event] = deque([event])
         while queue:
             for action in step(self._state, queue.popleft()):
-                result = await self._carry_out(action)
+                result = await self._patiently(partial(self._carry_out, action))
                 if result is not None:
                     queue.append(result)
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what can be done twice; while the store is not available, again. Not during the start."""
+        for wait_ms in () if self._task is None else RETRY_WAITS_MS:
+            try:
+                return await work()
+            except Unavailable as passing:
+                log.warning("controller_waits", reason=str(passing), wait_ms=wait_ms)
+                await self._sleep_ms(wait_ms)
+        return await work()
 
     async def _carry_out(self, action: Action) -> Event | None:
         match action:
@@ -165,7 +189,7 @@ class Controller:
             if isinstance(outcome, int)
         }
         for outcome in outcomes.values():
-            if isinstance(outcome, ControllerMoved):
+            if isinstance(outcome, ControllerMoved | Unavailable):
                 raise outcome
         lost = [partition for partition in outcomes if partition not in written]
         for partition, found in (await read_partition_states(self._store, lost)).items():

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from odradek.controller.actions import SendLeaderAndIsr, SendUpdateMetadata
-from odradek.controller.runtime import Controller
+from odradek.controller.runtime import RETRY_WAITS_MS, Controller
 from odradek.model.ids import TopicPartition
 from odradek.store import paths
 from odradek.store.database import MEMORY
@@ -20,6 +20,7 @@ from odradek.store.payloads import (
     TopicAssignment,
     encode_partition_state,
 )
+from odradek.store.port import Unavailable
 from odradek.store.registration import register_broker
 from odradek.store.topics import create_topic, mark_for_deletion, read_topics, write_assignment
 from odradek.testing.clock import VirtualClock, run_virtually
@@ -58,8 +59,9 @@ def registration(port=9092):
 
 
 class Office:
-    def __init__(self, ensemble):
+    def __init__(self, ensemble, clock):
         self.ensemble = ensemble
+        self.clock = clock
         self.store = ensemble.connect()
         self.channel = Channel()
         self.controller = None
@@ -68,7 +70,7 @@ class Office:
         await self.store.ensure_path(paths.BROKER_IDS)
         await register_broker(self.store, 1, registration())
         self.fence = await elect(self.store, 1, 0)
-        self.controller = Controller(self.store, self.fence, self.channel)
+        self.controller = Controller(self.store, self.fence, self.channel, self.clock.sleep_ms)
 
     async def settle(self):
         for _ in range(200):
@@ -79,8 +81,9 @@ class Office:
 def play():
     def run(scenario):
         async def main():
-            ensemble = EmbeddedEnsemble(MEMORY, VirtualClock(asyncio.get_running_loop()))
-            office = Office(ensemble)
+            clock = VirtualClock(asyncio.get_running_loop())
+            ensemble = EmbeddedEnsemble(MEMORY, clock)
+            office = Office(ensemble, clock)
             try:
                 await office.open()
                 await scenario(office)
@@ -176,7 +179,7 @@ def test_a_state_that_another_wrote_first_is_taken_as_it_stands(play):
                         await office.store.create(path, encode_partition_state(found))
                 return await office.store.multi(ops)
 
-        office.controller = Controller(Racing(), office.fence, office.channel)
+        office.controller = Controller(Racing(), office.fence, office.channel, office.clock.sleep_ms)
         await office.controller.start()
         assert office.channel.orders[ORDERS].leader_epoch == 7
 
@@ -212,6 +215,52 @@ def test_brokers_that_come_and_go_are_followed(play):
         await register_broker(office.ensemble.connect(), 2, registration(9093))
         await office.settle()
         assert set(office.channel.news[-1].brokers) == {1, 2}
+
+    play(scenario)
+
+
+class Failing:
+    """A store that cannot write partition states for a while."""
+
+    def __init__(self, store, times):
+        self._store = store
+        self._left = times
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def multi(self, ops):
+        if self._left and any(getattr(op, "path", "") == paths.partition_state(ORDERS) for op in ops):
+            self._left -= 1
+            raise Unavailable("the store", "cannot be written: disk full")
+        return await self._store.multi(ops)
+
+
+@pytest.mark.parametrize("times", [1, 3, len(RETRY_WAITS_MS)])
+def test_what_the_store_could_not_write_is_written_once_it_can(play, times):
+    async def scenario(office):
+        failing = Failing(office.store, times)
+        office.controller = Controller(failing, office.fence, office.channel, office.clock.sleep_ms)
+        await office.controller.start()
+        await create_topic(office.store, "orders", assignment(), {})
+        await office.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
+        assert office.channel.orders[ORDERS].leader == 1
+        assert ORDERS in await read_partition_states(office.store, [ORDERS])
+
+    play(scenario)
+
+
+def test_a_store_that_stays_away_costs_the_event_and_not_the_office(play):
+    async def scenario(office):
+        failing = Failing(office.store, len(RETRY_WAITS_MS) + 1)
+        office.controller = Controller(failing, office.fence, office.channel, office.clock.sleep_ms)
+        await office.controller.start()
+        await create_topic(office.store, "orders", assignment(), {})
+        await office.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
+        assert ORDERS not in office.channel.orders
+        await create_topic(office.store, "others", assignment(), {})
+        await office.clock.sleep_ms(1000)
+        assert TopicPartition("others", 0) in office.channel.orders
 
     play(scenario)
 
