@@ -68,6 +68,8 @@ STOP_TIMEOUT_S = 30
 LAST_ANSWERS_MS = 5_000
 # A start that takes longer than this says how far it is, and does so again after as long.
 LOADING_TOLD_MS = 3_000
+# New partitions for which every disk was too full are tried again after this long.
+UNPLACED_RETRY_MS = 5_000
 
 log = events.logger("broker")
 
@@ -392,6 +394,7 @@ class Broker:
             Chore("close_idle", idle_check_ms, self._close_idle),
             *Upkeep(self._directories, self.config, self._world.clock).chores(),
             Chore("retry_flushes", SOON_MS, self._replicas.retry_flushes),
+            Chore("retry_unplaced", UNPLACED_RETRY_MS, self._retry_unplaced),
             Chore("forget_config_changes", 300_000, changes.forget_old),
         ]
 
@@ -403,6 +406,11 @@ class Broker:
             now_ms = self._world.clock.monotonic_ms()
             for listener in self._listeners:
                 listener.close_idle(now_ms, idle_ms)
+
+    async def _retry_unplaced(self) -> None:
+        placed = await self._replicas.retry_unplaced()
+        if placed and self._controller is not None:
+            self._controller.replicas_back(self.broker_id, placed)
 
     # Failures.
 

@@ -54,6 +54,14 @@ class ReplicasFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasBack:
+    """A broker can use the logs of these replicas after all."""
+
+    broker_id: int
+    partitions: Iterable[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicForgotten:
     """The store no longer knows the topic."""
 
@@ -68,5 +76,6 @@ Event = (
     | StatesWritten
     | ReplicasRemoved
     | ReplicasFailed
+    | ReplicasBack
     | TopicForgotten
 )

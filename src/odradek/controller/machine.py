@@ -29,6 +29,7 @@ from odradek.controller.events import (
     DeletionsRequested,
     Event,
     Loaded,
+    ReplicasBack,
     ReplicasFailed,
     ReplicasRemoved,
     StatesWritten,
@@ -55,6 +56,8 @@ def step(state: ControllerState, event: Event) -> list[Action]:
             return _replicas_removed(state, event)
         case ReplicasFailed():
             return _replicas_failed(state, event)
+        case ReplicasBack():
+            return _replicas_back(state, event)
         case TopicForgotten():
             return _forget(state, event.topic)
 
@@ -169,6 +172,14 @@ def _replicas_failed(state: ControllerState, event: ReplicasFailed) -> list[Acti
     known.update(fresh)
     news = _spread_news(state, state.brokers, _orders(state, fresh)) if fresh else []
     return [*news, *_bring_online(state, fresh)]
+
+
+def _replicas_back(state: ControllerState, event: ReplicasBack) -> list[Action]:
+    """Let this broker lead again what nobody could."""
+    known = state.offline.get(event.broker_id, set())
+    back = [partition for partition in event.partitions if partition in known]
+    known.difference_update(back)
+    return _bring_online(state, [partition for partition in back if partition in state.partitions])
 
 
 def _forget(state: ControllerState, topic: str) -> list[Action]:

@@ -29,6 +29,7 @@ from odradek.controller.events import (
     DeletionsRequested,
     Event,
     Loaded,
+    ReplicasBack,
     ReplicasFailed,
     ReplicasRemoved,
     StatesWritten,
@@ -118,6 +119,14 @@ class Controller:
 
         async def look() -> Event:
             return ReplicasFailed(broker_id, partitions)
+
+        self._events.put_nowait(look)
+
+    def replicas_back(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """A broker can use these replicas after all."""
+
+        async def look() -> Event:
+            return ReplicasBack(broker_id, partitions)
 
         self._events.put_nowait(look)
 

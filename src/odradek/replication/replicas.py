@@ -4,7 +4,8 @@ Owns the purgatories of produce and fetch requests: whoever changes a partition 
 it. Rules of a single partition are the partition's.
 
 A partition whose log cannot be used is offline: it is not found, clients are told KAFKA_STORAGE_ERROR, and no
-order brings it back before the next start.
+order brings it back before the next start. One whose log could not be made, because every disk was full, is
+offline until there is room.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Replicas:
         self._lag_max_ms = lag_max_ms
         self._topics: dict[str, dict[int, Partition]] = {}
         self._offline: set[TopicPartition] = set()
+        self._unplaced: dict[TopicPartition, TopicId] = {}
+        """Those of them that never had a log here, for want of room."""
         self._produces = Purgatory("produce", wheel)
         self._fetches = Purgatory("fetch", wheel)
         self._flushes = Flushes(self._flushed)
@@ -196,6 +199,10 @@ class Replicas:
                 log.error("replica_failed", partition=topic_partition, reason=str(broken))
                 if isinstance(broken, StorageError):
                     self._offline.add(topic_partition)
+                    if self._directories.find(topic_partition) is None and (
+                        is_new or not self._directories.failed
+                    ):
+                        self._unplaced[topic_partition] = topic_id
                 return
         if order.leader == self._broker_id:
             progress = Progress(self._broker_id, self._lag_max_ms(), self._image.is_alive)
@@ -207,6 +214,22 @@ class Replicas:
         if is_opened:
             self.moves.resume(partition)
         self._role_changed(partition)
+
+    async def retry_unplaced(self) -> list[TopicPartition]:
+        """Make the logs of partitions for which there was no room; give those that can be led now."""
+        placed = []
+        for topic_partition, topic_id in list(self._unplaced.items()):
+            config, _ = self._config_of(topic_partition.topic)
+            try:
+                await self._directories.create(topic_partition, config, topic_id, is_new=True)
+            except StorageError:
+                break  # as full as before
+            if self._unplaced.pop(topic_partition, None) is None:  # deleted meanwhile
+                self._delete_log(topic_partition)
+            else:
+                self._offline.discard(topic_partition)
+                placed.append(topic_partition)
+        return placed
 
     async def _open(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Partition:
         config, min_isr = self._config_of(topic_partition.topic)
@@ -240,6 +263,8 @@ class Replicas:
         """
         removed = []
         for topic_partition in topic_partitions:
+            if self._unplaced.pop(topic_partition, None) is not None:
+                self._offline.discard(topic_partition)
             if topic_partition in self._offline:
                 continue
             partition = self._topics.get(topic_partition.topic, {}).pop(topic_partition.partition, None)
