@@ -184,6 +184,13 @@ class ActiveSegment(Segment):
         if self.size:
             self._count_age_from(self.first_timestamp())
 
+    def change_bounds(self, size_bytes_max: int, roll_ms: int) -> None:
+        """The same, by other settings, for what has grown already."""
+        if self.size and self.roll_above_ms >= 0:
+            self.roll_above_ms += roll_ms - self._roll_ms
+        self._size_max = min(size_bytes_max, POSITION_MAX)
+        self._roll_ms = roll_ms
+
     def _count_age_from(self, timestamp: int) -> None:
         # Without timestamps every append has to ask the clock.
         self.roll_above_ms = timestamp + self._roll_ms if timestamp >= 0 else NO_TIMESTAMP - 1

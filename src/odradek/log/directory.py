@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from odradek.log.checkpoints import (
     CLEAN_STOP,
@@ -46,6 +46,9 @@ from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileLock, FileSystem, Space
 
 T = TypeVar("T")
+
+SYNCS_AT_ONCE: Final = 8
+"""Logs that wait for the disk together: a file system makes one journal entry of several syncs."""
 
 ConfigOf = Callable[[str], LogConfig]
 """The settings that hold for a topic."""
@@ -330,12 +333,17 @@ class LogDirectory:
     async def flush_rolled(self) -> int:
         """Flush the logs that sealed a segment since the last call, so that a crash leaves little to scan."""
         rolled, self._rolled = list(self._rolled), {}
+        limit = asyncio.Semaphore(SYNCS_AT_ONCE)
         failures = []
-        for log in rolled:
-            try:
-                await log.flush()
-            except StorageError as error:
-                failures.append(error)
+
+        async def one(log: Log) -> None:
+            async with limit:
+                try:
+                    await log.flush()
+                except StorageError as error:
+                    failures.append(error)
+
+        await asyncio.gather(*(one(log) for log in rolled))
         if failures:
             raise failures[0]
         return len(rolled)
@@ -436,7 +444,7 @@ class LogDirectory:
                     except OSError as error:
                         failures.append(StorageError(f"cannot close {log.directory}: {error}"))
 
-        await self._run(min(threads, len(work)), run)
+        await self._run(min(max(threads, SYNCS_AT_ONCE), len(work)), run)
         for log in (*self, *self.future.values()):
             log.finish_close()
         return failures

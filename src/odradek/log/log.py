@@ -153,6 +153,8 @@ class Log:
         self._rules = config.append_rules()
         self._place.index_interval_bytes = config.index_interval_bytes
         self._place.index_bytes_max = config.segment_index_bytes
+        if self._active is not None:
+            self._active.change_bounds(config.segment_bytes, self._roll_ms())
 
     @property
     def failure(self) -> StorageError | None:
@@ -335,10 +337,13 @@ class Log:
         return active
 
     def _begin(self, active: ActiveSegment, now_ms: int) -> None:
-        jitter_max = min(self._config.segment_jitter_ms, self._config.segment_ms)
-        jitter_ms = self._entropy.below(jitter_max) if jitter_max > 0 else 0
-        active.set_bounds(self._config.segment_bytes, self._config.segment_ms - jitter_ms, now_ms)
+        active.set_bounds(self._config.segment_bytes, self._roll_ms(), now_ms)
         self._active = active
+
+    def _roll_ms(self) -> int:
+        """How old a segment may grow: not all logs roll at the same moment."""
+        jitter_max = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        return self._config.segment_ms - (self._entropy.below(jitter_max) if jitter_max > 0 else 0)
 
     def roll(self, now_ms: int, first_offset: int | None = None) -> ActiveSegment:
         """Seal the last segment and begin the next."""

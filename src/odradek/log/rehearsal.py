@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from odradek.log.active_segment import ActiveSegment
-from odradek.log.segment import WINDOW_BYTES, OpenSegments, Segment, SegmentPlace
+from odradek.log.segment import WINDOW_BYTES, OpenSegments, Segment, SegmentPlace, TimestampOffset
 from odradek.log.segment_format import OFFSETS
 from odradek.log.segments import SegmentList
 from odradek.model.errors import BrokerError, ErrorCode
@@ -109,6 +109,31 @@ async def rehearse_read(segments: SegmentList, offset: int) -> None:
     chosen = [segments[number] for number in range(first, len(segments))[:SEGMENTS_READ_MAX]]
     with suppress(OSError, BrokerError):
         await _rehearse(segments, chosen, lambda copies: copies.read(offset, 1, _NO_END, _NO_END, True))
+
+
+async def find_time(
+    segments: SegmentList,
+    timestamp: int,
+    from_offset: int,
+    otherwise: Callable[[], TimestampOffset | None],
+) -> TimestampOffset | None:
+    """The first record at ``from_offset`` or later that is not older than ``timestamp``, found on a thread.
+
+    Looks into few segments: those whose times are not known yet, once, and those that reach the time.
+    """
+    try:
+        untimed = segments.untimed(timestamp)
+        if untimed:
+            await _rehearse(segments, untimed, lambda copies: [copy.newest_ms() for copy in copies])
+        chosen = segments.reaching(timestamp, -1, SEGMENTS_READ_MAX)
+        while chosen:
+            found = await _rehearse(segments, chosen, lambda copies: copies.find_time(timestamp, from_offset))
+            if found is not None:
+                return found
+            chosen = segments.reaching(timestamp, chosen[-1].base_offset, SEGMENTS_READ_MAX)
+    except (OSError, BrokerError):
+        return otherwise()
+    return None
 
 
 async def search(segments: SegmentList, look: Callable[[SegmentList], T], otherwise: Callable[[], T]) -> T:

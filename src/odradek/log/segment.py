@@ -404,6 +404,11 @@ class Segment:
             self._largest = self._read_largest()
         return self._largest
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the largest timestamp is known without a look into a file."""
+        return self._largest is not None
+
     def _read_largest(self) -> TimestampOffset:
         """Read the last entry alone: a search over many segments must not open them all."""
         if self._times is None:

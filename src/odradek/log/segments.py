@@ -149,6 +149,18 @@ class SegmentList:
                     return found
         return None
 
+    def reaching(self, timestamp: int, behind_offset: int, count_max: int) -> list[Segment]:
+        """Where a search by time has to look next: from the first segment on that reaches the time and begins
+        behind this offset."""
+        first = max(self._first_reaching(timestamp), bisect_right(self._bases, behind_offset))
+        return self._segments[first : first + count_max]
+
+    def untimed(self, timestamp: int) -> list[Segment]:
+        """Segments at rest whose times have to be read before it is known which reach this one."""
+        if self._peaks and self._peaks[-1] >= timestamp:
+            return []
+        return [segment for segment in self._segments[len(self._peaks) : -1] if not segment.is_timed]
+
     def _first_reaching(self, timestamp: int) -> int:
         """Number of the first segment that reaches ``timestamp``; of the last if none at rest does."""
         peaks, at_rest = self._peaks, len(self._segments) - 1

@@ -341,11 +341,7 @@ class Partition:
         log, start = self.log, self.log.log_start_offset
         if timestamp == MAX_TIMESTAMP:
             return rehearsal.search(log.segments, SegmentList.find_largest_time, log.offset_of_max_timestamp)
-        return rehearsal.search(
-            log.segments,
-            lambda segments: segments.find_time(timestamp, start),
-            lambda: log.offset_for_time(timestamp),
-        )
+        return rehearsal.find_time(log.segments, timestamp, start, lambda: log.offset_for_time(timestamp))
 
     def offsets_before(self, timestamp: int, count_max: int, replica_id: int, now_ms: int) -> list[int]:
         """ListOffsets 0: consumers are capped at the high watermark."""

@@ -68,6 +68,25 @@ def test_topic_settings_hold_from_the_moment_they_change(bench: Any, batch: Batc
         log.append_as_leader(bytearray(keyless.build()), 0, bench.now_ms)
 
 
+def test_a_smaller_segment_size_holds_for_the_segment_that_is_being_written(bench: Any) -> None:
+    log = bench.create()
+    for _ in range(3):
+        bench.append(log)
+    log.configure(type(log.config)(segment_bytes=3 * BATCH_BYTES))
+    bench.append(log)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+
+
+def test_a_shorter_segment_age_holds_for_the_segment_that_is_being_written(bench: Any) -> None:
+    log = bench.create(segment_ms=1000)
+    bench.append(log, timestamp=5000)
+    log.configure(type(log.config)(segment_ms=10))
+    bench.append(log, timestamp=5010)
+    assert len(log.segments) == 1
+    bench.append(log, timestamp=5011)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
 def test_a_repeated_batch_is_answered_with_its_first_offsets(bench: Any, batch: Batch) -> None:
     log = bench.create()
     made = [
