@@ -1,7 +1,6 @@
 """Searches that run on a thread first: what they find, and how few segments they look into."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ def test_a_thread_finds_the_time_that_the_loop_would_find(times: list[int], want
 
 
 @pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The base offsets of all segments that were copied for a thread."""
     seen: list[int] = []
     make = SegmentCopy.__init__
@@ -52,7 +51,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         make(self, original, place)
 
     monkeypatch.setattr(SegmentCopy, "__init__", note)
-    yield seen
+    return seen
 
 
 def test_a_search_by_time_looks_into_the_segments_that_reach_it_only(bench: Any, copied: list[int]) -> None:
