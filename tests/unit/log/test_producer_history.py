@@ -449,3 +449,33 @@ def test_reads_are_told_of_what_may_matter_to_them_and_not_of_all(
     everything = log.aborted_between(0, log.log_end_offset)
     assert [one.producer_id for one in everything] == list(range(30))
     assert log.aborted_in(90, log.read(90, 1)) == []
+
+
+@pytest.mark.parametrize("suffix", [SNAPSHOT, TRANSACTION_INDEX])
+def test_no_flipped_bit_of_these_files_breaks_a_start_or_an_append(
+    bench: Any, author: Author, suffix: str
+) -> None:
+    log = bench.create(segment_bytes=400)
+    for _ in range(4):
+        author.write(log, transactional=True)
+        author.end(log, ABORT)
+    author.write(log, transactional=True)
+    known = [one._replace(batches=one.batches[-1:]) for one in log.producers]
+    end = stop(bench, log)
+    names = [name for name in bench.files.list_names(bench.path(".")) if name.endswith(suffix)]
+    whole = {name: bench.files.read_whole(bench.path(name)) for name in names}
+    assert len(names) >= 2
+    for name, content in whole.items():
+        for bit in range(0, 8 * len(content), 5):
+            damaged = bytearray(content)
+            damaged[bit // 8] ^= 1 << bit % 8
+            for each, true in whole.items():
+                bench.files.write_whole(bench.path(each), bytes(damaged) if each == name else true)
+            log = bench.open({"segment_bytes": 400}, recovery_point=end)
+            log.high_watermark = end
+            assert [one._replace(batches=one.batches[-1:]) for one in log.producers] == known
+            assert log.last_stable_offset == 12
+            assert len(log.aborted_between(0, end)) <= 4
+            author.end(log, COMMIT)
+            log.truncate_to(end, bench.now_ms)
+            log.finish_close()
