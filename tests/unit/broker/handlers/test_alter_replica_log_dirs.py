@@ -7,6 +7,7 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.records.batch import BatchBuilder
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -475,5 +476,31 @@ def test_settings_changed_during_a_move_hold_after_it(play):
         await town.ask(INCREMENTAL_ALTER_CONFIGS, 1, request)
         await moved(town, target)
         assert log_of(town).config.segment_bytes == 123456
+
+    play(scenario, TWO)
+
+
+def test_compaction_leaves_a_log_alone_while_it_moves_and_goes_on_after(play):
+    async def scenario(town):
+        await town.create("orders", settings={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+        partition = town.broker._replicas.find(*ORDERS)
+        for number in range(10):
+            batch = BatchBuilder()
+            batch.append(1000, b"key", b"%d" % number + bytes(300_000))
+            partition.append(bytearray(batch.build()), -1, 11, 1000)
+        _, target = await home(town)
+        await throttle(town, 500_000)
+        paused = town.broker._cleaner._pauses
+        await alter(town, target)
+        await town.cluster.clock.sleep_ms(10)
+        assert paused[ORDERS] == 1
+        await alter(town, target)
+        await moved(town, target)
+        assert ORDERS not in paused
+        await alter(town, "/a" if target == "/b" else "/b")
+        await town.cluster.clock.sleep_ms(10)
+        assert paused[ORDERS] == 1
+        await alter(town, target)
+        assert ORDERS not in paused
 
     play(scenario, TWO)
