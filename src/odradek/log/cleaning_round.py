@@ -8,14 +8,16 @@ round that is given up leaves the segments it has replaced, and nothing else: th
 from __future__ import annotations
 
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.log.cleaned_segment import CleanedSegment, remove_leftovers
 from odradek.log.cleaning_steps import KeptForProducers, Learning, Sifting, SiftRules
 from odradek.log.compaction import Cleanable, SegmentSizes, group, slots_for
 from odradek.log.log import Log
+from odradek.log.producers import Producer
 from odradek.log.segment import Segment
 from odradek.log.segment_format import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.log.settings import CleanerConfig
@@ -73,7 +75,7 @@ class CleaningRound:
         self._ends = [one.base_offset for one in self._segments[1:]] + [cleanable.first_uncleanable_offset]
         self._later = [one for one in log.segments if one.base_offset >= cleanable.first_uncleanable_offset]
         self._aborted: list[AbortedTransaction] = list(log.segments[-1].aborted())
-        self._kept = _kept_for_producers(log)
+        self._producers = log.producers.as_now()
         self._window_bytes = config.window_bytes
         memory_bytes = config.map_bytes
         dirty_offsets = cleanable.first_uncleanable_offset - cleanable.first_dirty_offset
@@ -87,6 +89,7 @@ class CleaningRound:
         directory = self._log.directory
         await self._files.offload(lambda: remove_leftovers(self._files, directory))
         self._aborted += await self._files.offload(self._read_aborted)
+        kept = await self._files.offload(lambda: kept_for(self._producers))
         is_full = await self._learn()
         self._on_step("learned")
         end_offset = self._keys.latest_offset + 1
@@ -98,7 +101,10 @@ class CleaningRound:
         for numbers in group(sizes, config.segment_bytes, config.segment_index_bytes):
             old = [self._segments[number] for number in numbers]
             written = [modified_ms[number] for number in numbers]
-            await self._replace(old, written, walk, rules, monotonic_ms)
+            target = await self._files.offload(partial(CleanedSegment, old[0].place, old[0].base_offset))
+            sources = list(zip(old, written, strict=True))
+            sifting = Sifting(sources, target, self._keys, kept, walk, rules, self._window_bytes)
+            await self._replace(old, sifting, target, written[-1], monotonic_ms)
         return Cleaned(
             end_offset,
             self._cleanable.cleanable_bytes,
@@ -154,19 +160,18 @@ class CleaningRound:
     async def _replace(
         self,
         old: Sequence[Segment],
-        modified_ms: Sequence[int],
-        walk: TransactionWalk,
-        rules: SiftRules,
+        sifting: Sifting,
+        target: CleanedSegment,
+        modified_ms: int,
         monotonic_ms: Callable[[], int],
     ) -> None:
         """Write a group of segments anew and put the new one in their place."""
-        target = await self._files.offload(lambda: CleanedSegment(old[0].place, old[0].base_offset))
         is_done = False
         try:
-            await self._sift(list(zip(old, modified_ms, strict=True)), target, walk, rules)
+            while not sifting.is_done:
+                await self._between(await self._files.offload(lambda: sifting.step(STEP_BYTES)))
             self._on_step("sifted")
-            aborted: list[AbortedTransaction] = walk.take_kept()
-            await self._files.offload(lambda: target.finish(aborted, modified_ms[-1]))
+            await self._files.offload(lambda: target.finish(sifting.take_aborted(), modified_ms))
             await self._between(0)
             self._on_step("finished")
             is_done = await self._log.replace(old, target, self._cuts, monotonic_ms())
@@ -178,17 +183,6 @@ class CleaningRound:
         self._on_step("swapped")
         self._bytes_before += sum(one.size for one in old)
         self._bytes_after += target.size
-
-    async def _sift(
-        self,
-        segments: Sequence[tuple[Segment, int]],
-        target: CleanedSegment,
-        walk: TransactionWalk,
-        rules: SiftRules,
-    ) -> None:
-        sifting = Sifting(segments, target, self._keys, self._kept, walk, rules, self._window_bytes)
-        while not sifting.is_done:
-            await self._between(await self._files.offload(lambda: sifting.step(STEP_BYTES)))
         self._records_before += sifting.records_read
         self._records_after += sifting.records_kept
 
@@ -197,10 +191,10 @@ SLOT_BYTES: Final = 24
 """Of a key's hash and its offset."""
 
 
-def _kept_for_producers(log: Log) -> KeptForProducers:
+def kept_for(producers: Iterable[Producer]) -> KeptForProducers:
     """What tells of a producer's last sequence and epoch, though no record of it may be left."""
     last_offsets, marker_epochs = set(), {}
-    for producer in log.producers:
+    for producer in producers:
         if producer.batches:
             last_offsets.add(producer.batches[-1].last_offset)
         else:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from odradek.log.cleaned_segment import BatchRun, CleanedSegment
 from odradek.log.segment import Segment
 from odradek.log.segment_format import LOG
+from odradek.log.transaction_index import AbortedTransaction
 from odradek.log.transaction_walk import TransactionWalk
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.ports.files import File
@@ -196,6 +197,10 @@ class Sifting:
     @property
     def is_done(self) -> bool:
         return self._windows is None and not self._ahead
+
+    def take_aborted(self) -> list[AbortedTransaction]:
+        """The aborted transactions that the new segment has to tell of."""
+        return self._walk.take_kept()
 
     def step(self, size_bytes: int) -> int:
         """Read about so much and write what stays of it; give how much was read and written."""

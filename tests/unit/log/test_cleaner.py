@@ -15,6 +15,8 @@ from odradek.log.settings import CleanerConfig
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.levels import Compression
+from odradek.records.layout import Record
+from odradek.records.message_set import write_message_set
 
 from .compacting import ORDERS, PATH, Scenario, Yard, compacted, play
 
@@ -123,6 +125,34 @@ def test_batches_of_every_codec_are_compacted(run: Callable[..., None], codec: C
         assert {header.compression for header, _ in yard.batches()} == {codec}
 
     run(scenario)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_compacted_and_stay_what_they_are(
+    run: Callable[..., None], magic: int, codec: Compression
+) -> None:
+    async def scenario(yard: Yard) -> None:
+        pairs = [(A, b"1"), (B, b"1"), (A, b"2"), (C, b"1"), (B, None)]
+        for number in range(0, len(pairs), 2):
+            some = [Record(at, 1000 + at, *pairs[at]) for at in range(number, min(number + 2, len(pairs)))]
+            yard.log.append_as_follower(bytearray(write_message_set(some, magic, codec)), 0, 0)
+        yard.log.high_watermark = yard.log.log_end_offset
+        await yard.seal()
+        assert await yard.clean()
+        assert yard.records() == [(2, A, b"2"), (3, C, b"1"), (4, B, None)]
+        assert {header.magic for header, _ in yard.batches()} == {magic}
+        # Old formats have no delete horizon: files count that are so much older than the last clean one.
+        await yard.clock.sleep_ms(2 * HOUR_MS)
+        for value in (b"2", b"3"):
+            assert (4, B, None) in yard.records()
+            yard.configure(segment_bytes=1000)
+            await yard.write((C, value))
+            yard.configure(segment_bytes=1)
+            assert await yard.clean()
+        assert yard.values() == [(A, b"2"), (C, b"3")]
+
+    run(scenario, delete_retention_ms=HOUR_MS)
 
 
 def test_batches_larger_than_a_window_are_compacted(run: Callable[..., None]) -> None:
@@ -543,6 +573,32 @@ def test_workers_look_again_after_a_pause_and_end_when_told(run: Callable[..., N
         await yard.write((A, b"3"))
         await yard.clock.sleep_ms(5000)
         assert len(yard.values()) == 2
+
+    run(scenario)
+
+
+def test_several_logs_are_compacted_at_once_and_each_by_one_worker(
+    run: Callable[..., None], batch: Callable[..., bytearray]
+) -> None:
+    async def scenario(yard: Yard) -> None:
+        yard.cleaner_config = CleanerConfig(threads=3, bytes_per_second=5000)
+        for number in range(6):
+            log = await yard.directory.create(TopicPartition("many", number), yard.config, None)
+            for _ in range(20):
+                log.append_as_leader(batch(), 0, 0)
+            log.roll(0)
+            await log.flush()
+            log.high_watermark = 20
+        yard.cleaner.start()
+        most = 0
+        for _ in range(100):
+            await yard.clock.sleep_ms(20)
+            most = max(most, len(yard.cleaner._under_way))
+        await yard.clock.sleep_ms(HOUR_MS)
+        assert most == 3
+        assert yard.directory.cleaned_offsets == {TopicPartition("many", number): 20 for number in range(6)}
+        assert yard.steps.count("checkpointed") == 6
+        await yard.cleaner.stop()
 
     run(scenario)
 
