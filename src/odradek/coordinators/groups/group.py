@@ -159,7 +159,8 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def start_joining(self, member: Member, to: Any) -> None:
-        self.joining_count += not member.awaits_join
+        """Nobody waits for it yet."""
+        self.joining_count += 1
         member.joining = to
 
     def stop_joining(self, member: Member) -> None:
