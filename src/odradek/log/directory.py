@@ -101,7 +101,7 @@ class LogDirectory:
     def open(cls, files: FileSystem, path: str, entropy: Entropy) -> LogDirectory:
         """Make the directory if need be and lock it."""
         try:
-            files.make_directories(path)
+            _make_durably(files, path)
             lock = files.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:
             raise DirectoryInUse(f"{path} is in use by another broker: its {LOCK} is locked") from error
@@ -484,3 +484,16 @@ class LogDirectory:
         if error.errno not in PASSING:
             self.fail(failure)
         return failure
+
+
+def _make_durably(files: FileSystem, path: str) -> None:
+    """Make a directory that a loss of power does not take back, with all that will be written into it."""
+    above = path
+    missing = []
+    while not files.exists(above):
+        missing.append(above)
+        above = above.rpartition("/")[0] or "/"
+    files.make_directories(path)
+    for made in reversed(missing):
+        with suppress(PermissionError):  # what may be entered only cannot be opened to be synced
+            files.sync_dir(made.rpartition("/")[0] or "/")

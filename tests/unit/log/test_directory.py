@@ -71,6 +71,17 @@ def test_a_created_log_is_there_after_a_crash(house: House) -> None:
     assert all(log.topic_id == TOPIC_ID and log.log_end_offset == 0 for log in again)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_data_directory_made_at_the_first_start_survives_a_loss_of_power(house: House, seed: int) -> None:
+    directory = LogDirectory.open(house.files, "/srv/odradek/data", house.chance)
+    _run(directory.load(lambda topic: house.config, 1000))
+    _run(directory.create(ORDERS[0], house.config, TOPIC_ID))
+    house.crash(seed)
+    again = LogDirectory.open(house.files, "/srv/odradek/data", house.chance)
+    _run(again.load(lambda topic: house.config, 1000))
+    assert [log.topic_partition for log in again] == [ORDERS[0]]
+
+
 def test_a_log_is_created_once(house: House) -> None:
     directory = house.with_orders()
     with pytest.raises(StorageError, match="already"):
