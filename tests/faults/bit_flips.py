@@ -17,6 +17,7 @@ from tests.faults.specimen import (
     FIRST_TIMESTAMP,
     SETTINGS,
     START,
+    STATES,
     Served,
     Specimen,
     batch_of,
@@ -28,6 +29,7 @@ from tests.faults.specimen import (
 from tests.faults.tally import Tally
 
 from odradek.model.errors import ConfigError, StorageError
+from odradek.records import codec
 from odradek.store.port import StoreError
 from odradek.testing.broker import MemoryBroker, MemoryCluster
 from odradek.testing.clock import run_virtually
@@ -136,6 +138,7 @@ async def _judge(specimen: Specimen, broker: MemoryBroker, what: str, tally: Tal
         expected = sorted(specimen.batches)[BATCHES // 2]
         tally.check(offset == expected, f"{what}: a search by time gave {offset}, not {expected}")
     code, _ = await list_offset(client, -3)
+    _judge_states(specimen, await read_all(client, broker, STATES), what, tally)
     entry = await produce(client, batch_of(NEXT_BATCH))
     if outcome == "all served":
         tally.check(entry.error_code == 0, f"{what}: append refused with {entry.error_code}")
@@ -146,6 +149,22 @@ async def _judge(specimen: Specimen, broker: MemoryBroker, what: str, tally: Tal
         is_there = found[AFTER_CRC:] == batch_of(NEXT_BATCH)[AFTER_CRC:]
         tally.check(is_there or again.problem is not None, f"{what}: appended and not there: {again.problem}")
     return outcome
+
+
+def _judge_states(specimen: Specimen, served: Served, what: str, tally: Tally) -> None:
+    """Of the compacted topic no other record is served and, if its files are sound, none that is the newest
+    of its key is missing. A cleaner may have run meanwhile."""
+    found = {}
+    for batch in served.batches.values():
+        for one in codec.decode(batch):
+            found[one.offset] = one
+    by_value = {one.value for one in specimen.states.values()}
+    tally.check(all(one.value in by_value for one in found.values()), f"{what}: {STATES} has other records")
+    if served.problem is None and f"/{STATES}-0/" not in what:
+        newest = {one.key: one for one in specimen.states.values()}
+        values = {one.value for one in found.values()}
+        missing = [key for key, one in newest.items() if one.value not in values]
+        tally.check(not missing, f"{what}: {STATES} has lost {missing}")
 
 
 def _compare(specimen: Specimen, served: Served, what: str, tally: Tally) -> str:

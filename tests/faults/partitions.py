@@ -11,12 +11,21 @@ from tests.faults.specimen import is_whole, whole_batches
 from tests.support.batches import HandMadeBatch, record
 from tests.support.broker import Broker
 from tests.support.raw import RawConnection
-from tests.support.requests import create_topics_request, fetch, fetched_partition, produce_request
+from tests.support.requests import (
+    create_topics_request,
+    fetch,
+    fetched_partition,
+    kio_requests,
+    produce_request,
+)
 
 from odradek.records import codec
 
 NOT_YET = (3, 5, 6)
 """Error codes of a partition whose leader is still being found."""
+EARLIEST_TIMESTAMP = -2
+
+list_offsets = kio_requests("list_offsets", 5)
 
 
 def batch_of(*values: bytes) -> bytes:
@@ -52,10 +61,34 @@ def fetch_page(connection: RawConnection, topic: str, partition: int, offset: in
     return fetched_partition(connection.exchange(request))
 
 
-def read_values(connection: RawConnection, topic: str, partition: int = 0) -> dict[int, bytes | None]:
-    """All records by offset, checksums checked; ValueError names what is wrong."""
-    found: dict[int, bytes | None] = {}
-    offset = 0
+def first_offset(connection: RawConnection, topic: str, partition: int = 0) -> int:
+    """Where a partition starts; ValueError if that is not told."""
+    wanted = list_offsets.ListOffsetsPartition(
+        partition_index=partition, current_leader_epoch=-1, timestamp=EARLIEST_TIMESTAMP
+    )
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=(list_offsets.ListOffsetsTopic(name=topic, partitions=(wanted,)),),
+    )
+    while True:
+        entry = connection.exchange(request).topics[0].partitions[0]
+        if entry.error_code == 0:
+            return int(entry.offset)
+        if entry.error_code not in NOT_YET:
+            raise ValueError(f"{topic}-{partition} does not tell its start: error {entry.error_code}")
+
+
+def read_records(
+    connection: RawConnection,
+    topic: str,
+    partition: int = 0,
+    offset: int = 0,
+    *,
+    may_have_holes: bool = False,
+) -> dict[int, tuple[bytes | None, bytes | None]]:
+    """Keys and values by offset, checksums checked; ValueError names what is wrong."""
+    found: dict[int, tuple[bytes | None, bytes | None]] = {}
     while True:
         entry = fetch_page(connection, topic, partition, offset)
         if entry.error_code in NOT_YET:
@@ -66,12 +99,17 @@ def read_values(connection: RawConnection, topic: str, partition: int = 0) -> di
         for batch in whole_batches(entry.records):
             if not is_whole(batch):
                 raise ValueError(f"{topic}-{partition} at {offset}: a batch with a wrong checksum")
-            found |= {one.offset: one.value for one in codec.decode(batch)}
+            found |= {one.offset: (one.key, one.value) for one in codec.decode(batch)}
             offset = struct.unpack_from(">q", batch)[0] + struct.unpack_from(">i", batch, 23)[0] + 1
         if offset == before:
-            if offset != entry.high_watermark:
+            if offset != entry.high_watermark and not may_have_holes:
                 raise ValueError(f"{topic}-{partition} ends at {offset}, not at {entry.high_watermark}")
             return found
+
+
+def read_values(connection: RawConnection, topic: str, partition: int = 0) -> dict[int, bytes | None]:
+    """All values by offset."""
+    return {offset: value for offset, (_, value) in read_records(connection, topic, partition).items()}
 
 
 def log_file(broker: Broker, topic: str, partition: int) -> Path:

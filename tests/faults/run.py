@@ -12,7 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.faults import bit_flips, flipped_process, full_disk, io_errors, kills, torn_tails
+from tests.faults import (
+    bit_flips,
+    flipped_process,
+    full_disk,
+    io_errors,
+    kill_points,
+    kills,
+    log_model,
+    torn_tails,
+)
 from tests.faults.tally import Tally
 
 Form = Callable[[Path, int], Iterator[Tally]]
@@ -34,6 +43,16 @@ def _kills(directory: Path, seed: int) -> Iterator[Tally]:
     yield kills.play(directory, 40, seed)
 
 
+def _points(directory: Path, seed: int) -> Iterator[Tally]:
+    points = kill_points.all_points(directory / "trace", seed, 3)
+    yield kill_points.play(directory / "killed", points, seed)
+
+
+def _model(directory: Path, seed: int) -> Iterator[Tally]:
+    del directory
+    yield log_model.play(5_000, seed)
+
+
 def _full(directory: Path, seed: int) -> Iterator[Tally]:
     del seed
     reason = full_disk.why_no_disk()
@@ -48,7 +67,15 @@ def _errors(directory: Path, seed: int) -> Iterator[Tally]:
     yield io_errors.play(2_000, seed)
 
 
-FORMS: dict[str, Form] = {"torn": _torn, "flips": _flips, "kills": _kills, "full": _full, "errors": _errors}
+FORMS: dict[str, Form] = {
+    "torn": _torn,
+    "flips": _flips,
+    "kills": _kills,
+    "points": _points,
+    "full": _full,
+    "errors": _errors,
+    "model": _model,
+}
 
 
 def main() -> int:

@@ -1,8 +1,9 @@
 """A data directory whose every record is known, and a reader that believes nothing.
 
 The directory is made by a whole broker in memory: several segments, compressed and plain batches, idempotent
-producers, a start moved by DeleteRecords. A copy of its files, changed in one place, is then given to another
-broker, and what that one serves is compared with what was written.
+producers, an aborted transaction, a start moved by DeleteRecords, and a topic that was compacted. A copy of
+its files, changed in one place, is then given to another broker, and what that one serves is compared with
+what was written.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from crc32c import crc32c
 
 from odradek.model.levels import Compression
 from odradek.ports.files import FileSlice
+from odradek.records import codec
 from odradek.records.batch import BatchBuilder
+from odradek.records.control import ControlType, EndMarker
+from odradek.records.layout import Record
 from odradek.testing.broker import Client, MemoryBroker, MemoryCluster
 from odradek.testing.files import MemoryFileSystem
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -31,7 +35,11 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 
 PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DELETE_RECORDS = 0, 1, 2, 19, 21
 TOPIC = "orders"
+STATES = "states"
+"""A compacted topic."""
 FIRST_TIMESTAMP = 1_700_000_000_000
+ABORT_AFTER = 18
+"""The batch after which a transaction is begun and aborted."""
 START = 13
 """Where DeleteRecords let the log start."""
 CRC_POSITION, AFTER_CRC = 17, 21
@@ -48,6 +56,8 @@ class Specimen:
     batches: Mapping[int, bytes]
     end_offset: int
     cluster: MemoryCluster
+    states: Mapping[int, Record] = field(default_factory=dict)
+    """Records of the compacted topic, by offset."""
 
     def on_files(self, changed: Mapping[str, bytes | None]) -> MemoryFileSystem:
         """The files again, some of them changed or (None) missing."""
@@ -122,22 +132,53 @@ async def make_specimen(cluster: MemoryCluster, batches: int, *, clean: bool) ->
     client = await broker.connect()
     settings = {"segment_bytes": "900", "index_interval_bytes": "150", "retention_ms": "-1"}
     assert await create(client, **settings) == 0
-    written, end_offset = {}, 0
+    written = {}
     for number in range(batches):
         entry = await produce(client, batch_of(number))
         assert entry.error_code == 0
         written[entry.base_offset] = batch_of(number)
-        end_offset = entry.base_offset + struct.unpack_from(">i", batch_of(number), 23)[0] + 1
+        if number == ABORT_AFTER:
+            await _abort_a_transaction(client, broker, written)
+    end_offset = entry.base_offset + struct.unpack_from(">i", batch_of(number), 23)[0] + 1
+    await _fill_states(client)
     part = DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, START)])
     await client.request(DELETE_RECORDS, 2, DeleteRecordsRequest([part], 1000))
-    await cluster.clock.sleep_ms(120_000)  # so that every checkpoint was written
+    await cluster.clock.sleep_ms(120_000)  # so that every checkpoint was written, and compaction is done
+    states = await read_all(client, broker, STATES)
+    records = {one.offset: one for batch in states.batches.values() for one in codec.decode(batch)}
     if clean:
         await broker.stop()
         kept = files_of(cluster.files)
     else:
         kept = files_of(cluster.files)
         await broker.stop()
-    return Specimen(kept, written, end_offset, cluster)
+    return Specimen(kept, written, end_offset, cluster, records)
+
+
+async def _abort_a_transaction(client: Client, broker: MemoryBroker, written: dict[int, bytes]) -> None:
+    """Two records and their end: one more kind of batch, and one more kind of file."""
+    builder = BatchBuilder(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    for index in range(2):
+        builder.append(FIRST_TIMESTAMP, b"key", b"aborted %d" % index)
+    entry = await produce(client, builder.build())
+    assert entry.error_code == 0
+    written[entry.base_offset] = builder.build()
+    replicas = broker.broker._replicas  # the call of a coordinator that has no handler yet
+    partition = replicas.leader_of(TOPIC, 0)
+    marker = EndMarker(ControlType.ABORT, 0)
+    at = partition.append_end_marker(marker, 9, 0, FIRST_TIMESTAMP).first_offset
+    replicas.appended(partition)
+    [ending] = whole_batches((await fetch(client, broker, at)).records)
+    written[at] = ending
+
+
+async def _fill_states(client: Client) -> None:
+    settings = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_bytes": "400"}
+    assert await create(client, STATES, **settings) == 0
+    for number in range(20):
+        builder = BatchBuilder()
+        builder.append(FIRST_TIMESTAMP + number, b"state %d" % (number % 5), b"value %d" % number)
+        assert (await produce(client, builder.build(), STATES)).error_code == 0
 
 
 async def fetch(client: Client, broker: MemoryBroker, offset: int, topic: str = TOPIC) -> Any:
@@ -180,18 +221,18 @@ def is_whole(batch: bytes) -> bool:
     return crc32c(batch[AFTER_CRC:]) == struct.unpack_from(">I", batch, CRC_POSITION)[0]
 
 
-async def read_all(client: Client, broker: MemoryBroker) -> Served:
+async def read_all(client: Client, broker: MemoryBroker, topic: str = TOPIC) -> Served:
     """Read as a client does, from the start to the end, until something is wrong."""
     served = Served()
-    code, served.start = await list_offset(client, -2)
+    code, served.start = await list_offset(client, -2, topic)
     if code == 0:
-        code, served.end = await list_offset(client, -1)
+        code, served.end = await list_offset(client, -1, topic)
     if code:
         served.problem = f"refused: {code}"
         return served
     offset = served.start
     for _ in range(READS_MAX):
-        entry = await fetch(client, broker, offset)
+        entry = await fetch(client, broker, offset, topic)
         if entry.error_code:
             served.problem = f"refused: {entry.error_code}"
             return served

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.faults import bit_flips, flipped_process, full_disk, io_errors, kills, torn_tails
+from tests.faults import bit_flips, flipped_process, full_disk, io_errors, kill_points, kills, torn_tails
 from tests.faults.specimen import SETTINGS, TOPIC, make_specimen
 from tests.faults.tally import Tally
 
@@ -38,6 +38,14 @@ def test_a_damaged_file_is_served_around_or_named_by_a_process(tmp_path: Path) -
 
 def test_what_was_acknowledged_survives_kills_under_load(tmp_path: Path) -> None:
     check(kills.play(tmp_path, 3, SEED))
+
+
+def test_what_was_acknowledged_survives_a_kill_at_each_step_of_rolls_deletion_compaction_and_moves(
+    tmp_path: Path,
+) -> None:
+    tally = kill_points.play(tmp_path, list(kill_points.SHORT_FORM), SEED)
+    check(tally)
+    assert tally.faults == len(kill_points.SHORT_FORM)
 
 
 @pytest.mark.skipif(full_disk.why_no_disk() is not None, reason=str(full_disk.why_no_disk()))
