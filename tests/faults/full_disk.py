@@ -2,7 +2,8 @@
 
 A real broker on a small tmpfs, filled by a file of ours. Producers are refused with KAFKA_STORAGE_ERROR,
 which clients retry; readers go on; a topic cannot be created, and that is said; once there is room the broker
-goes on by itself; nothing acknowledged is lost, then or after a kill on a full disk.
+goes on by itself; nothing acknowledged is lost, then or after a kill on a full disk. A compaction that finds
+no room is given up, and done once there is.
 """
 
 from __future__ import annotations
@@ -14,12 +15,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.partitions import append, batch_of, create, read_values
+from tests.faults.kill_points import batch_of as keyed_batch
+from tests.faults.partitions import append, batch_of, create, read_records, read_values
 from tests.faults.tally import Tally
 from tests.support.broker import Broker
 from tests.support.raw import RawConnection
 
 TOPIC = "filling"
+STATES = "states"
+SETTINGS = {
+    "log.segment.bytes": "262144",
+    "log.cleaner.backoff.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "200",
+}
+LAG_SECONDS = 3.0
+"""How long records of the compacted topic are left alone: long enough to flush them, and fill the disk."""
+STATE_SETTINGS: dict[str, str | None] = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "min.compaction.lag.ms": str(int(LAG_SECONDS * 1000)),
+    "segment.bytes": "8192",
+}
+KEYS = 40
 DISK_BYTES = 12 << 20
 ROOM_BYTES = 600 << 10
 KAFKA_STORAGE_ERROR = 56
@@ -68,10 +85,11 @@ def play(directory: Path, rounds: int) -> Tally:
     tally = Tally("full disk", 0)
     kept: dict[int, bytes] = {}
     with small_disk(directory / "data") as disk:
-        broker = Broker(directory, {"log.segment.bytes": "262144"}).start()
+        broker = Broker(directory, SETTINGS).start()
         try:
             with RawConnection(broker.bootstrap) as connection:
                 tally.check(create(connection, TOPIC) == 0, "the topic was not created")
+                _compact_on_full_disk(broker, connection, disk, tally)
                 for number in range(rounds):
                     ballast = fill(disk, room=ROOM_BYTES)
                     _fill_and_free(connection, ballast, kept, number, tally)
@@ -81,6 +99,38 @@ def play(directory: Path, rounds: int) -> Tally:
                 broker.end_unchecked()
     tally.acknowledged = len(kept)
     return tally
+
+
+def _compact_on_full_disk(broker: Broker, connection: RawConnection, disk: Path, tally: Tally) -> None:
+    """Let records become old enough to be compacted while there is no room for what is left of them."""
+    tally.faults += 1
+    tally.check(create(connection, STATES, 1, STATE_SETTINGS) == 0, "the compacted topic was not created")
+    newest = {}
+    for number in range(4 * KEYS):
+        key, value = b"key %d" % (number % KEYS), b"%d " % number * 60
+        entry = append(connection, STATES, 0, keyed_batch([(key, value)]))
+        tally.check(entry.error_code == 0, f"append refused with {entry.error_code}")
+        newest[key] = value
+    time.sleep(LAG_SECONDS / 2)
+    ballast = fill(disk, room=0)
+    time.sleep(LAG_SECONDS)
+    tally.check("cleaning_failed" in broker.words(), "no compaction was given up")
+    tally.check("log_uncleanable" not in broker.words(), "a full disk was taken for damage")
+    _check_states(connection, newest, "while full", tally)
+    ballast.unlink()
+    began = time.monotonic()
+    while len(read_records(connection, STATES, may_have_holes=True)) > 2 * KEYS:
+        time.sleep(0.05)
+        if time.monotonic() - began > RESUME_SECONDS_MAX:
+            tally.violate(f"not compacted {RESUME_SECONDS_MAX} s after there was room")
+            break
+    tally.outcomes[f"compacted {time.monotonic() - began:.1f} s after there was room"] += 1
+    _check_states(connection, newest, "compacted", tally)
+
+
+def _check_states(connection: RawConnection, newest: dict[bytes, bytes], when: str, tally: Tally) -> None:
+    found = {key: value for _, (key, value) in sorted(read_records(connection, STATES).items())}
+    tally.check(found == newest, f"{when}: not each key has its newest value")
 
 
 def _append_some(connection: RawConnection, kept: dict[int, bytes], wanted: int, tally: Tally) -> int:

@@ -9,6 +9,7 @@ offset; each key has its newest value; a producer that repeats itself is not sto
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -21,12 +22,13 @@ from tests.faults.killed_broker import TRACE
 from tests.faults.partitions import append, create, first_offset, read_records
 from tests.faults.tally import Tally
 from tests.support.batches import HandMadeBatch, record
-from tests.support.broker import Broker
+from tests.support.broker import STOP_SECONDS_MAX, Broker
 from tests.support.raw import ConnectionEnded, RawConnection
 from tests.support.requests import kio_requests
 
 LOAD_SECONDS_MAX = 20.0
-"""A point that is not reached by then is told as such."""
+"""A point that is not reached by then may be while the broker stops; else it is told as such."""
+TRACE_SECONDS = 3.0
 KEYS = 12
 MOVE_EVERY = 150
 """Batches between two moves of a log, which comes to its end meanwhile."""
@@ -114,7 +116,18 @@ class KilledBroker(Broker):
             return False
         self._process = None
         self.check_words()
-        return status == -9
+        return status == -signal.SIGKILL
+
+    def stop_or_be_killed(self) -> bool:
+        """Ask it to stop; gives whether it killed itself on the way."""
+        if self._process is None:
+            return False
+        self.terminate()
+        status = self._process.wait(STOP_SECONDS_MAX)
+        self._process = None
+        self.check_words()
+        assert status in (0, -signal.SIGKILL), f"the broker ended with status {status}"
+        return status != 0
 
 
 def pairs_of(number: int) -> list[tuple[bytes, bytes]]:
@@ -134,8 +147,9 @@ def batch_of(pairs: list[tuple[bytes, bytes]], **how: Any) -> bytes:
 class Play:
     """One data directory and what was sent to it."""
 
-    def __init__(self, directory: Path, tally: Tally) -> None:
+    def __init__(self, directory: Path, tally: Tally, load_seconds: float = LOAD_SECONDS_MAX) -> None:
         self.tally = tally
+        self.load_seconds = load_seconds
         self.broker = KilledBroker(directory, SETTINGS)
         self.topics = {topic: Sent() for topic in TOPICS}
         self.number = 0
@@ -161,14 +175,13 @@ class Play:
         if label == TRACE:
             broker.stop()
             return
+        was_killed = was_killed or broker.stop_or_be_killed()
         self.tally.faults += was_killed
         self.tally.outcomes[f"killed before {label}" if was_killed else f"not reached: {what}"] += 1
-        if not was_killed:
-            broker.stop()
 
     def load(self, connection: RawConnection) -> bool:
         """Append to all topics in turn, and move a log now and then; gives whether the broker was killed."""
-        deadline = time.monotonic() + (3.0 if self.broker.label == TRACE else LOAD_SECONDS_MAX)
+        deadline = time.monotonic() + (TRACE_SECONDS if self.broker.label == TRACE else self.load_seconds)
         try:
             while time.monotonic() < deadline:
                 for topic, sent in self.topics.items():
@@ -264,10 +277,12 @@ class Play:
         sent.sequence, sent.last = 0, None
 
 
-def play(directory: Path, points: list[tuple[str, int]], seed: int) -> Tally:
+def play(
+    directory: Path, points: list[tuple[str, int]], seed: int, load_seconds: float = LOAD_SECONDS_MAX
+) -> Tally:
     """Kill a broker at each of these points in turn."""
     tally = Tally("kill -9 before a change of a file", seed)
-    one = Play(directory, tally)
+    one = Play(directory, tally, load_seconds)
     one.create_topics()
     for label, nth in points:
         one.live(label, nth)

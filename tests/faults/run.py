@@ -44,8 +44,8 @@ def _kills(directory: Path, seed: int) -> Iterator[Tally]:
 
 
 def _points(directory: Path, seed: int) -> Iterator[Tally]:
-    points = kill_points.all_points(directory / "trace", seed, 3)
-    yield kill_points.play(directory / "killed", points, seed)
+    points = kill_points.all_points(directory / "trace", seed, 2)
+    yield kill_points.play(directory / "killed", points, seed, load_seconds=5)
 
 
 def _model(directory: Path, seed: int) -> Iterator[Tally]:
