@@ -76,7 +76,7 @@ class CleanedSegment:
         indexes.add(run.last_offset, NO_TIMESTAMP, self.size + run.last_batch_position, run.size_bytes)
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
-        """Bring all of it to the disk, under the names that a start after a crash goes by.
+        """Bring all of it to the disk.
 
         ``modified_ms`` is the age that the new file is given: that of the newest it replaces.
         """
@@ -88,6 +88,9 @@ class CleanedSegment:
         self._file.sync()
         self._file.close()
         self._place.files.set_modified_ms(self._path(LOG, CLEANED), modified_ms)
+
+    def promote(self) -> None:
+        """Let a start after a crash take it. Until it has its place nobody may change names of the log."""
         self._rename(_LOG_LAST, CLEANED, SWAP)
         self._place.files.sync_dir(self._place.directory)
 
@@ -108,10 +111,13 @@ class CleanedSegment:
         return Segment(self._place, self.base_offset, self.size)
 
     def discard(self) -> None:
-        """Leave nothing, whatever was done so far."""
+        """Leave nothing, whatever was done so far.
+
+        A finished log file goes first, so that no start takes it; what tells that it is not finished, last.
+        """
         self._file.close()
-        for suffix in SEGMENT_SUFFIXES:
-            for mark in (CLEANED, SWAP):
+        for mark in (SWAP, CLEANED):
+            for suffix in SEGMENT_SUFFIXES:
                 with suppress(FileNotFoundError):
                     self._place.files.remove(self._path(suffix, mark))
 

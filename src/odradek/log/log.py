@@ -647,6 +647,15 @@ class Log:
             self._trust.require()
             if cuts != self._cuts or not self._segments.holds(old):
                 return False
+            try:
+                await self._place.files.offload(cleaned.promote)
+            except FileNotFoundError:  # the directory may be on its way out under another name
+                return False
+            except OSError as error:
+                raise self._trust.refusal(error, "replace segments of") from error
+            if cuts != self._cuts or not self._segments.holds(old):
+                await self._place.files.offload(cleaned.discard)
+                return False
             due_ms = monotonic_ms + self._config.file_delete_delay_ms
             try:
                 self._leaving.add(old[:1], due_ms, keeps_snapshots=True)

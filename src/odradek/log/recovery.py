@@ -261,7 +261,8 @@ def _finish_changes(place: SegmentPlace, files: FileSystem, names: dict[str, Fil
     cleaned = [parsed.base_offset for parsed in names.values() if parsed.mark == CLEANED]
     first_cleaned = min(cleaned, default=None)
     swaps = {}
-    for name, parsed in names.items():
+    # What tells that .swap files are unfinished goes after them, should this be interrupted.
+    for name, parsed in sorted(names.items(), key=lambda item: item[1].mark == CLEANED):
         unfinished = first_cleaned is not None and parsed.base_offset >= first_cleaned
         if parsed.mark in {DELETED, CLEANED} or (parsed.mark == SWAP and unfinished):
             files.remove(f"{place.directory}/{name}")
@@ -287,8 +288,13 @@ def _finish_swaps(
         if is_replaced and not parsed.mark and parsed.suffix in SEGMENT_SUFFIXES:
             files.remove(f"{place.directory}/{name}")
     # Log files first: should this be interrupted, indexes in the place of a .swap log file would be removed.
-    for name in sorted(swaps, key=lambda name: swaps[name].suffix != LOG):
-        files.rename(f"{place.directory}/{name}", f"{place.directory}/{name.removesuffix(SWAP)}")
+    whole = {parsed.base_offset for parsed in swaps.values() if parsed.suffix == LOG}
+    for name, parsed in sorted(swaps.items(), key=lambda item: item[1].suffix != LOG):
+        own_name = name.removesuffix(SWAP)
+        if parsed.base_offset not in whole and own_name in names:
+            files.remove(f"{place.directory}/{name}")  # its log file is gone: the compaction was given up
+        else:
+            files.rename(f"{place.directory}/{name}", f"{place.directory}/{own_name}")
     files.sync_dir(place.directory)
 
 

@@ -369,13 +369,16 @@ def test_a_round_under_way_ends_before_a_pause_begins(run: Callable[..., None], 
     run(scenario)
 
 
-def test_a_log_that_is_cut_during_a_round_keeps_what_is_left_of_it(run: Callable[..., None]) -> None:
+@pytest.mark.parametrize("step", ["learned", "sifted", "finished"])
+def test_a_log_that_is_cut_during_a_round_keeps_what_is_left_of_it(
+    run: Callable[..., None], step: str
+) -> None:
     async def scenario(yard: Yard) -> None:
         await yard.write((A, b"1"), (B, b"1"))
         await yard.write((A, b"2"))
 
         def cut(name: str) -> None:
-            if name == "learned":
+            if name == step:
                 yard.log.truncate_to(2, yard.clock.wall_ms())
 
         yard.cleaner._on_step = cut
@@ -386,18 +389,20 @@ def test_a_log_that_is_cut_during_a_round_keeps_what_is_left_of_it(run: Callable
     run(scenario)
 
 
-def test_a_log_that_is_deleted_during_a_round_is_let_go(run: Callable[..., None]) -> None:
+@pytest.mark.parametrize("step", ["learned", "sifted", "finished"])
+def test_a_log_that_is_deleted_during_a_round_is_let_go(run: Callable[..., None], step: str) -> None:
     async def scenario(yard: Yard) -> None:
         await yard.write((A, b"1"), (A, b"2"))
         log = yard.log
 
         def delete(name: str) -> None:
-            if name == "learned":
+            if name == step:
                 yard.directory.delete(ORDERS, 0)
 
         yard.cleaner._on_step = delete
-        assert not await yard.clean()
-        assert log.failure is None
+        await yard.clean()
+        assert (log.failure, yard.directory.failure) == (None, None)
+        assert ORDERS not in yard.directory.cleaned_offsets
         assert yard.cleaner.uncleanable == {}
 
     run(scenario)

@@ -1,7 +1,8 @@
 """A crash at every single step of a compaction: nothing is lost or damaged, and a next round ends it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.files import MemoryFile, MemoryFileSystem
 
 from .compacting import ORDERS, Yard, compacted, newest_of
+
+Operations = tuple[list[str], list[str]]
 
 
 class PowerLost(BaseException):
@@ -76,29 +79,25 @@ async def fill(yard: Yard) -> None:
     await yard.directory.checkpoint_recovery_points()
 
 
-def crash_at(step: int | None, chance: Any, *, power: bool) -> tuple[list[str], bool]:
-    """Compact up to an operation, end, start again, and check; gives the operations of the round."""
+def crash_at(step: int | None, chance: Any, *, power: bool, start_step: int | None = None) -> Operations:
+    """Compact up to an operation, end, start again, and check; gives the operations of round and start.
 
-    async def main() -> tuple[list[str], bool]:
+    With ``start_step`` the first start ends after so many operations, and another one follows.
+    """
+
+    async def main() -> Operations:
         clock = VirtualClock(asyncio.get_running_loop())
         files = CountingFiles(clock.wall_ms)
         yard = await Yard(files, clock, chance, compacted(segment_bytes=700, delete_retention_ms=0)).open()
         await fill(yard)
         before, end_offset = yard.records(), yard.log.log_end_offset
         newest = newest_of(one for one in before if one[0] != ABORTED_OFFSET)
-        files.begin(step)
-        try:
-            await yard.clean()
-            is_done = True
-        except PowerLost:
-            is_done = False
-        operations = files.operations
-        files.begin(None)
-        if power:
-            files.crash(chance)
-        else:
-            yard.directory.abandon()
-        await yard.open()
+        of_round = await attempt(yard, files, yard.clean, step)
+        end(yard, files, chance, power)
+        of_start = await attempt(yard, files, yard.open, start_step)
+        if start_step is not None:
+            end(yard, files, chance, power)
+            await yard.open()
         check(yard, before, newest, end_offset)
         assert yard.names(".cleaned", ".swap", ".deleted") == []
         await yard.clean_all()
@@ -107,9 +106,28 @@ def crash_at(step: int | None, chance: Any, *, power: bool) -> tuple[list[str], 
         assert cleaned == yard.log.segments[-1].base_offset
         left = [one for one in yard.records() if one[0] < cleaned]
         assert len({key for _, key, _ in left}) == len(left)
-        return operations, is_done
+        return of_round, of_start
 
     return run_virtually(main)
+
+
+async def attempt(
+    yard: Yard, files: CountingFiles, work: Callable[[], Awaitable[Any]], step: int | None
+) -> list[str]:
+    """Do something up to an operation, and give those that were done."""
+    files.begin(step)
+    with suppress(PowerLost):
+        await work()
+    operations = files.operations
+    files.begin(None)
+    return operations
+
+
+def end(yard: Yard, files: CountingFiles, chance: Any, power: bool) -> None:
+    if power:
+        files.crash(chance)
+    else:
+        yard.directory.abandon()
 
 
 def check(yard: Yard, before: list[Any], newest: dict[bytes, Any], end_offset: int) -> None:
@@ -132,9 +150,23 @@ def check(yard: Yard, before: list[Any], newest: dict[bytes, Any], end_offset: i
 def test_a_crash_at_any_step_leaves_the_newest_record_of_each_key(
     new_chance: Callable[[int], Any], power: bool
 ) -> None:
-    operations, is_done = crash_at(None, new_chance(0), power=power)
-    assert is_done
+    operations, _ = crash_at(None, new_chance(0), power=power)
     assert sum(one.startswith("rename") for one in operations) > 15
     for step in range(len(operations) + 1):
         for seed in range(4 if power else 1):
             crash_at(step, new_chance(seed), power=power)
+
+
+@pytest.mark.parametrize("power", [True, False], ids=["power lost", "process killed"])
+def test_a_start_that_ends_a_swap_may_itself_be_interrupted(
+    new_chance: Callable[[int], Any], power: bool
+) -> None:
+    operations, _ = crash_at(None, new_chance(0), power=power)
+    interrupted = 0
+    for step in [at for at, one in enumerate(operations) if one.startswith("rename")]:
+        _, of_start = crash_at(step, new_chance(step), power=power)
+        if any(".swap" in one for one in of_start):
+            interrupted += 1
+            for start_step in range(len(of_start)):
+                crash_at(step, new_chance(step), power=power, start_step=start_step)
+    assert interrupted > 5
