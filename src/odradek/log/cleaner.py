@@ -161,7 +161,10 @@ class Cleaner:
     # What is written down.
 
     async def cut_back(self, topic_partition: TopicPartition, offset: int) -> None:
-        """A log was truncated: what comes to stand behind ``offset`` was not compacted yet."""
+        """A log was truncated: what comes to stand behind ``offset`` was not compacted yet.
+
+        Whoever truncates a log pauses it before: a segment that is about to take its place may hold more.
+        """
         for directory in self._directories:
             if directory.cleaned_offsets.get(topic_partition, 0) > offset:
                 directory.cleaned_offsets[topic_partition] = offset
