@@ -7,7 +7,7 @@ is here under the name of what it showed.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.faults.modelled_log import KINDS, NUMBER_MAX, Step, play
 
@@ -17,6 +17,7 @@ CRASHES = range(40)
 """Seeds of what a loss of power leaves. Not each of them hits, some do."""
 
 
+@settings(max_examples=4 * settings.default.max_examples)
 @given(STEPS)
 def test_a_log_is_what_its_model_is_whatever_happens(steps: list[Step]) -> None:
     play(steps)
