@@ -25,9 +25,8 @@ class GroupWorld:
         self.elapsed_ms = 0
         self.timers: dict[Hashable, int] = {}
         self.writes: list[Append] = []
-        self.late: list[Append] = []
-        """Writes that were refused because it took too long, and that the log took after all."""
-        self.committed: list[tuple[Entry, int]] = []
+        self.committed: list[tuple[Entry, int] | tuple[int, bool]] = []
+        """Entries with their producer, or ends of transactions: a producer, and whether it committed."""
         self.answers: list[tuple[Any, Any]] = []
         self.on_effect: Callable[[Effect], None] = lambda _effect: None
         self._ids = 0
@@ -100,6 +99,12 @@ class GroupWorld:
             self.committed.append((entry, producer_id))
             self.machine.apply(entry, producer_id)
 
+    def end_transaction(self, producer_id: int, *, commits: bool) -> None:
+        """A marker gets through, behind all writes before it."""
+        self.commit_all()
+        self.committed.append((producer_id, commits))
+        self.machine.end_transaction(producer_id, commits=commits)
+
     # Moves.
 
     def move(self) -> None:
@@ -115,8 +120,11 @@ class GroupWorld:
     def reloaded(self) -> GroupMachine:
         """A machine that knows what the log knows, before it begins to serve."""
         machine = self._new_machine()
-        for entry, producer_id in self.committed:
-            machine.apply(entry, producer_id)
+        for one in self.committed:
+            if isinstance(one[0], Entry):
+                machine.apply(one[0], one[1])
+            else:
+                machine.end_transaction(one[0], commits=bool(one[1]))
         return machine
 
     def _do(self, effects: Effects) -> None:

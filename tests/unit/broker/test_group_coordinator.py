@@ -9,17 +9,27 @@ from typing import Any
 import pytest
 
 from odradek.broker.group_coordinator import Groups
-from odradek.coordinators.groups.commands import Heartbeat, Join, Joined, Sync
+from odradek.coordinators.groups.commands import (
+    Commit,
+    Committed,
+    CommittedOffset,
+    Heartbeat,
+    Join,
+    Joined,
+    Sync,
+)
 from odradek.coordinators.partitioning import partition_of
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.ids import OFFSETS_TOPIC
+from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
 from odradek.testing.broker import Client, MemoryBroker, MemoryCluster
 from odradek.testing.clock import run_virtually
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-METADATA, DELETE_TOPICS = 3, 20
+METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
 SMALL = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "5"}
+ORDERS = TopicPartition("orders", 0)
 
 
 class Town:
@@ -44,6 +54,15 @@ class Town:
         answers: list[Any] = []
         self.groups.submit(group, command, answers.append)
         return answers
+
+    def commit(self, group: str, offset: int, partition: TopicPartition = ORDERS) -> list[Any]:
+        committed = CommittedOffset(offset, -1, "", self.cluster.clock.wall_ms())
+        return self.ask(group, Commit(group, -1, "", None, {partition: committed}))
+
+    def committed(self, group: str, partition: TopicPartition = ORDERS) -> int:
+        code, found = self.groups.machine_of(group).fetch_offsets(group, None, False)
+        assert code is ErrorCode.NONE
+        return found[partition].offset if partition in found else -1
 
 
 Scenario = Callable[[Town], Awaitable[None]]
@@ -114,10 +133,7 @@ def test_a_client_that_asks_for_the_topic_has_it_made_the_same_way() -> None:
 
 def test_before_the_topic_is_there_no_group_is_coordinated_here() -> None:
     async def scenario(town: Town) -> None:
-        for call in (
-            lambda: town.ask("g", Heartbeat("g", 1, "m", None)),
-            lambda: town.groups.machine_of("g"),
-        ):
+        for call in (lambda: town.commit("g", 1), lambda: town.groups.machine_of("g")):
             with pytest.raises(BrokerError) as refused:
                 call()
             assert refused.value.code is ErrorCode.NOT_COORDINATOR
@@ -127,14 +143,56 @@ def test_before_the_topic_is_there_no_group_is_coordinated_here() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("kills", [False, True])
+def test_committed_offsets_survive_the_broker(kills: bool) -> None:
+    async def first(town: Town) -> None:
+        await town.settle()
+        for group in ("g", "h"):
+            assert town.commit(group, 7) == [Committed({ORDERS: ErrorCode.NONE})]
+            assert town.commit(group, 42) == [Committed({ORDERS: ErrorCode.NONE})]
+        assert town.committed("g") == 42
+        if kills:
+            for partition in town.broker._replicas:
+                await partition.log.flush()
+
+    async def second(town: Town) -> None:
+        await town.settle()
+        assert (town.committed("g"), town.committed("h"), town.committed("none")) == (42, 42, -1)
+
+    play(first, second, kills=kills)
+
+
+def test_offsets_in_a_deleted_topic_go_with_it() -> None:
+    async def scenario(town: Town) -> None:
+        await town.settle()
+        wishes = [CreatableTopic(name, 1, 1, [], []) for name in ("orders", "letters")]
+        await town.client.request(CREATE_TOPICS, 7, CreateTopicsRequest(wishes))
+        letters = TopicPartition("letters", 0)
+        for group in ("g", "h"):
+            town.commit(group, 7)
+            town.commit(group, 8, letters)
+        gone = DeleteTopicsRequest([DeleteTopicState("orders")], [], 30_000)
+        await town.client.request(DELETE_TOPICS, 6, gone)
+        for group in ("g", "h"):
+            assert (town.committed(group), town.committed(group, letters)) == (-1, 8)
+
+    async def after(town: Town) -> None:
+        await town.settle()
+        assert (town.committed("g"), town.committed("g", TopicPartition("letters", 0))) == (-1, 8)
+
+    play(scenario, after)
+
+
 def test_deleting_the_offsets_topic_ends_its_groups_and_it_can_be_made_anew() -> None:
     async def scenario(town: Town) -> None:
         await town.settle()
+        town.commit("g", 7)
         gone = DeleteTopicsRequest([DeleteTopicState(OFFSETS_TOPIC)], [], 30_000)
         await town.client.request(DELETE_TOPICS, 6, gone)
         assert town.groups.machines() == []
         await town.settle()
         assert len(town.groups.machines()) == 5
+        assert town.committed("g") == -1
 
     play(scenario)
 

@@ -1,14 +1,16 @@
 """A group: its state, its members and who leads them.
 
-``stored`` is what the log says of the group, and is set by nothing but applied entries. All else is the group
-as it lives: ahead of the log while a rebalance is under way, and lost with the broker, as it may be. Methods
-here keep the books; what is decided when is in ``rebalance`` and in the modules of the commands.
+``stored`` is what the log says of the group, and is set by nothing but applied entries; so are those of its
+``offsets`` that count. All else is the group as it lives: ahead of the log while a rebalance is under way,
+and lost with the broker, as it may be. Methods here keep the books; what is decided when is in ``rebalance``
+and in the modules of the commands.
 
     Empty ──────► PreparingRebalance ──────► CompletingRebalance ──────► Stable
       ▲              │    ▲     ▲                      │                   │
       └── all left ──┘    │     └── a member goes, ────┘                   │
                           └──────── joins anew or is late ─────────────────┘
-    Dead from anywhere: deleted, expired, or led by another broker.
+    Dead from anywhere: deleted, expired, or led by another broker. What was to be deleted and could not be is
+    Empty again.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, Final
 
 from odradek.coordinators.groups.commands import JoinedMember
 from odradek.coordinators.groups.members import NOBODY, Member, Protocols, restored
+from odradek.coordinators.groups.offsets import GroupOffsets
 from odradek.coordinators.groups.records import StoredGroup, subscribed_topics
 from odradek.coordinators.groups.turn import Outcome
 from odradek.model.errors import ErrorCode
@@ -84,6 +87,7 @@ class Group:
     storing: Outcome | None = None
     """The write of this generation's assignment, while it is under way."""
     stored: StoredGroup | None = None
+    offsets: GroupOffsets = field(default_factory=GroupOffsets)
     _supporters: Counter[str] = field(default_factory=Counter)
     _subscriptions: tuple[bytes, ...] | None = None
     """What members said when this generation began; None before the first."""
@@ -93,6 +97,15 @@ class Group:
     def move_to(self, state: State, wall_ms: int) -> None:
         check_move(self.state, state)
         self.state, self.state_since_ms = state, wall_ms
+
+    def condemn(self) -> None:
+        """It goes once the log says so. Until then it neither takes members nor offsets."""
+        check_move(self.state, State.DEAD)
+        self.state = State.DEAD
+
+    def spare(self) -> None:
+        """It had no members, and stays after all, as if nothing had been."""
+        self.state = State.EMPTY
 
     @property
     def can_rebalance(self) -> bool:

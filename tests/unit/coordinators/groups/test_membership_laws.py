@@ -14,6 +14,11 @@ from hypothesis import strategies as st
 from tests.support.group_world import GroupWorld
 
 from odradek.coordinators.groups.commands import (
+    Commit,
+    Committed,
+    CommittedOffset,
+    DeleteGroup,
+    ForgetTopics,
     Heartbeat,
     Join,
     Joined,
@@ -24,8 +29,10 @@ from odradek.coordinators.groups.commands import (
     Synced,
 )
 from odradek.coordinators.groups.group import Group, State
+from odradek.coordinators.groups.machine import GroupMachine
 from odradek.coordinators.groups.rebalance import JoinEnds, SessionEnds, SyncEnds
 from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
 
 GROUP = "g"
 CODES = [
@@ -48,6 +55,8 @@ HARMLESS = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     ErrorCode.INVALID_SESSION_TIMEOUT,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NON_EMPTY_GROUP,
+    ErrorCode.GROUP_ID_NOT_FOUND,
 }
 """Answers of requests that are refused: such a request changes nothing."""
 
@@ -85,6 +94,9 @@ STEPS: list[tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = [
     (1, st.tuples(st.just("refuse"), st.sampled_from(CODES))),
     (1, st.just(("time_out",))),
     (1, st.just(("move",))),
+    (2, st.tuples(st.just("offset"), st.integers(-1, 7), st.integers(0, 2), st.sampled_from([-1, -1, 5, 6]))),
+    (1, st.tuples(st.just("end_transaction"), st.sampled_from([5, 6]), st.booleans())),
+    (1, st.sampled_from([("delete",), ("forget", 0), ("forget", 1)])),
     (1, st.tuples(st.just("members_max"), st.sampled_from([2, 3, 100]))),
 ]
 steps = st.one_of([step for weight, step in STEPS for _ in range(weight)])
@@ -115,6 +127,10 @@ class Clients:
         self._hear()
         if self.group is not before and before is not None:
             self.generation = 0
+        if self.group is None:
+            # Whoever comes now begins a group of its own, with the first generation.
+            self.told.clear()
+            self.owners.clear()
         self._check()
 
     # Steps.
@@ -198,6 +214,22 @@ class Clients:
     def _leave(self, leavers: list[tuple[int, str | None]]) -> None:
         self._submit(Leave(GROUP, tuple(Leaver(self._id(number), instance) for number, instance in leavers)))
 
+    def _offset(self, number: int, partition: int, producer_id: int) -> None:
+        member = "" if number < 0 else self._id(number)
+        generation = self.group.generation if self.group and member else -1
+        offset = CommittedOffset(len(self.commands), -1, "", self.world.now.wall_ms)
+        offsets = {TopicPartition("orders", partition): offset}
+        self._submit(Commit(GROUP, generation, member, None, offsets, producer_id, 0))
+
+    def _end_transaction(self, producer_id: int, commits: bool) -> None:
+        self.world.end_transaction(producer_id, commits=commits)
+
+    def _delete(self) -> None:
+        self._submit(DeleteGroup(GROUP))
+
+    def _forget(self, partition: int) -> None:
+        self._submit(ForgetTopics((TopicPartition("orders", partition),)))
+
     def _fire(self) -> None:
         self.world.fire_next()
 
@@ -246,9 +278,7 @@ class Clients:
 
     def _check(self) -> None:
         assert max(Counter(to for to, _ in self.world.answers).values(), default=1) == 1
-        reloaded = self.world.reloaded().groups
-        live = {name: group.stored for name, group in self.world.machine.groups.items() if group.stored}
-        assert live == {name: group.stored for name, group in reloaded.items() if group.stored}
+        assert durable(self.world.machine) == durable(self.world.reloaded())
         if self.group is not None:
             self._check_group(self.group)
         else:
@@ -265,6 +295,12 @@ class Clients:
             assert expected._replace(state_timestamp_ms=0) == group.stored._replace(state_timestamp_ms=0)
 
 
+def durable(machine: GroupMachine) -> Any:
+    """What the log knows of groups: how they were stored, and their offsets."""
+    known = {name: (group.stored, dict(group.offsets)) for name, group in machine.groups.items()}
+    return {name: each for name, each in known.items() if each != (None, {})}
+
+
 def durable_and_volatile(world: GroupWorld) -> Any:
     """All there is to know of the groups, and of what was asked for."""
     return repr(sorted(world.machine.groups.items())), dict(world.timers), list(world.writes)
@@ -276,6 +312,8 @@ def is_refusal(answer: Any) -> bool:
             return code in HARMLESS
         case Left(code, errors):
             return code in HARMLESS or set(errors) <= HARMLESS
+        case Committed(errors):
+            return set(errors.values()) <= HARMLESS
     return answer in HARMLESS
 
 
@@ -290,8 +328,8 @@ def check_books(group: Group) -> None:
     if members:
         spoken = [{name for name, _ in member.protocols} for member in members.values()]
         assert set.intersection(*spoken)
-    assert bool(members) or group.state in (State.EMPTY, State.PREPARING_REBALANCE)
-    assert not members or group.state is not State.EMPTY
+    assert bool(members) or group.state in (State.EMPTY, State.PREPARING_REBALANCE, State.DEAD)
+    assert not members or group.state not in (State.EMPTY, State.DEAD)
     assert (group.storing is not None) <= (group.state is State.COMPLETING_REBALANCE)
 
 
