@@ -1,0 +1,18 @@
+"""The settings that groups go by."""
+
+from __future__ import annotations
+
+from odradek.config import broker
+from odradek.config.table import Settings
+from odradek.coordinators.groups.settings import GroupSettings
+
+DEFAULTS = Settings({setting: setting.default for setting in broker.BROKER})
+
+
+def test_defaults_are_those_of_the_broker() -> None:
+    assert GroupSettings.of(DEFAULTS) == GroupSettings()
+
+
+def test_retention_is_given_in_minutes() -> None:
+    settings = DEFAULTS.replaced({broker.OFFSETS_RETENTION_MINUTES: 2, broker.GROUP_MAX_SIZE: 7})
+    assert GroupSettings.of(settings) == GroupSettings(offsets_retention_ms=120_000, members_max=7)
