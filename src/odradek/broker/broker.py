@@ -323,6 +323,7 @@ class Broker:
             fetch_sessions=FetchSessions(self._world.entropy, self.image.name_of, slots),
             producer_ids=ProducerIds(store, self.broker_id),
             groups=self._groups,
+            store=store,
         )
 
     async def _listen(self, bound: Sequence[Endpoint]) -> None:

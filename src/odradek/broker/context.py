@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from odradek.ports.clock import Clock
     from odradek.replication.fetch_sessions import FetchSessions
     from odradek.replication.replicas import Replicas
+    from odradek.store.port import Store
     from odradek.store.producer_ids import ProducerIds
 
 
@@ -33,3 +34,4 @@ class Context:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: Groups
+    store: Store

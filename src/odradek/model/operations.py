@@ -49,3 +49,6 @@ CLUSTER_OPERATIONS: Final = bit_field(
     )
 )
 """All that can be done with the cluster."""
+
+GROUP_OPERATIONS: Final = bit_field((Operation.READ, Operation.DELETE, Operation.DESCRIBE))
+"""All that can be done with a group."""
