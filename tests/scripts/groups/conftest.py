@@ -12,6 +12,7 @@ Sessions last 10 s and rebalances 60 s, if a command does not say otherwise.
     heartbeat a-1 1         also with instance=
     leave a-1 b-2 @i        members, and a static one by its instance; a-1@i is both
     commit a-1 1 orders-0=5 a member or -, a generation, and offsets; producer=7 makes it a transaction's
+    end 7 commit            the transaction of a producer ends so, or with abort
     fetch, forget, offsets, delete, describe, list
     write | refuse CODE     what becomes of the oldest write
     wait 3000               time passes
@@ -118,6 +119,9 @@ class Scenario:
         }
         member = "" if member == "-" else member
         self._submit(c.Commit(GROUP, int(generation), member, instance, offsets, producer_id, 0))
+
+    def _end(self, words: list[str], _options: dict[str, str]) -> None:
+        self.world.end_transaction(int(words[0]), commits=words[1] == "commit")
 
     def _delete(self, _words: list[str], _options: dict[str, str]) -> None:
         self._submit(c.DeleteGroup(GROUP))

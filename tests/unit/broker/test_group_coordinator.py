@@ -13,6 +13,7 @@ from odradek.coordinators.groups.commands import (
     Commit,
     Committed,
     CommittedOffset,
+    DeleteGroup,
     Heartbeat,
     Join,
     Joined,
@@ -179,6 +180,42 @@ def test_offsets_in_a_deleted_topic_go_with_it() -> None:
     async def after(town: Town) -> None:
         await town.settle()
         assert (town.committed("g"), town.committed("g", TopicPartition("letters", 0))) == (-1, 8)
+
+    play(scenario, after)
+
+
+def test_old_offsets_go_and_do_not_come_back() -> None:
+    retention = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "10000"}
+
+    async def scenario(town: Town) -> None:
+        await town.settle()
+        town.commit("g", 7)
+        town.commit("h", 8)
+        await town.cluster.clock.sleep_ms(40_000)
+        assert town.commit("h", 9) == [Committed({ORDERS: ErrorCode.NONE})]
+        assert town.committed("g") == 7
+        await town.cluster.clock.sleep_ms(31_000)
+        assert (town.committed("g"), town.committed("h")) == (-1, 9)
+
+    async def after(town: Town) -> None:
+        await town.settle()
+        assert (town.committed("g"), town.committed("h")) == (-1, 9)
+        assert town.groups.machine_of("g").describe("g").state == "Dead"
+
+    play(scenario, after, settings={**SMALL, **retention})
+
+
+def test_a_deleted_group_does_not_come_back() -> None:
+    async def scenario(town: Town) -> None:
+        await town.settle()
+        town.commit("g", 7)
+        assert town.ask("g", DeleteGroup("g")) == [ErrorCode.NONE]
+        assert town.ask("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+    async def after(town: Town) -> None:
+        await town.settle()
+        assert town.committed("g") == -1
+        assert town.ask("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
 
     play(scenario, after)
 

@@ -18,6 +18,7 @@ from odradek.coordinators.groups.commands import (
     Committed,
     CommittedOffset,
     DeleteGroup,
+    DeleteOffsets,
     ForgetTopics,
     Heartbeat,
     Join,
@@ -25,6 +26,7 @@ from odradek.coordinators.groups.commands import (
     Leave,
     Leaver,
     Left,
+    OffsetsDeleted,
     Sync,
     Synced,
 )
@@ -96,7 +98,7 @@ STEPS: list[tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = [
     (1, st.just(("move",))),
     (2, st.tuples(st.just("offset"), st.integers(-1, 7), st.integers(0, 2), st.sampled_from([-1, -1, 5, 6]))),
     (1, st.tuples(st.just("end_transaction"), st.sampled_from([5, 6]), st.booleans())),
-    (1, st.sampled_from([("delete",), ("forget", 0), ("forget", 1)])),
+    (1, st.sampled_from([("delete",), ("forget", 0), ("forget", 1), ("delete_offsets", 0, 1)])),
     (1, st.tuples(st.just("members_max"), st.sampled_from([2, 3, 100]))),
 ]
 steps = st.one_of([step for weight, step in STEPS for _ in range(weight)])
@@ -106,7 +108,7 @@ class Clients:
     """Carries out steps, and keeps what is needed to judge them."""
 
     def __init__(self) -> None:
-        self.world = GroupWorld(initial_rebalance_delay_ms=1_000)
+        self.world = GroupWorld(initial_rebalance_delay_ms=1_000, offsets_retention_ms=700_000)
         self.commands: list[Any] = []
         self.last_join: dict[str, Join] = {}
         self.ids: list[str] = []
@@ -227,6 +229,9 @@ class Clients:
     def _delete(self) -> None:
         self._submit(DeleteGroup(GROUP))
 
+    def _delete_offsets(self, *partitions: int) -> None:
+        self._submit(DeleteOffsets(GROUP, tuple(TopicPartition("orders", one) for one in partitions)))
+
     def _forget(self, partition: int) -> None:
         self._submit(ForgetTopics((TopicPartition("orders", partition),)))
 
@@ -296,9 +301,19 @@ class Clients:
 
 
 def durable(machine: GroupMachine) -> Any:
-    """What the log knows of groups: how they were stored, and their offsets."""
-    known = {name: (group.stored, dict(group.offsets)) for name, group in machine.groups.items()}
-    return {name: each for name, each in known.items() if each != (None, {})}
+    """What the log knows of groups: how they were stored, and their offsets, in open transactions too."""
+    known = {
+        name: (group.stored, dict(group.offsets), in_transactions(group))
+        for name, group in machine.groups.items()
+    }
+    return {name: each for name, each in known.items() if each != (None, {}, {})}
+
+
+def in_transactions(group: Group) -> Any:
+    return {
+        producer_id: {partition: placed.offset for partition, placed in written.items()}
+        for producer_id, written in group.offsets._in_transactions.items()
+    }
 
 
 def durable_and_volatile(world: GroupWorld) -> Any:
@@ -308,7 +323,7 @@ def durable_and_volatile(world: GroupWorld) -> Any:
 
 def is_refusal(answer: Any) -> bool:
     match answer:
-        case Joined(code) | Synced(code):
+        case Joined(code) | Synced(code) | OffsetsDeleted(code):
             return code in HARMLESS
         case Left(code, errors):
             return code in HARMLESS or set(errors) <= HARMLESS
