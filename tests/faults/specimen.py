@@ -216,7 +216,7 @@ def whole_batches(records: Any) -> Iterator[bytes]:
 
 def is_whole(batch: bytes) -> bool:
     """What every client checks of a batch of magic 2 before it shows a record."""
-    if len(batch) < 61 or batch[16] != 2:
+    if len(batch) < 61 or batch[16] != 2 or len(batch) != 12 + struct.unpack_from(">i", batch, 8)[0]:
         return False
     return crc32c(batch[AFTER_CRC:]) == struct.unpack_from(">I", batch, CRC_POSITION)[0]
 
