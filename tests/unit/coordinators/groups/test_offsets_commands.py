@@ -76,7 +76,8 @@ def test_one_offset_with_too_much_metadata_does_not_hold_up_the_others() -> None
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert answer == Committed({P: too_large, Q: NONE, R: too_large})
     assert committed(world) == {Q: 2}
-    assert ask(world, commit(R, metadata="\N{GRINNING FACE}" * 2)) == Committed({R: NONE})
+    for short in ("\N{GRINNING FACE}" * 2, "\N{EURO SIGN}" * 4):
+        assert ask(world, commit(R, metadata=short)) == Committed({R: NONE})
 
 
 def test_a_commit_of_which_nothing_is_left_leaves_no_group_and_no_record() -> None:
@@ -259,28 +260,41 @@ def test_what_the_log_does_not_let_go_is_still_there(code: ErrorCode) -> None:
     assert ask(world, commit(P, offset=2)) == Committed({P: NONE})
 
 
+def world_with_very_many_offsets() -> GroupWorld:
+    world = GroupWorld()
+    name = "t" * 200
+    ask(world, commit(*(TopicPartition(name, number) for number in range(BATCH_KEYS_BYTES_MAX // 200 + 1))))
+    return world
+
+
 def test_very_many_offsets_go_in_several_batches_and_one_answer_comes_of_it() -> None:
-    for refuses in (False, True):
-        world = GroupWorld()
-        name = "t" * 200
-        many = [TopicPartition(name, number) for number in range(BATCH_KEYS_BYTES_MAX // 200 + 1)]
-        ask(world, commit(*many))
-        world.submit(DeleteGroup("g"), "group")
-        assert len(world.writes) == 2
-        assert sum(len(write.entries) for write in world.writes) == len(many)
-        for write in world.writes:
-            assert sum(len(entry.key) for entry in write.entries) <= BATCH_KEYS_BYTES_MAX
-        world.commit()
-        assert world.answers_to("group") == []
-        if refuses:
-            left = len(world.writes[0].entries)
+    world = world_with_very_many_offsets()
+    count = len(committed(world))
+    world.submit(DeleteGroup("g"), "group")
+    assert len(world.writes) == 2
+    assert sum(len(write.entries) for write in world.writes) == count
+    for write in world.writes:
+        assert sum(len(entry.key) for entry in write.entries) <= BATCH_KEYS_BYTES_MAX
+    world.commit()
+    assert world.answers_to("group") == []
+    world.commit()
+    assert world.answers_to("group") == [NONE]
+    assert world.machine.groups == {}
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_of_very_many_offsets_those_that_could_not_go_are_still_there(refused: int) -> None:
+    world = world_with_very_many_offsets()
+    world.submit(DeleteGroup("g"), "group")
+    left = len(world.writes[refused].entries)
+    for number in range(2):
+        if number == refused:
             world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
-            assert world.answers_to("group") == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-            assert len(committed(world)) == left
         else:
             world.commit()
-            assert world.answers_to("group") == [NONE]
-            assert world.machine.groups == {}
+    assert world.answers_to("group") == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert len(committed(world)) == left
+    assert world.machine.groups["g"].state is State.EMPTY
 
 
 def test_offsets_go_with_their_topics_whoever_committed_them() -> None:
