@@ -64,7 +64,14 @@ class Disarm(NamedTuple):
     timer: Hashable
 
 
-Effect = Reply | Append | Arm | Disarm
+class Perform(NamedTuple):
+    """Have something done that is no machine's: outside, taking its time. Whoever does it tells of its end
+    with a command. What was asked for and not done when the partition goes is forgotten."""
+
+    task: Any
+
+
+Effect = Reply | Append | Arm | Disarm | Perform
 Effects = list[Effect]
 
 

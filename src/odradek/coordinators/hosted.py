@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from odradek.coordinators.appends import Appends, CommitWatch, UnderWay
-from odradek.coordinators.effects import Append, Arm, Disarm, Effect, Effects, Machine, Now, Reply
+from odradek.coordinators.effects import Append, Arm, Disarm, Effect, Effects, Machine, Now, Perform, Reply
 from odradek.coordinators.replay import Ended, Told, Written
 from odradek.model.errors import BrokerError, ErrorCode, ProtocolViolation, StorageError
 from odradek.model.ids import NO_PRODUCER_ID
@@ -41,6 +41,10 @@ log = events.logger("coordinators")
 
 def _no_reply(answer: Any) -> None:
     """Nobody asked."""
+
+
+def _performs_nothing(number: int, task: Any) -> None:
+    raise AssertionError(f"nobody here does what the machine of partition {number} asks for: {task}")
 
 
 class HostState(enum.Enum):
@@ -67,13 +71,15 @@ class RuntimeSettings(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What a hosted machine works with. ``arm`` is told of deadlines on the wheel."""
+    """What a hosted machine works with. ``arm`` is told of deadlines on the wheel. ``perform`` is given what
+    the machine of a partition wants done outside; it returns at once, and a command tells of the end."""
 
     replicas: Replicas
     clock: Clock
     wheel: TimingWheel
     arm: Callable[[int], None]
     settings: Callable[[], RuntimeSettings]
+    perform: Callable[[int, Any], None] = _performs_nothing
 
     def now(self) -> Now:
         return Now(self.clock.wall_ms(), self.clock.monotonic_ms())
@@ -176,6 +182,8 @@ class Hosted(Generic[M]):
             timer = self._timers.pop(effect.timer, None)
             if timer is not None:
                 timer.cancel()
+        elif isinstance(effect, Perform):
+            self._around.perform(self.partition.topic_partition.partition, effect.task)
         else:
             self._append(effect)
 

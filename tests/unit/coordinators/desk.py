@@ -8,7 +8,7 @@ from typing import Any
 
 from odradek.broker.clockwork import Clockwork
 from odradek.cluster.image import BrokerImage, ClusterDelta, ClusterImage
-from odradek.coordinators.effects import Append, Arm, Disarm, Effects, Entry, Now, Reply, Stamp
+from odradek.coordinators.effects import Append, Arm, Disarm, Effects, Entry, Now, Perform, Reply, Stamp
 from odradek.coordinators.hosted import RuntimeSettings, Surroundings
 from odradek.coordinators.runtime import Runtime
 from odradek.log.directories import LogDirectories
@@ -51,6 +51,8 @@ class Counter:
             return [Arm(given[0], given[1]), Reply(to, "armed")]
         if what == "disarm":
             return [Disarm(given[0]), Reply(to, "disarmed")]
+        if what == "perform":
+            return [Perform(given[0]), Reply(to, "asked")]
         raise RuntimeError("no such command")
 
     def committed(self, note: Any, now: Now) -> Effects:
@@ -89,7 +91,11 @@ class Counter:
 
     def unloaded(self) -> Effects:
         waiting, self.waiting = self.waiting, []
-        return [Arm("too late", 1), *(Reply(to, ErrorCode.NOT_COORDINATOR) for to in waiting)]
+        return [
+            Arm("too late", 1),
+            Perform("too late"),
+            *(Reply(to, ErrorCode.NOT_COORDINATOR) for to in waiting),
+        ]
 
     @property
     def durable(self) -> tuple[object, object]:
@@ -110,6 +116,7 @@ class Desk:
             ClusterDelta({number: BrokerImage(number, {}) for number in (BROKER_ID, FOLLOWER_ID)})
         )
         self.clockwork = Clockwork(self.clock)
+        self.performed: list[tuple[int, Any]] = []
         self.partition: Partition
 
     async def open(self) -> None:
@@ -126,8 +133,13 @@ class Desk:
             arm,
             lambda: 10_000,
         )
-        self.around = Surroundings(self.replicas, self.clock, wheel, arm, lambda: self.settings)
+        self.around = Surroundings(
+            self.replicas, self.clock, wheel, arm, lambda: self.settings, self._perform
+        )
         self.runtime: Runtime[Counter] = Runtime(lambda number: Counter(), self.around)
+
+    def _perform(self, number: int, task: Any) -> None:
+        self.performed.append((number, task))
 
     async def obey(self, *isr: int, leader: int = BROKER_ID, epoch: int = 0) -> Partition:
         """The controller says who leads and who is in sync; broker 2 is a replica if it is told of once."""

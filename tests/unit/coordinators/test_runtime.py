@@ -211,6 +211,17 @@ def test_timers_go_with_their_partition_and_none_is_armed_after_it() -> None:
     play(scenario)
 
 
+def test_what_is_to_be_done_outside_is_handed_on_with_its_partition_until_that_is_gone() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.serve()
+        assert desk.ask("perform", "a task") == ["asked"]
+        assert desk.performed == [(0, "a task")]
+        desk.runtime.resign(0)
+        assert desk.performed == [(0, "a task")]
+
+    play(scenario)
+
+
 def test_a_fault_in_a_machine_stops_neither_its_other_timers_nor_its_commands(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

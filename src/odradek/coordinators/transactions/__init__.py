@@ -1,0 +1,1 @@
+"""Transactions: who writes under which epoch, and how what they wrote ends."""
