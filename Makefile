@@ -11,10 +11,10 @@ ONLY ?=
 FRAMES ?= 1000000
 SEED ?= 1
 
-.PHONY: help demo test lint types imports format unit contracts integration compat faults fuzz bench docs clean
+.PHONY: help demo test lint types imports format unit contracts integration compat compat-kafka-python faults fuzz bench docs clean
 
 help:  ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 $(STAMP): pyproject.toml setup.py
 	@echo "setting up $(VENV) ..."
@@ -64,6 +64,9 @@ faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, ki
 
 compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
 	@$(BIN)/pytest tests/compat
+
+compat-kafka-python: $(CODEC)  ## kafka-python's own integration tests, from its source distribution, against us
+	@$(BIN)/python -m tests.compat.kafka_python_suite
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)

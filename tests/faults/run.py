@@ -16,12 +16,15 @@ from tests.faults import (
     bit_flips,
     flipped_process,
     full_disk,
+    groups_chaos,
+    groups_kills,
     io_errors,
     kill_points,
     kills,
     log_model,
     torn_tails,
 )
+from tests.faults.groups_member import COOPERATIVE
 from tests.faults.tally import Tally
 
 Form = Callable[[Path, int], Iterator[Tally]]
@@ -67,11 +70,18 @@ def _errors(directory: Path, seed: int) -> Iterator[Tally]:
     yield io_errors.play(2_000, seed)
 
 
+def _groups(directory: Path, seed: int) -> Iterator[Tally]:
+    for number, assignor in enumerate(("range", "roundrobin", COOPERATIVE)):
+        yield groups_chaos.play(directory / assignor, 90, seed + number, assignor, kills_broker=number > 0)
+    yield groups_kills.play(directory / "kills", 25, seed)
+
+
 FORMS: dict[str, Form] = {
     "torn": _torn,
     "flips": _flips,
     "kills": _kills,
     "points": _points,
+    "groups": _groups,
     "full": _full,
     "errors": _errors,
     "model": _model,
