@@ -35,12 +35,12 @@ class Exchange(NamedTuple):
     error_positions: tuple[int, ...]
 
 
-def _string(value: bytes) -> bytes:
+def string(value: bytes) -> bytes:
     return struct.pack(">h", len(value)) + value
 
 
-def _framed(api_key: int, version: int, body: bytes) -> bytes:
-    header = struct.pack(">hhi", api_key, version, CORRELATION_ID) + _string(CLIENT_ID)
+def framed(api_key: int, version: int, body: bytes) -> bytes:
+    header = struct.pack(">hhi", api_key, version, CORRELATION_ID) + string(CLIENT_ID)
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
@@ -76,34 +76,34 @@ def batch(values: list[bytes], keys: Sequence[bytes | None] = (), timestamp_ms: 
 def produce(topic: str, batches: Mapping[int, bytes], acks: int = 1) -> Exchange:
     """Produce v7 of one batch for each partition; the error position is right for a single partition."""
     name = topic.encode()
-    body = struct.pack(">hhii", -1, acks, TIMEOUT_MS, 1) + _string(name) + struct.pack(">i", len(batches))
+    body = struct.pack(">hhii", -1, acks, TIMEOUT_MS, 1) + string(name) + struct.pack(">i", len(batches))
     for partition, records in batches.items():
         body += struct.pack(">ii", partition, len(records)) + records
-    return Exchange(_framed(0, 7, body), (4 + 4 + 4 + 2 + len(name) + 4 + 4,))
+    return Exchange(framed(0, 7, body), (4 + 4 + 4 + 2 + len(name) + 4 + 4,))
 
 
 def fetch(topic: str, partition: int, offset: int, bytes_max: int) -> Exchange:
     """Fetch v11 without a session, answered at once if there is anything to read."""
     name = topic.encode()
     body = struct.pack(">iiiibii", -1, WAIT_MS, 1, 64 << 20, 0, 0, -1)
-    body += struct.pack(">i", 1) + _string(name) + struct.pack(">i", 1)
+    body += struct.pack(">i", 1) + string(name) + struct.pack(">i", 1)
     body += struct.pack(">iiqqi", partition, -1, offset, -1, bytes_max)
-    body += struct.pack(">i", 0) + _string(b"")
+    body += struct.pack(">i", 0) + string(b"")
     partition_error = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4 + 4
-    return Exchange(_framed(1, 11, body), (12, partition_error))
+    return Exchange(framed(1, 11, body), (12, partition_error))
 
 
 def list_offsets(topic: str, partition: int, timestamp_ms: int) -> Exchange:
     """ListOffsets v1: the answer ends with error code, timestamp and offset."""
     name = topic.encode()
-    body = struct.pack(">ii", -1, 1) + _string(name) + struct.pack(">iiq", 1, partition, timestamp_ms)
-    return Exchange(_framed(2, 1, body), (4 + 4 + 4 + 2 + len(name) + 4 + 4,))
+    body = struct.pack(">ii", -1, 1) + string(name) + struct.pack(">iiq", 1, partition, timestamp_ms)
+    return Exchange(framed(2, 1, body), (4 + 4 + 4 + 2 + len(name) + 4 + 4,))
 
 
 def metadata(topic: str) -> bytes:
     """Metadata v4 that lets the broker create the topic."""
-    return _framed(3, 4, struct.pack(">i", 1) + _string(topic.encode()) + b"\1")
+    return framed(3, 4, struct.pack(">i", 1) + string(topic.encode()) + b"\1")
 
 
 def api_versions() -> bytes:
-    return _framed(18, 0, b"")
+    return framed(18, 0, b"")
