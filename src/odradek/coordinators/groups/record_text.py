@@ -17,7 +17,8 @@ from odradek.coordinators.groups.record_tables import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_fields, read_key, read_version
+from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_key
+from odradek.coordinators.record_fields import read_fields, read_version
 from odradek.model.errors import BrokerError
 from odradek.records.layout import Record
 from odradek.wire.consumer_protocol import (

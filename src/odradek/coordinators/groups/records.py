@@ -10,8 +10,7 @@ nobody here knows, like those of the newer group protocol, are no error: they re
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from odradek.coordinators.effects import Entry
 from odradek.coordinators.groups.commands import CommittedOffset
@@ -22,13 +21,17 @@ from odradek.coordinators.groups.record_tables import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
+from odradek.coordinators.record_fields import (
+    VERSION,
+    read_fields,
+    read_version,
+    versions_of,
+    write_fields,
+)
+from odradek.model.errors import RemoteProtocolViolation
 from odradek.model.ids import NO_TIMESTAMP, TopicPartition
-from odradek.wire.compile import decoder, encoder
+from odradek.wire.compile import decoder
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
-from odradek.wire.schema import Table
-
-_VERSION: Final = Struct(">h")
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
@@ -85,20 +88,20 @@ class StoredGroup(NamedTuple):
 def read_key(raw: bytes) -> OffsetKey | GroupKey | None:
     """What a record is about, or None for a kind that is not known."""
     version = read_version(raw)
-    if version in _versions_of(OffsetCommitKey):
+    if version in versions_of(OffsetCommitKey):
         key = read_fields(OffsetCommitKey, version, raw)
         return OffsetKey(key.group, key.topic, key.partition)
-    if version in _versions_of(GroupMetadataKey):
+    if version in versions_of(GroupMetadataKey):
         return GroupKey(read_fields(GroupMetadataKey, version, raw).group)
     return None
 
 
 def write_offset_key(key: OffsetKey) -> bytes:
-    return _write(OffsetCommitKey(key.group, key.topic, key.partition), OFFSET_KEY_VERSION)
+    return write_fields(OffsetCommitKey(key.group, key.topic, key.partition), OFFSET_KEY_VERSION)
 
 
 def write_group_key(key: GroupKey) -> bytes:
-    return _write(GroupMetadataKey(key.group), GROUP_KEY_VERSION)
+    return write_fields(GroupMetadataKey(key.group), GROUP_KEY_VERSION)
 
 
 # Offsets.
@@ -116,9 +119,9 @@ def write_offset(offset: CommittedOffset) -> bytes:
     """An offset that expires loses its leader epoch: no version has room for both."""
     value = OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata, offset.commit_ms)
     if offset.expire_ms is None:
-        return _write(value, OFFSET_VERSION)
+        return write_fields(value, OFFSET_VERSION)
     value.expire_timestamp = offset.expire_ms
-    return _write(value, EXPIRING_OFFSET_VERSION)
+    return write_fields(value, EXPIRING_OFFSET_VERSION)
 
 
 # Groups.
@@ -173,7 +176,7 @@ def write_group(group: StoredGroup) -> bytes:
             for member in group.members
         ],
     )
-    return _write(value, GROUP_VERSION)
+    return write_fields(value, GROUP_VERSION)
 
 
 # Entries.
@@ -198,40 +201,10 @@ def subscribed_topics(protocol_type: str, metadata: bytes) -> frozenset[str] | N
 
     Every version begins like version 0, so the version is passed over, and coming ones are read as well.
     """
-    if protocol_type != PROTOCOL_TYPE or len(metadata) < _VERSION.size:
+    if protocol_type != PROTOCOL_TYPE or len(metadata) < VERSION.size:
         return None
     try:
-        subscription, _ = decoder(ConsumerProtocolSubscription, 0)(memoryview(metadata), _VERSION.size)
+        subscription, _ = decoder(ConsumerProtocolSubscription, 0)(memoryview(metadata), VERSION.size)
     except RemoteProtocolViolation:
         return None
     return frozenset(subscription.topics)
-
-
-# A version and the fields after it.
-
-
-def read_version(raw: bytes) -> int:
-    """The version a key or value begins with."""
-    if len(raw) < _VERSION.size:
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"a record of {len(raw)} bytes has no version")
-    return int.from_bytes(raw[:2], "big", signed=True)
-
-
-def read_fields(table: type, version: int, raw: bytes) -> Any:
-    """The fields after the version, as an object of the table."""
-    if version not in _versions_of(table):
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{table.__name__} has no version {version}")
-    try:
-        fields, _ = decoder(table, version)(memoryview(raw), _VERSION.size)
-    except RemoteProtocolViolation as malformed:
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(malformed)) from malformed
-    return fields
-
-
-def _versions_of(table: type) -> range:
-    return cast("type[Table]", table).VERSIONS
-
-
-def _write(fields: Any, version: int) -> bytes:
-    table: type = type(fields)
-    return _VERSION.pack(version) + encoder(table, version)(fields)
