@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek.broker.clockwork import Clockwork
-from odradek.broker.own_topics import OwnTopic
+from odradek.broker.coordinated_topic import CoordinatedTopic
 from odradek.broker.topics import Topics
 from odradek.cluster.image import BrokerImage, ClusterImage, Endpoint
 from odradek.config import broker as settings
@@ -20,9 +20,7 @@ from odradek.coordinators.groups.commands import Command, ForgetTopics
 from odradek.coordinators.groups.machine import GroupMachine
 from odradek.coordinators.groups.settings import GroupSettings
 from odradek.coordinators.hosted import RuntimeSettings, Surroundings
-from odradek.coordinators.partitioning import partition_of
 from odradek.coordinators.runtime import Runtime
-from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
 from odradek.model.levels import Compression
 from odradek.ports.clock import Clock
@@ -43,9 +41,10 @@ class Groups:
         entropy: Entropy,
     ) -> None:
         self._config = config
-        self._image = image
         self._entropy = entropy
-        self._topic = OwnTopic(OFFSETS_TOPIC, topics.create_internal)
+        self._topic = CoordinatedTopic(
+            OFFSETS_TOPIC, image, topics, lambda: config.broker[settings.OFFSETS_TOPIC_NUM_PARTITIONS]
+        )
         self._compression = Compression(config.broker[settings.OFFSETS_TOPIC_COMPRESSION_CODEC])
         self._values = config.broker
         self._settings = GroupSettings.of(self._values)
@@ -89,28 +88,22 @@ class Groups:
         if partitions:
             self._runtime.tell_all(ForgetTopics(tuple(partitions)))
 
+    def transaction_ended(self, number: int, producer_id: int, *, commits: bool, offset: int) -> None:
+        """A producer's marker was appended to this partition of the offsets topic, at this offset."""
+        self._runtime.transaction_ended(number, producer_id, commits=commits, offset=offset)
+
     # Groups anywhere.
 
     def partition_of(self, group: str) -> int:
         """The partition of the offsets topic that a group belongs to."""
-        topic = self._image.topic(OFFSETS_TOPIC)
-        if topic is not None:
-            return partition_of(group, len(topic.partitions))
-        return partition_of(group, self._config.broker[settings.OFFSETS_TOPIC_NUM_PARTITIONS])
+        return self._topic.partition_of(group)
 
     def coordinator_of(self, group: str, listener: str) -> tuple[BrokerImage, Endpoint]:
         """The broker that coordinates a group, and where clients of this listener reach it.
 
         While there is none: COORDINATOR_NOT_AVAILABLE; the topic is made if it is missing.
         """
-        if self._image.topic(OFFSETS_TOPIC) is None:
-            self._topic.need()
-            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is being made")
-        partition = self._image.partition(OFFSETS_TOPIC, self.partition_of(group))
-        broker = None if partition is None else self._image.brokers.get(partition.leader)
-        if broker is None or listener not in broker.endpoints:
-            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return broker, broker.endpoints[listener]
+        return self._topic.coordinator_of(group, listener)
 
     # What the runtime and its machines are given.
 

@@ -1,0 +1,49 @@
+"""An internal topic whose partitions are coordinated by their leaders: where an identifier belongs, and who
+looks after it.
+
+The topic is made when the coordinator of an identifier is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.broker.own_topics import OwnTopic
+from odradek.broker.topics import Topics
+from odradek.cluster.image import BrokerImage, ClusterImage, Endpoint
+from odradek.coordinators.partitioning import partition_of
+from odradek.model.errors import BrokerError, ErrorCode
+
+
+class CoordinatedTopic:
+    """``partition_count`` holds for a topic that is still to be made."""
+
+    def __init__(
+        self, name: str, image: ClusterImage, topics: Topics, partition_count: Callable[[], int]
+    ) -> None:
+        self._name = name
+        self._image = image
+        self._partition_count = partition_count
+        self._own = OwnTopic(name, topics.create_internal)
+
+    async def stop(self) -> None:
+        await self._own.stop()
+
+    def partition_of(self, identifier: str) -> int:
+        """The partition that an identifier belongs to."""
+        topic = self._image.topic(self._name)
+        return partition_of(identifier, self._partition_count() if topic is None else len(topic.partitions))
+
+    def coordinator_of(self, identifier: str, listener: str) -> tuple[BrokerImage, Endpoint]:
+        """The broker that coordinates an identifier, and where clients of this listener reach it.
+
+        While there is none: COORDINATOR_NOT_AVAILABLE; the topic is made if it is missing.
+        """
+        if self._image.topic(self._name) is None:
+            self._own.need()
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} is being made")
+        partition = self._image.partition(self._name, self.partition_of(identifier))
+        broker = None if partition is None else self._image.brokers.get(partition.leader)
+        if broker is None or listener not in broker.endpoints:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return broker, broker.endpoints[listener]
