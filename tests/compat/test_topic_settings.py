@@ -7,10 +7,8 @@ import time
 import pytest
 from tests.compat.clients.shape import Client, Message, Refused, read_all
 from tests.support.batches import batch_headers
-from tests.support.raw import RawConnection
-from tests.support.requests import kio_requests, stored_batches
+from tests.support.requests import stored_batches
 
-FIND_COORDINATOR = 10
 UNKNOWN = -1
 INVALID_RECORD = 87
 INVALID_TIMESTAMP = 32
@@ -65,20 +63,9 @@ def test_topic_without_a_codec_of_its_own_keeps_that_of_the_producer(
 ) -> None:
     client.create_topic(topic)
     client.produce(topic, [Message(b"the same again and again " * 20)] * 20, compression=sent)
-    expected = CODEC_IDS[sent]
-    if client.name == "confluent-kafka" and sent == "lz4" and FIND_COORDINATOR not in advertised(bootstrap):
-        # librdkafka takes FindCoordinator as the sign of a broker that knows lz4, and else does not compress.
-        expected = CODEC_IDS["none"]
-    assert {attributes & CODEC_BITS for attributes in stored_attributes(bootstrap, topic)} == {expected}
-
-
-def advertised(bootstrap: str) -> set[int]:
-    """The keys of the APIs the broker lists."""
-    request = kio_requests("api_versions", 3).ApiVersionsRequest(
-        client_software_name="raw", client_software_version="1"
-    )
-    with RawConnection(bootstrap) as connection:
-        return {int(api.api_key) for api in connection.exchange(request).api_keys}
+    assert {attributes & CODEC_BITS for attributes in stored_attributes(bootstrap, topic)} == {
+        CODEC_IDS[sent]
+    }
 
 
 def test_record_too_old_for_its_topic_is_refused(client: Client, topic: str) -> None:

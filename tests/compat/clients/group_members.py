@@ -1,0 +1,172 @@
+"""Members of groups, one class per client, in one shape: a scenario polls them in turn."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AioRoundRobin
+from confluent_kafka import Consumer
+from tests.compat.clients.aiokafka import LoopThread
+from tests.compat.clients.shape import Received
+
+with warnings.catch_warnings():
+    # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+SESSION_MS: Final = 6_000
+"""The shortest that brokers allow."""
+HEARTBEAT_MS: Final = 500
+RECORDS_MAX: Final = 500
+KAFKA_PYTHON_POLL_SECONDS_MIN: Final = 1.0
+"""A poll of kafka-python that ends while its join is under way may never take up the assignment."""
+
+
+class GroupMember(Protocol):
+    """A consumer that subscribed to one topic in a group and commits when told to."""
+
+    def poll(self, seconds: float) -> list[Received]:
+        """Take part in the group for a while; give the records that came."""
+
+    def assigned(self) -> set[int]:
+        """The partitions it reads now."""
+
+    def commit(self) -> None:
+        """Commit all that was polled, and wait until it is."""
+
+    def close(self) -> None:
+        """Leave, unless the member is a static one: that only goes away."""
+
+
+class ConfluentMember:
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, *, strategy: str = "range", instance: str | None = None
+    ) -> None:
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "partition.assignment.strategy": strategy,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+        }
+        if instance is not None:
+            settings["group.instance.id"] = instance
+        self._consumer = Consumer(settings)
+        self._consumer.subscribe([topic])
+
+    def poll(self, seconds: float) -> list[Received]:
+        messages = self._consumer.consume(RECORDS_MAX, timeout=seconds)
+        return [
+            Received(one.partition(), one.offset(), one.key(), one.value(), (), one.timestamp()[1])
+            for one in messages
+            if one.error() is None
+        ]
+
+    def assigned(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaPythonMember:
+    STRATEGIES: Final = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, *, strategy: str = "range", instance: str | None = None
+    ) -> None:
+        self._consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            group_instance_id=instance,
+            partition_assignment_strategy=[self.STRATEGIES[strategy]],
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+
+    def poll(self, seconds: float) -> list[Received]:
+        seconds = max(seconds, KAFKA_PYTHON_POLL_SECONDS_MIN)
+        return _received(self._consumer.poll(timeout_ms=int(seconds * 1000), max_records=RECORDS_MAX))
+
+    def assigned(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class AiokafkaMember:
+    STRATEGIES: Final = {"range": AioRange, "roundrobin": AioRoundRobin}
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, *, strategy: str = "range", instance: str | None = None
+    ) -> None:
+        self._loop = LoopThread()
+        settings = {
+            "bootstrap_servers": bootstrap,
+            "group_id": group,
+            "group_instance_id": instance,
+            "partition_assignment_strategy": [self.STRATEGIES[strategy]],
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "session_timeout_ms": SESSION_MS,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+        }
+        self._consumer = self._loop.run(self._begin(topic, settings))
+
+    @staticmethod
+    async def _begin(topic: str, settings: dict[str, Any]) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(topic, **settings)
+        await consumer.start()
+        return consumer
+
+    def poll(self, seconds: float) -> list[Received]:
+        polled = self._consumer.getmany(timeout_ms=int(seconds * 1000), max_records=RECORDS_MAX)
+        return _received(self._loop.run(polled))
+
+    def assigned(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._loop.run(self._consumer.commit())
+
+    def close(self) -> None:
+        self._loop.run(self._consumer.stop())
+        self._loop.close()
+
+
+def _received(polled: dict[Any, Sequence[Any]]) -> list[Received]:
+    return [
+        Received(one.partition, one.offset, one.key, one.value, (), one.timestamp)
+        for records in polled.values()
+        for one in records
+    ]
+
+
+MEMBERS: Final[dict[str, Callable[..., GroupMember]]] = {
+    "aiokafka": AiokafkaMember,
+    "confluent-kafka": ConfluentMember,
+    "kafka-python": KafkaPythonMember,
+}

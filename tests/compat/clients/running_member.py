@@ -1,0 +1,71 @@
+"""A member of a group that polls in a thread of its own, as programs do.
+
+Members that one thread polls in turn keep each other waiting in rebalances; kafka-python's cooperative ones
+then rebalance again and again, whoever the broker is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from tests.compat.clients.group_members import GroupMember
+from tests.compat.clients.shape import Received
+
+POLL_SECONDS: Final = 0.1
+SECONDS_MAX: Final = 40
+
+
+class RunningMember:
+    """``received`` and ``assigned`` are as of the last poll."""
+
+    def __init__(self, make: Callable[[], GroupMember]) -> None:
+        self.received: list[Received] = []
+        self.assigned: set[int] = set()
+        self._failure: Exception | None = None
+        self._commits = False
+        self._committed = threading.Event()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(make,), daemon=True)
+        self._thread.start()
+
+    def _run(self, make: Callable[[], GroupMember]) -> None:
+        try:
+            member = make()
+            try:
+                while not self._ends.is_set():
+                    self._turn(member)
+            finally:
+                member.close()
+        except Exception as failure:  # noqa: BLE001 - told to whoever asks next
+            self._failure = failure
+
+    def _turn(self, member: GroupMember) -> None:
+        polled = member.poll(POLL_SECONDS)
+        self.assigned = member.assigned()
+        self.received += polled
+        if self._commits:
+            self._commits = False
+            member.commit()
+            self._committed.set()
+
+    def check(self) -> None:
+        """Raise what the thread met, if it failed."""
+        if self._failure is not None:
+            raise self._failure
+
+    def commit(self) -> None:
+        """Commit all that was polled, and wait until it is."""
+        self._committed.clear()
+        self._commits = True
+        done = self._committed.wait(SECONDS_MAX)
+        self.check()
+        assert done, "not committed in time"
+
+    def close(self) -> None:
+        """End the member; leave, unless it is a static one."""
+        self._ends.set()
+        self._thread.join(SECONDS_MAX)
+        assert not self._thread.is_alive(), "the member did not end"
+        self.check()
