@@ -7,6 +7,7 @@ for the committed offsets all the time. In the end the members that are left rea
 
 from __future__ import annotations
 
+import itertools
 import random
 import signal
 import subprocess
@@ -308,14 +309,11 @@ def _journals(chaos: Chaos) -> dict[str, list[groups_journal.Event]]:
 
 
 def _wait_until_all_own(chaos: Chaos, tally: Tally) -> None:
-    """All of the cast have partitions, in one generation."""
+    """Each of the cast has a share, and together they have everything."""
     deadline = time.monotonic() + JOIN_SECONDS_MAX
     while time.monotonic() < deadline:
-        newest = [
-            next((event for event in reversed(events) if isinstance(event, groups_journal.Owned)), None)
-            for events in _journals(chaos).values()
-        ]
-        if all(newest) and len({one.generation for one in newest if one}) == 1:
+        shares = [groups_journal.owned_last(events) for events in _journals(chaos).values()]
+        if all(shares) and sorted(itertools.chain(*shares)) == list(range(PARTITIONS)):
             return
         time.sleep(0.2)
     tally.violate(f"the cast had not come together after {JOIN_SECONDS_MAX:.0f} s")

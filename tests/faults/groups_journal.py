@@ -97,6 +97,17 @@ def read(path: Path) -> list[Event]:
     return [_event(json.loads(line)) for line in path.read_text().splitlines()]
 
 
+def owned_last(events: Iterable[Event]) -> set[int]:
+    """What a member owned at the end of its journal."""
+    owned: set[int] = set()
+    for event in events:
+        if isinstance(event, Owned):
+            owned = set(event.partitions)
+        elif isinstance(event, Freed):
+            owned -= set(event.partitions)
+    return owned
+
+
 def _event(line: dict[str, object]) -> Event:
     match line:
         case {

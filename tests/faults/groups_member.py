@@ -53,6 +53,8 @@ class Place:
         self._journal = journal
         self._is_cooperative = assignor == COOPERATIVE
         self._owned: set[int] = set()
+        self.unplaced: set[int] = set()
+        """Partitions given and not yet read from; only a client that does not find its position asks."""
         self._next: dict[int, int] = {}
         self._due = time.monotonic() + COMMIT_SECONDS
 
@@ -61,12 +63,14 @@ class Place:
         given = set(partitions)
         self._owned = self._owned | given if self._is_cooperative else given
         self._drop(given)
+        self.unplaced |= given
         self._journal.owned(generation, self._owned)
 
     def lose(self, partitions: Iterable[int]) -> None:
         gone = set(partitions)
         self._owned -= gone
         self._drop(gone)
+        self.unplaced -= gone
         self._journal.freed(gone)
 
     def _drop(self, partitions: set[int]) -> None:
@@ -190,6 +194,25 @@ def run_kafka_python(to: Membership, journal: Any, stopping: Stopping) -> None:
             # This client commits nothing from here; the next owner sees the last records once more.
             place.lose(one.partition for one in revoked)
 
+    def find_positions() -> None:
+        """Go to the committed offsets of what was given.
+
+        The client does so itself for partitions it did not have before. With one that it was told to give up,
+        and that it is given again some generations later, it goes on at its old position, whatever others
+        have committed meanwhile (kafka-python 3.0, with any broker).
+        """
+        try:
+            for partition in sorted(place.unplaced):
+                one = TopicPartition(to.topic, partition)
+                committed = consumer.committed(one)
+                if committed is None:
+                    consumer.seek_to_beginning(one)
+                else:
+                    consumer.seek(one, committed)
+                place.unplaced.discard(partition)
+        except KafkaError as error:
+            journal.refused(repr(error))
+
     assignors = {
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
@@ -209,8 +232,15 @@ def run_kafka_python(to: Membership, journal: Any, stopping: Stopping) -> None:
     consumer.subscribe([to.topic], listener=Listener())
     while not stopping.is_set:
         polled = consumer.poll(timeout_ms=POLL_MS)
-        records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
+        # What came with a new assignment came from a position that is not to be trusted.
+        records = [
+            (one.partition, one.offset)
+            for batch in polled.values()
+            for one in batch
+            if one.partition not in place.unplaced
+        ]
         place.saw(records)
+        find_positions()
         commit(place.due())
     consumer.close()
 

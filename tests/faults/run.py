@@ -6,6 +6,7 @@ Ends with status 1 if anything was violated. A full disk needs root, for a tmpfs
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -94,13 +95,22 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(FORMS), help=f"of {', '.join(FORMS)}")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     chosen = parser.parse_args()
-    violated = False
-    for name in chosen.only.split(","):
-        with tempfile.TemporaryDirectory(prefix=f"odradek-faults-{name}-") as directory:
-            for tally in FORMS[name](Path(directory), chosen.seed):
-                print(tally.report(), flush=True)
-                violated |= bool(tally.violations)
-    return int(violated)
+    violated = [name for name in chosen.only.split(",") if not _holds(name, chosen.seed)]
+    return int(bool(violated))
+
+
+def _holds(name: str, seed: int) -> bool:
+    """Play one form; its directory is kept if anything was violated."""
+    directory = tempfile.mkdtemp(prefix=f"odradek-faults-{name}-")
+    violations = 0
+    for tally in FORMS[name](Path(directory), seed):
+        print(tally.report(), flush=True)
+        violations += len(tally.violations)
+    if violations:
+        print(f"kept: {directory}", flush=True)
+    else:
+        shutil.rmtree(directory)
+    return not violations
 
 
 if __name__ == "__main__":

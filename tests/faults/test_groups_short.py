@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults import groups_chaos, groups_judge, groups_kills
-from tests.faults.groups_journal import Committed, Event, Freed, Owned, Seen, Writer, read
+from tests.faults.groups_journal import Committed, Event, Freed, Owned, Seen, Writer, owned_last, read
 from tests.faults.groups_judge import Observed
 from tests.faults.tally import Tally
 
@@ -102,4 +102,5 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert isinstance(freed, Freed)
     assert freed.partitions == (2,)
     assert owned.at_ns <= seen.at_ns <= committed.at_ns <= freed.at_ns <= refused.at_ns
+    assert owned_last([owned, seen, committed, freed, refused]) == {1}
     assert read(tmp_path / "none") == []
