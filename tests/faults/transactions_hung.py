@@ -1,0 +1,129 @@
+"""A producer that stops in the midst of a transaction holds readers back for its timeout and one look.
+
+Beside it a plain producer goes on in the same partition: a read_committed reader sees none of that until the
+coordinator has aborted what hangs. After that the one that hung is refused.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from tests.faults import transactions_frames as frames
+from tests.faults.partitions import append, batch_of, create
+from tests.faults.tally import Tally
+from tests.faults.transactions_clerk import AGAIN, REFUSALS
+from tests.faults.transactions_frames import Identity
+from tests.faults.transactions_ledger import Killable, await_coordinators
+from tests.faults.transactions_reader import READ_COMMITTED
+from tests.support.broker import Broker
+from tests.support.raw import RawConnection
+from tests.support.requests import fetch, fetched_partition
+
+TOPIC = "held"
+TIMEOUT_MS = 1_500
+LOOK_MS = 500
+SLACK_SECONDS = 2.0
+"""For markers to be written, and for a machine that does something else as well."""
+SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LOOK_MS)}
+
+
+def play(directory: Path, times: int, seed: int) -> Tally:
+    """Hang so many transactions on a broker of ours."""
+    broker = Broker(directory, SETTINGS).start()
+    try:
+        tally = play_on(broker, times, seed)
+        broker.stop()
+    finally:
+        if broker.is_running:
+            broker.end_unchecked()
+    return tally
+
+
+def play_on(broker: Killable, times: int, seed: int) -> Tally:
+    """The same on any broker that is running; every other time it is killed while the transaction hangs."""
+    tally = Tally("transactions that hang", seed)
+    chance = random.Random(seed)
+    with RawConnection(broker.bootstrap) as connection:
+        tally.check(create(connection, TOPIC) == 0, "the topic was not created")
+        await_coordinators(connection, tally)
+    for number in range(times):
+        _hang(broker, f"hung-{number}", kills=number % 2 == 1, after=chance.random(), tally=tally)
+    return tally
+
+
+def _hang(broker: Killable, name: str, *, kills: bool, after: float, tally: Tally) -> None:
+    with RawConnection(broker.bootstrap) as connection:
+        who = _begin(connection, name)
+        began = time.monotonic()
+        _write(connection, who, tally)
+        entry = append(connection, TOPIC, 0, batch_of(b"behind it"))
+        tally.check(entry.error_code == 0, f"{name}: a plain record was refused: {entry.error_code}")
+        tally.check(
+            _stable(connection) <= entry.base_offset, f"{name}: the open transaction held nobody back"
+        )
+    time.sleep(after)
+    if kills:
+        broker.kill()
+        broker.start()
+    began = time.monotonic() if kills else began
+    with RawConnection(broker.bootstrap) as connection:
+        allowed = (TIMEOUT_MS + LOOK_MS) / 1000 + SLACK_SECONDS
+        while _stable(connection) <= entry.base_offset and time.monotonic() < began + allowed:
+            time.sleep(0.02)
+        held = time.monotonic() - began
+        tally.check(_stable(connection) > entry.base_offset, f"{name}: still held back after {held:.1f} s")
+        _check_refused(connection, who, tally)
+    tally.faults += 1
+    tally.acknowledged += 1
+    tally.outcomes["broker killed meanwhile" if kills else "hung alone"] += 1
+    tally.outcomes["longest hold, ms"] = max(tally.outcomes["longest hold, ms"], int(held * 1000))
+
+
+def _begin(connection: RawConnection, name: str) -> Identity:
+    code = AGAIN[0]
+    while code in AGAIN:
+        connection.send_frame(frames.init_producer_id(name, TIMEOUT_MS))
+        code, producer_id, epoch = frames.initialised(connection.receive_frame())
+    if code:
+        raise AssertionError(f"{name}: InitProducerId was answered with {code}")
+    return Identity(name, producer_id, epoch)
+
+
+def _write(connection: RawConnection, who: Identity, tally: Tally) -> None:
+    connection.send_frame(frames.add_partitions(who, [(TOPIC, 0)]))
+    codes = frames.codes_of(connection.receive_frame())
+    tally.check(codes == [0], f"{who.transactional_id}: AddPartitionsToTxn was answered with {codes}")
+    batches = {(TOPIC, 0): frames.batch(who, 0, [b"hangs"])}
+    connection.send_frame(frames.produce(who, batches))
+    codes = frames.codes_of(connection.receive_frame(), is_produce=True)
+    tally.check(codes == [0], f"{who.transactional_id}: Produce was answered with {codes}")
+
+
+def _check_refused(connection: RawConnection, who: Identity, tally: Tally) -> None:
+    code = AGAIN[0]
+    while code in AGAIN:
+        connection.send_frame(frames.end(who, commits=True))
+        code = frames.code_of(connection.receive_frame())
+    tally.check(
+        code in REFUSALS, f"{who.transactional_id}: the end that came too late was answered with {code}"
+    )
+    connection.send_frame(frames.produce(who, {(TOPIC, 0): frames.batch(who, 1, [b"late"])}))
+    codes = frames.codes_of(connection.receive_frame(), is_produce=True)
+    tally.check(codes[0] in REFUSALS, f"{who.transactional_id}: a late record was answered with {codes}")
+
+
+def _stable(connection: RawConnection) -> int:
+    """The last stable offset; -1 while there is no leader."""
+    wanted = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    request = fetch.FetchRequest(
+        max_wait=timedelta(0),
+        min_bytes=0,
+        max_bytes=1,
+        isolation_level=READ_COMMITTED,
+        topics=(fetch.FetchTopic(topic=TOPIC, partitions=(wanted,)),),
+        forgotten_topics_data=(),
+    )
+    return int(fetched_partition(connection.exchange(request)).last_stable_offset)

@@ -1,0 +1,167 @@
+"""A proxy that knows requests when it sees them, and can have somebody killed at one of them.
+
+It cuts the stream of a connection into frames, reads API key and client id, and hands on. One point may be
+armed at a time for a client: when the request comes, the victim is killed before it is handed on, right after
+that, when its answer is there, or when the answer has been handed on. Clients reach the broker through it
+alone: it is what the broker advertises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from typing import NamedTuple
+
+
+class Moment(Enum):
+    """When the victim dies."""
+
+    BEFORE = "before it is sent"
+    UNDER_WAY = "as it is under way"
+    UNANSWERED = "before its answer"
+    ANSWERED = "after its answer"
+
+
+class Point(NamedTuple):
+    """A request of a client, the next of its kind, and the moment."""
+
+    client_id: str
+    api_key: int
+    moment: Moment
+
+
+class Trap:
+    """A point that is waiting for its request."""
+
+    def __init__(self, point: Point, kill: Callable[[], None]) -> None:
+        self.point = point
+        self._kill = kill
+        self._sprung = threading.Event()
+
+    def spring(self) -> None:
+        """The victim dies; the connection that had the request goes too."""
+        self._kill()
+        self._sprung.set()
+        raise ConnectionAbortedError("the point was reached")
+
+    @property
+    def has_sprung(self) -> bool:
+        return self._sprung.is_set()
+
+
+class Proxy(threading.Thread):
+    """Listens on a port of its own, in a thread and a loop of its own."""
+
+    def __init__(self, port: int, broker_port: int) -> None:
+        super().__init__(daemon=True)
+        self._port = port
+        self._broker_port = broker_port
+        self._loop = asyncio.new_event_loop()
+        self._listening = threading.Event()
+        self._traps: list[Trap] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        super().start()
+        self._listening.wait()
+
+    def run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", self._port))
+        self._listening.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.join()
+
+    def arm(self, point: Point, kill: Callable[[], None]) -> Trap:
+        """Wait for this point; the kill is called in the proxy's thread."""
+        trap = Trap(point, kill)
+        self._loop.call_soon_threadsafe(self._traps.append, trap)
+        return trap
+
+    def disarm(self, trap: Trap) -> None:
+        self._loop.call_soon_threadsafe(lambda: trap in self._traps and self._traps.remove(trap))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            try:
+                upstream = await asyncio.open_connection("127.0.0.1", self._broker_port)
+                await self._hand_on((reader, writer), upstream)
+            finally:
+                writer.close()
+
+    async def _hand_on(
+        self,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        broker: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        waiting: deque[Trap | None] = deque()
+        ways = [
+            asyncio.ensure_future(self._requests(client[0], broker[1], waiting)),
+            asyncio.ensure_future(self._answers(broker[0], client[1], waiting)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            broker[1].close()
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _requests(
+        self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, waiting: deque[Trap | None]
+    ) -> None:
+        while True:
+            frame = await _frame(client)
+            trap = self._trap_for(frame)
+            if trap is not None and trap.point.moment is Moment.BEFORE:
+                trap.spring()
+            waiting.append(trap)
+            broker.write(frame)
+            await broker.drain()
+            if trap is not None and trap.point.moment is Moment.UNDER_WAY:
+                trap.spring()
+
+    async def _answers(
+        self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, waiting: deque[Trap | None]
+    ) -> None:
+        while True:
+            frame = await _frame(broker)
+            trap = waiting.popleft()
+            if trap is not None and trap.point.moment is Moment.UNANSWERED:
+                trap.spring()
+            client.write(frame)
+            await client.drain()
+            if trap is not None and trap.point.moment is Moment.ANSWERED:
+                trap.spring()
+
+    def _trap_for(self, frame: bytes) -> Trap | None:
+        """Take the trap that waits for this request, if there is one."""
+        api_key, _, _, size = struct.unpack_from(">hhih", frame, 4)
+        client_id = frame[14 : 14 + max(size, 0)].decode()
+        for trap in self._traps:
+            if (trap.point.client_id, trap.point.api_key) == (client_id, api_key):
+                self._traps.remove(trap)
+                return trap
+        return None
+
+
+async def _frame(stream: asyncio.StreamReader) -> bytes:
+    """The next frame with its length."""
+    prefix = await stream.readexactly(4)
+    return prefix + await stream.readexactly(struct.unpack(">i", prefix)[0])
