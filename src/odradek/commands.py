@@ -116,15 +116,20 @@ def dump_log(
         bool,
         typer.Option("--offsets-decoder", help="Show records of __consumer_offsets: offsets and groups."),
     ] = False,
+    transaction_log_decoder: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="Show records of __transaction_state.")
+    ] = False,
 ) -> None:
     """Print what is in segment and index files, batch by batch, like kafka-dump-log.
 
     Exits with 1 if a file is damaged or indexes do not fit their segment.
     """
-    from odradek.coordinators.groups.record_text import record_text
+    from odradek.coordinators.groups.record_text import record_text as offsets_text
+    from odradek.coordinators.transactions.record_text import record_text as transactions_text
     from odradek.log.dump import DumpOptions, dump
     from odradek.system.files import RealFileSystem
 
+    transactions_or_none = transactions_text if transaction_log_decoder else None
     options = DumpOptions(
         print_data_log,
         deep_iteration,
@@ -132,7 +137,7 @@ def dump_log(
         index_sanity_check,
         skip_record_metadata,
         max_bytes,
-        record_text if offsets_decoder else None,
+        offsets_text if offsets_decoder else transactions_or_none,
     )
     problems = dump(
         RealFileSystem(), _dumpable(files), options, typer.echo, lambda line: typer.echo(line, err=True)

@@ -1,0 +1,246 @@
+"""The transactional ids behind one partition of ``__transaction_state``.
+
+Invariant: ``apply`` alone changes what is durable (``stored`` of each id), and a machine that is told the
+same again knows the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterator
+from typing import Any, Final
+
+from odradek.coordinators.effects import Append, Effects, Entry, Now
+from odradek.coordinators.transactions import describing, verdicts
+from odradek.coordinators.transactions.commands import (
+    AddPartitions,
+    Command,
+    EndTransaction,
+    InitProducer,
+    MarkersWritten,
+    PartitionsAdded,
+    ProducerInit,
+    TransactionDescription,
+    TransactionListing,
+)
+from odradek.coordinators.transactions.records import read_key, read_transaction
+from odradek.coordinators.transactions.settings import TransactionSettings
+from odradek.coordinators.transactions.states import State
+from odradek.coordinators.transactions.transactional_id import TransactionalId, Transition
+from odradek.coordinators.transactions.turn import Turn
+from odradek.coordinators.transactions.writing import Change, LookAgain, Write, go_on, note_markers, write
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import NO_PRODUCER_ID
+
+TIMEOUTS: Final = "timeouts"
+"""The timer that looks for transactions that are open for too long."""
+EXPIRY: Final = "expiry"
+"""The timer that looks for ids that nobody uses any more."""
+
+IDS_AT_ONCE_MAX: Final = 500
+"""Ids that one turn of a timer looks at, and may write of: whoever has many must not keep all others waiting.
+This takes about a millisecond if none is due."""
+NEXT_TURN_MS: Final = 1
+TOMBSTONES_BYTES_MAX: Final = 65_536
+"""Of names in one append, but for the last one: a batch must not be larger than the topic takes."""
+
+
+class TransactionMachine:
+    """``settings`` is asked for what holds now."""
+
+    def __init__(self, settings: Callable[[], TransactionSettings]) -> None:
+        self.ids: dict[str, TransactionalId] = {}
+        self._settings = settings
+        self._writes: dict[Write, None] = {}
+        self._ongoing: dict[str, None] = {}
+        """Ids with an open transaction, so that those at rest cost nothing."""
+        self._to_time_out: deque[str] = deque()
+        self._to_expire: deque[str] = deque()
+
+    def _done(self, turn: Turn) -> Effects:
+        """The effects of a turn; writes among them are remembered until their fate is known."""
+        self._writes.update((one.note, None) for one in turn.effects if isinstance(one, Append))
+        return turn.effects
+
+    # Commands.
+
+    def handle(self, command: Command, to: Any, now: Now) -> Effects:
+        turn = Turn(now, self._settings)
+        match command:
+            case InitProducer():
+                self._init(command, to, turn)
+            case AddPartitions():
+                self._add(command, to, turn)
+            case EndTransaction():
+                self._end(command, to, turn)
+            case MarkersWritten():
+                one = self.ids.get(command.task.transactional_id)
+                turn.reply(to, note_markers(one, command, turn))
+        return self._done(turn)
+
+    def _init(self, command: InitProducer, to: Any, turn: Turn) -> None:
+        one = self.ids.get(command.transactional_id)
+        verdict = verdicts.init_verdict(one, command, turn.settings.timeout_max_ms, turn.now.wall_ms)
+        if not isinstance(verdict, Transition):
+            turn.reply(to, ProducerInit(verdict) if isinstance(verdict, ErrorCode) else verdict)
+            return
+        if one is None:
+            one = self.ids[command.transactional_id] = TransactionalId(command.transactional_id)
+        write([Change(one, verdict)], turn, to, lambda code: _initialised(verdict, code))
+
+    def _add(self, command: AddPartitions, to: Any, turn: Turn) -> None:
+        one = self.ids.get(command.transactional_id)
+        if command.verify_only:
+            turn.reply(to, PartitionsAdded(verdicts.verify_verdict(one, command)))
+            return
+
+        def answer(code: ErrorCode) -> PartitionsAdded:
+            return PartitionsAdded(dict.fromkeys(command.partitions, code))
+
+        verdict = verdicts.add_verdict(one, command, turn.now.wall_ms)
+        self._write_or_reply(one, verdict, turn, to, answer)
+
+    def _end(self, command: EndTransaction, to: Any, turn: Turn) -> None:
+        one = self.ids.get(command.transactional_id)
+        verdict = verdicts.end_verdict(one, command, turn.now.wall_ms)
+        self._write_or_reply(one, verdict, turn, to, lambda code: code)
+
+    def _write_or_reply(
+        self,
+        one: TransactionalId | None,
+        verdict: ErrorCode | Transition,
+        turn: Turn,
+        to: Any,
+        answer: Callable[[ErrorCode], Any],
+    ) -> None:
+        if isinstance(verdict, ErrorCode):
+            turn.reply(to, answer(verdict))
+        else:
+            assert one is not None
+            write([Change(one, verdict)], turn, to, answer)
+
+    # What became of writes.
+
+    def committed(self, note: Write, now: Now) -> Effects:
+        turn = Turn(now, self._settings)
+        if note in self._writes:
+            del self._writes[note]
+            note.committed(turn)
+        return self._done(turn)
+
+    def refused(self, note: Write, code: ErrorCode, now: Now) -> Effects:
+        turn = Turn(now, self._settings)
+        if note in self._writes:
+            del self._writes[note]
+            note.refused(code, turn)
+            self._forget(note)
+        return self._done(turn)
+
+    def _forget(self, note: Write) -> None:
+        """An id that did not come into being is none."""
+        for one, _ in note.changes:
+            if one.is_nothing and self.ids.get(one.name) is one:
+                del self.ids[one.name]
+
+    # Timers.
+
+    def fired(self, timer: Hashable, now: Now) -> Effects:
+        turn = Turn(now, self._settings)
+        if timer == TIMEOUTS:
+            self._abort_overdue(turn)
+        elif timer == EXPIRY:
+            self._expire(turn)
+        elif isinstance(timer, LookAgain) and timer.transactional_id in self.ids:
+            go_on(self.ids[timer.transactional_id], turn)
+        return self._done(turn)
+
+    def _abort_overdue(self, turn: Turn) -> None:
+        for one in self._next_of(self._to_time_out, self._ongoing):
+            if verdicts.is_overdue(one, turn.now.wall_ms):
+                assert one.stored is not None
+                write([Change(one, verdicts.fenced(one.stored, turn.now.wall_ms))], turn)
+        interval_ms = turn.settings.timeouts_check_interval_ms
+        turn.arm(TIMEOUTS, NEXT_TURN_MS if self._to_time_out else interval_ms)
+
+    def _expire(self, turn: Turn) -> None:
+        retention_ms, now_ms = turn.settings.id_retention_ms, turn.now.wall_ms
+        gone: list[Change] = []
+        size_bytes = 0
+        for one in self._next_of(self._to_expire, self.ids):
+            if verdicts.is_forgettable(one, retention_ms, now_ms):
+                gone.append(Change(one, Transition(None)))
+                size_bytes += len(one.name.encode())
+            if size_bytes >= TOMBSTONES_BYTES_MAX:
+                break
+        if gone:
+            write(gone, turn)
+        turn.arm(EXPIRY, NEXT_TURN_MS if self._to_expire else turn.settings.ids_check_interval_ms)
+
+    def _next_of(self, waiting: deque[str], names: Collection[str]) -> Iterator[TransactionalId]:
+        """Some ids: the next where the last turn left off, or the first ones."""
+        if not waiting:
+            waiting.extend(names)
+        for _ in range(min(len(waiting), IDS_AT_ONCE_MAX)):
+            one = self.ids.get(waiting.popleft())
+            if one is not None:
+                yield one
+
+    # What the log says.
+
+    def apply(self, entry: Entry, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Bytes that cannot be read raise ``BrokerError``, and change nothing."""
+        name = read_key(entry.key)
+        if name is None:
+            return
+        stored = None if entry.value is None else read_transaction(entry.value)
+        one = self.ids.get(name) or TransactionalId(name)
+        one.applied(stored)
+        if one.is_nothing:
+            self.ids.pop(name, None)
+        else:
+            self.ids[name] = one
+        if stored is not None and stored.state is State.ONGOING:
+            self._ongoing[name] = None
+        else:
+            self._ongoing.pop(name, None)
+
+    def end_transaction(self, producer_id: int, *, commits: bool) -> None:
+        """Nobody writes here as part of a transaction."""
+
+    def loaded(self, now: Now) -> Effects:
+        turn = Turn(now, self._settings)
+        for one in self.ids.values():
+            go_on(one, turn)
+        turn.arm(TIMEOUTS, turn.settings.timeouts_check_interval_ms)
+        turn.arm(EXPIRY, turn.settings.ids_check_interval_ms)
+        return self._done(turn)
+
+    def unloaded(self) -> Effects:
+        turn = Turn(Now(0, 0), self._settings)
+        for note in self._writes:
+            note.abandoned(turn)
+        self._writes.clear()
+        self._ongoing.clear()
+        self.ids.clear()
+        return turn.effects
+
+    # Questions.
+
+    def describe(self, transactional_id: str) -> TransactionDescription:
+        return describing.describe(transactional_id, self.ids.get(transactional_id))
+
+    def listing(
+        self, states: Collection[str], producer_ids: Collection[int], duration_min_ms: int, now_ms: int
+    ) -> list[TransactionListing]:
+        """Filters that are empty, or negative, let all pass. ``now_ms`` is by the wall clock."""
+        return describing.listing(self.ids.values(), states, producer_ids, duration_min_ms, now_ms)
+
+
+def _initialised(transition: Transition, code: ErrorCode) -> ProducerInit:
+    """An aborted transaction has to be ended first; then the producer gets its epoch."""
+    target = transition.target
+    if code is not ErrorCode.NONE or target is None:
+        return ProducerInit(code)
+    if target.state is not State.EMPTY:
+        return ProducerInit(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return ProducerInit(code, target.producer_id, target.producer_epoch)

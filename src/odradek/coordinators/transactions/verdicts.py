@@ -1,0 +1,197 @@
+"""What becomes of a request: a transition of its transactional id, or an answer at once. Nothing is done.
+
+The rules are Kafka's, but for three cases that it answers with UNKNOWN_SERVER_ERROR, or worse. A producer of
+an old epoch that wants to go on is fenced, also while the transaction of a newer one is open, which it aborts
+in Kafka, and when epochs are used up. Who asks again for an epoch it was given gets the same as often as it
+asks, also where the producer id is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from odradek.coordinators.transactions.commands import (
+    NEEDS_PRODUCER_ID,
+    AddPartitions,
+    EndTransaction,
+    InitProducer,
+    NeedsProducerId,
+)
+from odradek.coordinators.transactions.records import StoredTransaction
+from odradek.coordinators.transactions.states import AT_REST, State
+from odradek.coordinators.transactions.transactional_id import (
+    NOBODY,
+    Incarnation,
+    TransactionalId,
+    Transition,
+)
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+
+EPOCH_MAX: Final = 2**15 - 1
+"""No producer is given this one, so that there is one left to fence it with."""
+
+
+# Producers come.
+
+
+def init_verdict(
+    one: TransactionalId | None, command: InitProducer, timeout_max_ms: int, now_ms: int
+) -> ErrorCode | NeedsProducerId | Transition:
+    """A transition to PrepareAbort ends what an earlier producer left; the command is to be asked again."""
+    refusal = _init_refusal(command, timeout_max_ms)
+    if refusal is not None:
+        return refusal
+    if one is not None and one.is_busy:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    stored = None if one is None else one.stored
+    if one is None or stored is None:
+        return _with_fresh_id(command, NOBODY, now_ms)
+    asks = Incarnation(command.producer_id, command.producer_epoch)
+    current = Incarnation(stored.producer_id, stored.producer_epoch)
+    if asks not in (NOBODY, current, one.previous):
+        return ErrorCode.PRODUCER_FENCED
+    if stored.state is State.ONGOING:
+        return fenced(stored, now_ms)
+    if stored.state not in AT_REST:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if asks != NOBODY and asks == one.previous:
+        return Transition(_initialised(command, current, now_ms), one.previous)
+    if current.producer_epoch >= EPOCH_MAX - 1:
+        return _with_fresh_id(command, asks, now_ms)
+    bumped = current._replace(producer_epoch=current.producer_epoch + 1)
+    return Transition(_initialised(command, bumped, now_ms), asks)
+
+
+def _init_refusal(command: InitProducer, timeout_max_ms: int) -> ErrorCode | None:
+    names_id = command.producer_id != NO_PRODUCER_ID
+    names_epoch = command.producer_epoch != NO_PRODUCER_EPOCH
+    if not command.transactional_id or names_id is not names_epoch:
+        return ErrorCode.INVALID_REQUEST
+    if not 0 < command.timeout_ms <= timeout_max_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return None
+
+
+def _with_fresh_id(command: InitProducer, previous: Incarnation, now_ms: int) -> NeedsProducerId | Transition:
+    if command.fresh_producer_id == NO_PRODUCER_ID:
+        return NEEDS_PRODUCER_ID
+    return Transition(_initialised(command, Incarnation(command.fresh_producer_id, 0), now_ms), previous)
+
+
+def _initialised(command: InitProducer, who: Incarnation, now_ms: int) -> StoredTransaction:
+    return StoredTransaction(*who, command.timeout_ms, State.EMPTY, frozenset(), now_ms)
+
+
+def fenced(stored: StoredTransaction, now_ms: int) -> Transition:
+    """The open transaction is aborted under a higher epoch, which nobody is given."""
+    epoch = min(stored.producer_epoch + 1, EPOCH_MAX)
+    return Transition(
+        stored._replace(producer_epoch=epoch, state=State.PREPARE_ABORT, update_ms=now_ms), NOBODY
+    )
+
+
+# They write.
+
+
+def add_verdict(one: TransactionalId | None, command: AddPartitions, now_ms: int) -> ErrorCode | Transition:
+    if not command.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if one is None or one.stored is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    stored = one.stored
+    refusal = _stranger(stored, command.producer_id, command.producer_epoch)
+    if refusal is not None:
+        return refusal
+    if one.is_busy:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    partitions = stored.partitions.union(command.partitions)
+    if stored.state is State.ONGOING:
+        if partitions == stored.partitions:
+            return ErrorCode.NONE
+        return Transition(stored._replace(partitions=partitions, update_ms=now_ms), one.previous)
+    if stored.state not in AT_REST:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    begun = stored._replace(state=State.ONGOING, partitions=partitions, update_ms=now_ms, start_ms=now_ms)
+    return Transition(begun, one.previous)
+
+
+def verify_verdict(one: TransactionalId | None, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+    """What is under way does not matter: the log has the last word when a batch is appended."""
+    refusal, added = _verification(one, command)
+    missing = ErrorCode.TRANSACTION_ABORTABLE
+    return {
+        partition: refusal or (ErrorCode.NONE if partition in added else missing)
+        for partition in command.partitions
+    }
+
+
+def _verification(
+    one: TransactionalId | None, command: AddPartitions
+) -> tuple[ErrorCode | None, Collection[TopicPartition]]:
+    if not command.transactional_id:
+        return ErrorCode.INVALID_REQUEST, ()
+    if one is None or one.stored is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING, ()
+    refusal = _stranger(one.stored, command.producer_id, command.producer_epoch)
+    if refusal is None and one.is_prepared:
+        refusal = ErrorCode.CONCURRENT_TRANSACTIONS
+    return refusal, one.stored.partitions
+
+
+def _stranger(stored: StoredTransaction, producer_id: int, producer_epoch: int) -> ErrorCode | None:
+    if stored.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if stored.producer_epoch != producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return None
+
+
+# It ends.
+
+
+def end_verdict(one: TransactionalId | None, command: EndTransaction, now_ms: int) -> ErrorCode | Transition:
+    if not command.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if one is None or one.stored is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    stored = one.stored
+    refusal = _stranger(stored, command.producer_id, command.producer_epoch)
+    if refusal is not None:
+        return refusal
+    if one.is_busy:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if stored.state is State.ONGOING:
+        state = State.PREPARE_COMMIT if command.commits else State.PREPARE_ABORT
+        return Transition(stored._replace(state=state, update_ms=now_ms), one.previous)
+    is_done = stored.state is (State.COMPLETE_COMMIT if command.commits else State.COMPLETE_ABORT)
+    return ErrorCode.NONE if is_done else ErrorCode.INVALID_TXN_STATE
+
+
+def completed(one: TransactionalId, now_ms: int) -> Transition:
+    """All partitions of a prepared transaction have its marker."""
+    assert one.stored is not None
+    commits = one.stored.state is State.PREPARE_COMMIT
+    state = State.COMPLETE_COMMIT if commits else State.COMPLETE_ABORT
+    target = one.stored._replace(state=state, partitions=frozenset(), update_ms=now_ms)
+    return Transition(target, one.previous)
+
+
+# Time passes.
+
+
+def is_overdue(one: TransactionalId, now_ms: int) -> bool:
+    """Whether its transaction is open for longer than its producer wanted."""
+    stored = one.stored
+    if stored is None or one.is_busy or stored.state is not State.ONGOING:
+        return False
+    return stored.start_ms + stored.timeout_ms < now_ms
+
+
+def is_forgettable(one: TransactionalId, retention_ms: int, now_ms: int) -> bool:
+    """Whether nothing was heard of it for so long that it may go."""
+    stored = one.stored
+    if stored is None or one.is_busy or stored.state not in AT_REST:
+        return False
+    return stored.update_ms <= now_ms - retention_ms

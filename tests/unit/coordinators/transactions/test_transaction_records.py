@@ -1,0 +1,137 @@
+"""Records of ``__transaction_state``: Kafka's bytes (see tests/golden/transaction_state), and any others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.coordinators.effects import Entry
+from odradek.coordinators.transactions.records import (
+    StoredTransaction,
+    read_key,
+    read_transaction,
+    transaction_entry,
+    write_key,
+    write_transaction,
+)
+from odradek.coordinators.transactions.states import PREPARED, State
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import TopicPartition
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "transaction_state" / "records.txt"
+SAMPLES = {
+    (name, version): bytes.fromhex(raw)
+    for name, version, raw in (
+        line.split(" ") for line in GOLDEN.read_text(encoding="utf-8").splitlines() if line[0] != "#"
+    )
+}
+VALUES = sorted(raw for (name, _), raw in SAMPLES.items() if name != "key")
+
+NAME = "überweisung 😀"
+PARTITIONS = frozenset(
+    {TopicPartition("__consumer_offsets", 7), *(TopicPartition("zahlüngen", number) for number in (0, 2, 10))}
+)
+
+
+def expected(state: State) -> StoredTransaction:
+    partitions = PARTITIONS if state is State.ONGOING or state in PREPARED else frozenset()
+    start_ms = -1 if state is State.EMPTY else 1_699_999_999_000
+    return StoredTransaction(1234567890123, 32766, 60_000, state, partitions, 1_700_000_000_000, start_ms)
+
+
+def test_the_key_is_written_as_kafkas_coordinator_writes_it() -> None:
+    assert write_key(NAME) == SAMPLES["key", "coordinator"] == SAMPLES["key", "0"]
+    assert read_key(SAMPLES["key", "0"]) == NAME
+
+
+@pytest.mark.parametrize("state", State)
+def test_values_of_every_state_are_written_as_kafka_writes_them_and_read_in_both_versions(
+    state: State,
+) -> None:
+    assert write_transaction(expected(state)) == SAMPLES[state.value, "0"]
+    for version in ("0", "1"):
+        assert read_transaction(SAMPLES[state.value, version]) == expected(state)
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.ONGOING, State.COMPLETE_ABORT])
+def test_the_coordinator_of_kafka_chooses_the_same_version(state: State) -> None:
+    stored = expected(state)
+    if state is State.ONGOING:
+        stored = stored._replace(partitions=frozenset({TopicPartition("zahlüngen", 2)}))
+    assert write_transaction(stored) == SAMPLES[state.value, "coordinator"]
+
+
+def test_keys_of_unknown_kinds_are_passed_over() -> None:
+    assert read_key(b"\x00\x01" + SAMPLES["key", "0"][2:]) is None
+
+
+def test_an_entry_without_a_value_is_a_tombstone() -> None:
+    assert transaction_entry(NAME, None) == Entry(SAMPLES["key", "0"], None)
+    assert transaction_entry(NAME, expected(State.EMPTY)) == Entry(SAMPLES["key", "0"], SAMPLES["Empty", "0"])
+
+
+@pytest.mark.parametrize("number", [-1, 8, 127])
+def test_a_state_that_nobody_knows_is_refused(number: int) -> None:
+    raw = bytearray(SAMPLES["CompleteCommit", "0"])
+    raw[16] = number % 256
+    with pytest.raises(BrokerError, match=f"number {number}") as refused:
+        read_transaction(bytes(raw))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_only_the_empty_state_may_have_no_list_of_partitions() -> None:
+    raw = bytearray(SAMPLES["Empty", "0"])
+    raw[16] = 1
+    with pytest.raises(BrokerError, match="Ongoing without partitions"):
+        read_transaction(bytes(raw))
+
+
+@pytest.mark.parametrize("version", [-1, 2])
+def test_values_of_unknown_versions_are_refused(version: int) -> None:
+    raw = version.to_bytes(2, "big", signed=True) + SAMPLES["Empty", "0"][2:]
+    with pytest.raises(BrokerError, match=f"no version {version}"):
+        read_transaction(raw)
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+partitions = st.frozensets(st.builds(TopicPartition, names, st.integers(0, 2**31 - 1)), max_size=9)
+int64s = st.integers(-(2**63), 2**63 - 1)
+transactions = st.builds(
+    StoredTransaction,
+    int64s,
+    st.integers(-(2**15), 2**15 - 1),
+    st.integers(-(2**31), 2**31 - 1),
+    st.sampled_from(State),
+    partitions,
+    int64s,
+    int64s,
+).map(lambda one: one._replace(partitions=frozenset()) if one.state is State.EMPTY else one)
+
+
+@given(names, transactions)
+def test_what_is_written_is_read_again(name: str, stored: StoredTransaction) -> None:
+    entry = transaction_entry(name, stored)
+    assert entry.value is not None
+    assert (read_key(entry.key), read_transaction(entry.value)) == (name, stored)
+
+
+@given(st.sampled_from(VALUES), st.integers(0, 200), st.integers(0, 255))
+def test_a_damaged_value_is_read_or_refused_as_corrupt(sample: bytes, at: int, byte: int) -> None:
+    raw = bytearray(sample)
+    raw[at % len(raw)] = byte
+    code = ErrorCode.CORRUPT_MESSAGE
+    try:
+        read_transaction(bytes(raw))
+    except BrokerError as refused:
+        code = refused.code
+    assert code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("sample", VALUES, ids=range(len(VALUES)))
+def test_every_truncation_is_refused(sample: bytes) -> None:
+    for length in range(len(sample)):
+        with pytest.raises(BrokerError):
+            read_transaction(sample[:length])
