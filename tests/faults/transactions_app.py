@@ -3,8 +3,9 @@
 It begins its producer first, which ends what an earlier instance left; then it reads inputs from where the
 group is, and writes two entries for each, and the offset, in one transaction. Now and then it aborts one and
 reads the same inputs again. It trusts in being started again: any failure ends it, with status 3 if it has
-been fenced and 4 otherwise. SIGTERM ends it between two transactions, with status 0. CLIENT is confluent,
-kafka_python or aiokafka; NUMBER is its input partition.
+been fenced and 4 otherwise. So does a turn that takes too long: librdkafka may wait for ever to hand offsets
+to a transaction, once a broker was missing in the metadata. SIGTERM ends it between two transactions, with
+status 0. CLIENT is confluent, kafka_python or aiokafka; NUMBER is its input partition.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,7 +29,8 @@ SIZE_MAX = 4
 SESSION_MS = 10_000
 TRANSACTION_MS = 10_000
 POLL_SECONDS = 0.1
-STEP_SECONDS_MAX = 30.0
+STEP_SECONDS_MAX = 5.0
+BEGIN_SECONDS_MAX = 30.0
 ABORTED_SHARE = 0.1
 FENCING = ("fenced", "invalid_producer_epoch", "invalidproducerepoch")
 
@@ -41,6 +44,7 @@ class Work:
     number: int
     pace_seconds: float
     stopping: bool = False
+    deadline: float = field(default_factory=lambda: time.monotonic() + BEGIN_SECONDS_MAX)
     _names: Iterator[int] = field(default_factory=itertools.count)
     _chance: random.Random = field(default_factory=lambda: random.Random(os.getpid()))
 
@@ -55,6 +59,17 @@ class Work:
     @property
     def aborts(self) -> bool:
         return self._chance.random() < ABORTED_SHARE
+
+    def goes_on(self) -> bool:
+        """Asked before every turn: whether there is one, which then has its time."""
+        self.deadline = time.monotonic() + STEP_SECONDS_MAX
+        return not self.stopping
+
+    def watch(self) -> None:
+        """End the process when a turn takes too long."""
+        while time.monotonic() < self.deadline:
+            time.sleep(0.1)
+        end(f"no end of a turn in {STEP_SECONDS_MAX} s", FAILED)
 
     def values(self, offsets: list[int], aborts: bool) -> list[bytes]:
         from tests.faults.transactions_judge import TO_BE_ABORTED, Entry
@@ -77,7 +92,7 @@ def run_confluent(work: Work) -> None:
             "log_level": 2,
         }
     )
-    producer.init_transactions(STEP_SECONDS_MAX)
+    producer.init_transactions(BEGIN_SECONDS_MAX)
     consumer = Consumer(
         {
             "bootstrap.servers": work.bootstrap,
@@ -92,7 +107,7 @@ def run_confluent(work: Work) -> None:
         }
     )
     consumer.subscribe([f"{INPUTS}-{work.client}"])
-    while not work.stopping:
+    while work.goes_on():
         messages = consumer.consume(SIZE_MAX, POLL_SECONDS)
         for message in messages:
             if message.error() is not None:
@@ -136,7 +151,7 @@ def run_kafka_python(work: Work) -> None:
     )
     consumer.subscribe([f"{INPUTS}-{work.client}"])
     place = TopicPartition(f"{INPUTS}-{work.client}", 0)
-    while not work.stopping:
+    while work.goes_on():
         polled = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=SIZE_MAX)
         records = polled.get(place, [])
         if not records:
@@ -177,7 +192,7 @@ async def run_aiokafka(work: Work) -> None:
     place = TopicPartition(f"{INPUTS}-{work.client}", 0)
     consumer.assign([place])
     await consumer.start()
-    while not work.stopping:
+    while work.goes_on():
         polled = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=SIZE_MAX)
         records = polled.get(place, [])
         if not records:
@@ -218,6 +233,7 @@ def main(client: str, bootstrap: str, number: str, pace: str) -> None:
         work.stopping = True
 
     signal.signal(signal.SIGTERM, stop)
+    threading.Thread(target=work.watch, daemon=True).start()
     try:
         if client == "confluent":
             run_confluent(work)
@@ -226,9 +242,15 @@ def main(client: str, bootstrap: str, number: str, pace: str) -> None:
         else:
             asyncio.run(run_aiokafka(work))
     except (failures_of(client), RuntimeError, AssertionError) as failure:
-        print(f"ends: {failure!r}", file=sys.stderr, flush=True)
-        os._exit(FENCED if any(word in repr(failure).lower() for word in FENCING) else FAILED)
-    os._exit(0)  # Without the good-byes of the clients, as after a kill.
+        is_fenced = any(word in repr(failure).lower() for word in FENCING)
+        end(repr(failure), FENCED if is_fenced else FAILED)
+    end("asked to", 0)
+
+
+def end(why: str, status: int) -> None:
+    """End at once, without the good-byes of the clients: as after a kill."""
+    print(f"ends: {why}", file=sys.stderr, flush=True)
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -135,8 +135,7 @@ class Stage:
     def double(self, client: str) -> None:
         """Start a twin beside a live instance: the older one has to end, and to say that it was fenced."""
         app = self.apps[client]
-        if not self._wait(lambda: app.process.poll() is None):
-            return
+        self._goes_on(client)  # An instance that has not begun yet would fence its twin.
         before = app.again()
         if not self._wait(lambda: before.poll() is not None):
             before.kill()
@@ -147,16 +146,9 @@ class Stage:
         self._tally.outcomes[f"{client}: the older of two was fenced"] += 1
 
     def go_on(self) -> None:
-        """After the last fault every app finds its way again, and commits more than there was."""
-        address = self._broker.bootstrap
-        before = {client: _committed(address, client) for client in self.apps}
-        for client, offset in before.items():
-
-            def is_ahead(client: str = client, offset: int = offset) -> bool:
-                return _committed(address, client) > offset
-
-            if not self._wait(is_ahead):
-                self._tally.violate(f"{client} did not go on: {self.apps[client].words()}")
+        """After the last fault every app finds its way again."""
+        for client in self.apps:
+            self._goes_on(client)
 
     def stop(self) -> None:
         """End all apps between two transactions; one that fails meanwhile has to begin and end again."""
@@ -172,6 +164,13 @@ class Stage:
             if app.process.poll() != 0:
                 app.kill()
                 self._tally.violate(f"{client} did not end in order: {app.words()}")
+
+    def _goes_on(self, client: str) -> None:
+        """Wait until an app has committed more than there was."""
+        address = self._broker.bootstrap
+        offset = _committed(address, client)
+        if not self._wait(lambda: _committed(address, client) > offset):
+            self._tally.violate(f"{client} did not go on: {self.apps[client].words()}")
 
     def _wait(self, is_so: Callable[[], bool]) -> bool:
         """Wait, and start again what ends meanwhile; False if it takes too long."""
