@@ -10,12 +10,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
 TOPIC = "letters"
+GROUP = "readers"
 RECORDS = 10_000
 PARTITIONS = 3
 START_TIMEOUT_S = 30
@@ -54,9 +55,17 @@ def produce(bootstrap: str) -> float:
     return time.perf_counter() - began
 
 
-def consume(bootstrap: str) -> list[tuple[int, int, str, str]]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+def consume(bootstrap: str) -> tuple[list[tuple[int, int, str, str]], int]:
+    """Read as a member of a group and commit; gives the records and how far the group is behind."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([TOPIC])
     rows: list[tuple[int, int, str, str]] = []
     deadline = time.monotonic() + CLIENT_TIMEOUT_S
     while len(rows) < RECORDS and time.monotonic() < deadline:
@@ -66,8 +75,16 @@ def consume(bootstrap: str) -> list[tuple[int, int, str, str]]:
             rows.append(
                 (message.partition(), message.offset(), message.key().decode(), message.value().decode())
             )
+    consumer.commit(asynchronous=False)
+    lag = _lag(consumer)
     consumer.close()
-    return rows
+    return rows, lag
+
+
+def _lag(consumer: Consumer) -> int:
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    committed = consumer.committed(partitions, timeout=CLIENT_TIMEOUT_S)
+    return sum(consumer.get_watermark_offsets(one)[1] - max(one.offset, 0) for one in committed)
 
 
 def show(rows: list[tuple[int, int, str, str]]) -> None:
@@ -89,7 +106,8 @@ def main() -> int:
             console.print(f"topic {TOPIC} has {PARTITIONS} partitions")
             seconds = produce(bootstrap)
             console.print(f"{RECORDS:,} records acknowledged in {seconds:.2f} s (confluent-kafka, lz4)")
-            rows = consume(bootstrap)
+            rows, lag = consume(bootstrap)
+            console.print(f"group {GROUP} has read and committed them: lag {lag}")
         finally:
             broker.send_signal(signal.SIGTERM)
             status = broker.wait(START_TIMEOUT_S)
@@ -99,7 +117,7 @@ def main() -> int:
             f"{len(rows):,} records came back; {size:,} bytes on disk; the broker ended with {status}"
         )
         whole = {value for *_, value in rows} == {f"letter {n}" for n in range(RECORDS)}
-        return 0 if whole and len(rows) == RECORDS and status == 0 else 1
+        return 0 if whole and len(rows) == RECORDS and lag == 0 and status == 0 else 1
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 BOOTSTRAP = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
 TOPIC = "telegrams"
@@ -16,9 +16,8 @@ async def main() -> None:
         for number in range(3):
             await producer.send_and_wait(TOPIC, key=b"castle", value=f"telegram {number}".encode())
 
-    consumer = AIOKafkaConsumer(bootstrap_servers=BOOTSTRAP, auto_offset_reset="earliest")
-    consumer.assign([TopicPartition(TOPIC, 0)])
-    async with consumer:
+    how = {"group_id": "operators", "auto_offset_reset": "earliest"}
+    async with AIOKafkaConsumer(TOPIC, bootstrap_servers=BOOTSTRAP, **how) as consumer:
         for _ in range(3):
             record = await consumer.getone()
             sys.stdout.write(f"{record.offset} {record.key.decode()} {record.value.decode()}\n")

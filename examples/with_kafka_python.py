@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
 
 BOOTSTRAP = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
 TOPIC = "postcards"
@@ -17,10 +17,8 @@ def main() -> None:
     producer.flush()
     producer.close()
 
-    consumer = KafkaConsumer(bootstrap_servers=BOOTSTRAP)
-    partition = TopicPartition(TOPIC, 0)
-    consumer.assign([partition])
-    consumer.seek_to_beginning(partition)
+    how = {"group_id": "collectors", "auto_offset_reset": "earliest"}
+    consumer = KafkaConsumer(TOPIC, bootstrap_servers=BOOTSTRAP, **how)
     for _ in range(3):
         record = next(consumer)
         sys.stdout.write(f"{record.offset} {record.key.decode()} {record.value.decode()}\n")
