@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,31 +49,34 @@ class Stopping:
 class Place:
     """What the member owns, and what of it is to be committed."""
 
-    def __init__(self, journal: Any, assignor: str) -> None:
+    def __init__(self, journal: Any) -> None:
         self._journal = journal
-        self._is_cooperative = assignor == COOPERATIVE
-        self._owned: set[int] = set()
-        self.unplaced: set[int] = set()
-        """Partitions given and not yet read from; only a client that does not find its position asks."""
+        self.generation = -1
+        self._given_ns: dict[int, int] = {}
+        """When each partition was given to the member."""
         self._next: dict[int, int] = {}
         self._due = time.monotonic() + COMMIT_SECONDS
+        self.unplaced: set[int] = set()
+        """Partitions given and not yet read from; only a client that does not find its position asks."""
 
-    def gain(self, generation: int, partitions: Iterable[int]) -> None:
-        """Partitions are given: all of them, or with cooperation those that are new."""
-        given = set(partitions)
-        self._owned = self._owned | given if self._is_cooperative else given
+    def gain(self, generation: int, partitions: Iterable[int], *, is_more: bool = False) -> None:
+        """These partitions are given, instead of those there were, or besides them."""
+        given = dict.fromkeys(partitions, time.monotonic_ns())
+        self._given_ns = self._given_ns | given if is_more else given
         self._drop(given)
-        self.unplaced |= given
-        self._journal.owned(generation, self._owned)
+        self.generation = generation
+        self.unplaced |= set(given)
+        self._journal.owned(generation, self._given_ns)
 
     def lose(self, partitions: Iterable[int]) -> None:
         gone = set(partitions)
-        self._owned -= gone
+        for partition in gone:
+            self._given_ns.pop(partition, None)
         self._drop(gone)
         self.unplaced -= gone
         self._journal.freed(gone)
 
-    def _drop(self, partitions: set[int]) -> None:
+    def _drop(self, partitions: Collection[int]) -> None:
         self._next = {partition: at for partition, at in self._next.items() if partition not in partitions}
 
     def saw(self, records: Sequence[tuple[int, int]]) -> None:
@@ -90,9 +93,14 @@ class Place:
     def due(self) -> dict[int, int]:
         return self.uncommitted() if time.monotonic() >= self._due else {}
 
-    def give_back(self, offsets: dict[int, int]) -> None:
-        """A commit was refused: it is made again, unless its partitions are taken away or given anew."""
-        self._next = offsets | self._next
+    def give_back(self, offsets: dict[int, int], asked_ns: int) -> None:
+        """A commit was refused: it is made again, but for partitions taken, or given anew, since then."""
+        kept = {
+            partition: offset
+            for partition, offset in offsets.items()
+            if self._given_ns.get(partition, asked_ns) < asked_ns
+        }
+        self._next = kept | self._next
 
 
 class Generations(logging.Handler):
@@ -112,7 +120,7 @@ class Generations(logging.Handler):
 def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    place, generations = Place(journal, to.assignor), Generations()
+    place, generations = Place(journal), Generations()
     log = logging.Logger("librdkafka", logging.DEBUG)
     log.addHandler(generations)
 
@@ -125,12 +133,13 @@ def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
             done = consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as error:
             journal.refused(repr(error))
-            place.give_back(offsets)
+            place.give_back(offsets, asked_ns)
             return
         journal.committed(asked_ns, {one.partition: one.offset for one in done if one.error is None})
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
-        place.gain(generations.newest, [one.partition for one in partitions])
+        is_more = to.assignor == COOPERATIVE
+        place.gain(generations.newest, [one.partition for one in partitions], is_more=is_more)
 
     def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
         commit(place.uncommitted())
@@ -161,88 +170,104 @@ def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
     consumer.close()
 
 
-def run_kafka_python(to: Membership, journal: Any, stopping: Stopping) -> None:
-    from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-    from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from kafka.errors import KafkaError
+class KafkaPython:
+    """A kafka-python consumer that finds its own positions.
 
-    place = Place(journal, to.assignor)
+    The client does so itself for partitions it did not have before. With one that it had, and that it is given
+    again some generations later, it goes on at its old position, whatever others have committed meanwhile
+    (kafka-python 3.0, with any broker). So in a new generation all partitions are taken as given anew.
+    """
 
-    def commit(offsets: dict[int, int]) -> None:
+    def __init__(self, to: Membership, journal: Any) -> None:
+        from kafka import ConsumerRebalanceListener, KafkaConsumer
+        from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+        from kafka.coordinator.assignors.range import RangePartitionAssignor
+        from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+        assignors = {
+            "range": RangePartitionAssignor,
+            "roundrobin": RoundRobinPartitionAssignor,
+            COOPERATIVE: CooperativeStickyAssignor,
+        }
+        place = Place(journal)
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                """Not told where all of them were the member's before, whatever happened between."""
+
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                # This client commits nothing from here; the next owner sees the last records once more.
+                place.lose(one.partition for one in revoked)
+
+        self._topic = to.topic
+        self._journal = journal
+        self._place = place
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=to.bootstrap,
+            group_id=to.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=POLL_INTERVAL_MAX_MS,
+            max_poll_records=RECORDS_MAX,
+            partition_assignment_strategy=[assignors[to.assignor]],
+        )
+        self._consumer.subscribe([to.topic], listener=Listener())
+
+    def run(self, stopping: Stopping) -> None:
+        while not stopping.is_set:
+            polled = self._consumer.poll(timeout_ms=POLL_MS)
+            self._look_around()
+            records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
+            # What came with a new assignment came from a position that is not to be trusted.
+            self._place.saw([one for one in records if one[0] not in self._place.unplaced])
+            self._find_positions()
+            self._commit(self._place.due())
+        self._consumer.close()
+
+    def _look_around(self) -> None:
+        from kafka.structs import MemberState
+
+        known = self._consumer.group_metadata()
+        if known.state == MemberState.STABLE and known.generation_id != self._place.generation:
+            owned = [one.partition for one in self._consumer.assignment()]
+            self._place.gain(known.generation_id, owned)
+
+    def _find_positions(self) -> None:
+        from kafka import TopicPartition
+        from kafka.errors import KafkaError
+
+        try:
+            for partition in sorted(self._place.unplaced):
+                one = TopicPartition(self._topic, partition)
+                committed = self._consumer.committed(one)
+                if committed is None:
+                    self._consumer.seek_to_beginning(one)
+                else:
+                    self._consumer.seek(one, committed)
+                self._place.unplaced.discard(partition)
+        except KafkaError as error:
+            self._journal.refused(repr(error))
+
+    def _commit(self, offsets: dict[int, int]) -> None:
+        from kafka import OffsetAndMetadata, TopicPartition
+        from kafka.errors import KafkaError
+
         if not offsets:
             return
         asked_ns = time.monotonic_ns()
         wanted = {
-            TopicPartition(to.topic, partition): OffsetAndMetadata(offset, "", -1)
+            TopicPartition(self._topic, partition): OffsetAndMetadata(offset, "", -1)
             for partition, offset in offsets.items()
         }
         try:
-            consumer.commit(wanted)
+            self._consumer.commit(wanted)
         except KafkaError as error:
-            journal.refused(repr(error))
-            place.give_back(offsets)
+            self._journal.refused(repr(error))
+            self._place.give_back(offsets, asked_ns)
             return
-        journal.committed(asked_ns, offsets)
-
-    class Listener(ConsumerRebalanceListener):
-        def on_partitions_assigned(self, assigned: Any) -> None:
-            place.gain(consumer.group_metadata().generation_id, [one.partition for one in assigned])
-
-        def on_partitions_revoked(self, revoked: Any) -> None:
-            # This client commits nothing from here; the next owner sees the last records once more.
-            place.lose(one.partition for one in revoked)
-
-    def find_positions() -> None:
-        """Go to the committed offsets of what was given.
-
-        The client does so itself for partitions it did not have before. With one that it was told to give up,
-        and that it is given again some generations later, it goes on at its old position, whatever others
-        have committed meanwhile (kafka-python 3.0, with any broker).
-        """
-        try:
-            for partition in sorted(place.unplaced):
-                one = TopicPartition(to.topic, partition)
-                committed = consumer.committed(one)
-                if committed is None:
-                    consumer.seek_to_beginning(one)
-                else:
-                    consumer.seek(one, committed)
-                place.unplaced.discard(partition)
-        except KafkaError as error:
-            journal.refused(repr(error))
-
-    assignors = {
-        "range": RangePartitionAssignor,
-        "roundrobin": RoundRobinPartitionAssignor,
-        COOPERATIVE: CooperativeStickyAssignor,
-    }
-    consumer = KafkaConsumer(
-        bootstrap_servers=to.bootstrap,
-        group_id=to.group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        max_poll_interval_ms=POLL_INTERVAL_MAX_MS,
-        max_poll_records=RECORDS_MAX,
-        partition_assignment_strategy=[assignors[to.assignor]],
-    )
-    consumer.subscribe([to.topic], listener=Listener())
-    while not stopping.is_set:
-        polled = consumer.poll(timeout_ms=POLL_MS)
-        # What came with a new assignment came from a position that is not to be trusted.
-        records = [
-            (one.partition, one.offset)
-            for batch in polled.values()
-            for one in batch
-            if one.partition not in place.unplaced
-        ]
-        place.saw(records)
-        find_positions()
-        commit(place.due())
-    consumer.close()
+        self._journal.committed(asked_ns, offsets)
 
 
 async def run_aiokafka(to: Membership, journal: Any, stopping: Stopping) -> None:
@@ -251,7 +276,7 @@ async def run_aiokafka(to: Membership, journal: Any, stopping: Stopping) -> None
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.errors import KafkaError
 
-    place = Place(journal, to.assignor)
+    place = Place(journal)
 
     async def commit(offsets: dict[int, int]) -> None:
         if not offsets:
@@ -263,7 +288,7 @@ async def run_aiokafka(to: Membership, journal: Any, stopping: Stopping) -> None
             )
         except KafkaError as error:
             journal.refused(repr(error))
-            place.give_back(offsets)
+            place.give_back(offsets, asked_ns)
             return
         journal.committed(asked_ns, offsets)
 
@@ -303,7 +328,7 @@ def main(client: str, bootstrap: str, group: str, topic: str, assignor: str, pat
     if client == "confluent":
         run_confluent(to, journal, stopping)
     elif client == "kafka_python":
-        run_kafka_python(to, journal, stopping)
+        KafkaPython(to, journal).run(stopping)
     else:
         asyncio.run(run_aiokafka(to, journal, stopping))
 
