@@ -42,20 +42,24 @@ class Refused(Exception):
 
 
 class Instance:
-    """A producer from its InitProducerId on."""
+    """A producer from its InitProducerId on; it begins where its group is."""
 
-    def __init__(self, address: str, clerk: int, partitions: int) -> None:
+    def __init__(self, address: str, clerk: int) -> None:
         self._clerk = clerk
-        self._partitions = partitions
         self._group = f"group-{clerk}"
         self._connection = RawConnection(address)
         self._sequences: Counter[tuple[str, int]] = Counter()
-        self.who = self._initialise(f"clerk-{clerk}")
+        try:
+            self.who = self._initialise(f"clerk-{clerk}")
+            self.began_at = self._committed()
+        except (ConnectionEnded, OSError, Refused):
+            self.close()
+            raise
 
     def close(self) -> None:
         self._connection.close()
 
-    def committed(self) -> int:
+    def _committed(self) -> int:
         """Where the group is; only what is stable is told."""
         topic = offset_fetch.OffsetFetchRequestTopic(name=INPUTS, partition_indexes=(self._clerk,))
         request = offset_fetch.OffsetFetchRequest(group_id=self._group, topics=(topic,), require_stable=True)
@@ -171,12 +175,11 @@ class Clerk(threading.Thread):
             one.close()
 
     def _begin(self) -> Instance:
-        one = Instance(self._address, self._number, self._partitions)
-        found = one.committed()
+        one = Instance(self._address, self._number)
         if self._undecided is not None:
-            self._decide(*self._undecided, found)
-        elif found != self.position:
-            self.wrong.append(f"clerk {self._number}: {found} is committed, not {self.position}")
+            self._decide(*self._undecided, one.began_at)
+        elif one.began_at != self.position:
+            self.wrong.append(f"clerk {self._number}: {one.began_at} is committed, not {self.position}")
         self.outcomes["instances"] += 1
         return one
 
