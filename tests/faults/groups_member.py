@@ -173,9 +173,10 @@ def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
 class KafkaPython:
     """A kafka-python consumer that finds its own positions.
 
-    The client does so itself for partitions it did not have before. With one that it had, and that it is given
-    again some generations later, it goes on at its old position, whatever others have committed meanwhile
-    (kafka-python 3.0, with any broker). So in a new generation all partitions are taken as given anew.
+    The client does so itself for partitions it did not have before. With one that it had, and that it is
+    given again some generations later, it goes on at its old position, whatever others have committed
+    meanwhile (kafka-python 3.0, with any broker). So in a new generation all partitions are taken as given
+    anew.
     """
 
     def __init__(self, to: Membership, journal: Any) -> None:
