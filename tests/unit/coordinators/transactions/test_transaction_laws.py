@@ -193,9 +193,11 @@ class Producers:
         self.world.move(with_late=with_late)
 
     def _use_up_epochs(self, name: str) -> None:
-        """As if the producer had come back thirty thousand times."""
+        """As if the producer had come back thirty thousand times, with nothing on its way to the log."""
         one = self.machine.ids.get(name)
-        if one is not None and one.stored is not None and not one.is_busy and one.stored.state in AT_REST:
+        if one is None or one.is_busy or self.world.writes or self.world.late:
+            return
+        if one.stored is not None and one.stored.state in AT_REST:
             raised = one.stored._replace(producer_epoch=max(one.stored.producer_epoch, EPOCH_MAX - 3))
             entry = transaction_entry(name, raised)
             self.world.committed.append(entry)
