@@ -26,6 +26,9 @@ from odradek.broker.listener import ConnectionLimits, Listener
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
 from odradek.broker.topics import Topics
+from odradek.broker.transaction_coordinator import Transactions
+from odradek.broker.transaction_markers import Markers
+from odradek.broker.transaction_verification import Verification
 from odradek.broker.upkeep import SOON_MS, Upkeep
 from odradek.cluster.image import ClusterImage
 from odradek.config import broker as settings
@@ -161,6 +164,8 @@ class Broker:
         self._directories.on_failure = self._directory_failed
         changes.follow(replicas)
         self._groups = self._make_groups(clockwork)
+        self._markers = self._make_markers()
+        self._transactions = self._make_transactions(clockwork)
         self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
         self._dispatcher = Dispatcher(HANDLERS, self._make_context(store), self._queue)
         await self._listen(bound)
@@ -296,6 +301,33 @@ class Broker:
         groups.start()
         return groups
 
+    def _make_markers(self) -> Markers:
+        return Markers(
+            self._replicas,
+            self._world.clock,
+            lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
+            self._groups.transaction_ended,
+        )
+
+    def _make_transactions(self, clockwork: Clockwork) -> Transactions:
+        transactions = Transactions(
+            self.config,
+            self.image,
+            self._topics,
+            self._replicas,
+            self._world.clock,
+            clockwork,
+            self._markers,
+        )
+        transactions.start()
+        return transactions
+
+    def _make_verification(self) -> Verification:
+        return Verification(
+            self._transactions,
+            lambda: self.config.broker[settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE],
+        )
+
     def _move_limits(self) -> MoveLimits:
         values = self.config.broker
         return MoveLimits(
@@ -323,6 +355,9 @@ class Broker:
             fetch_sessions=FetchSessions(self._world.entropy, self.image.name_of, slots),
             producer_ids=ProducerIds(store, self.broker_id),
             groups=self._groups,
+            transactions=self._transactions,
+            markers=self._markers,
+            verification=self._make_verification(),
             store=store,
         )
 
@@ -464,6 +499,7 @@ class Broker:
                 session.stop_reading()
         if not self._listeners:
             return
+        await self._transactions.stop()
         await self._groups.stop()
         await self._replicas.moves.stop()
         self._replicas.release_all()

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.broker.group_coordinator import Groups
     from odradek.broker.topics import Topics
+    from odradek.broker.transaction_coordinator import Transactions
+    from odradek.broker.transaction_markers import Markers
+    from odradek.broker.transaction_verification import Verification
     from odradek.cluster.image import ClusterImage
     from odradek.config.layers import Layers
     from odradek.log.directories import LogDirectories
@@ -34,4 +37,7 @@ class Context:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: Groups
+    transactions: Transactions
+    markers: Markers
+    verification: Verification
     store: Store

@@ -2,6 +2,8 @@
 
 from odradek.broker.dispatch import Handler
 from odradek.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_replica_log_dirs,
     api_versions,
@@ -14,6 +16,9 @@ from odradek.broker.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -22,6 +27,7 @@ from odradek.broker.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -29,6 +35,8 @@ from odradek.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 _SERVED = [
@@ -50,6 +58,11 @@ _SERVED = [
     Handler(21, range(3), delete_records.delete_records, delete_records.refuse),
     Handler(22, range(6), init_producer_id.init_producer_id, init_producer_id.refuse),
     Handler(23, range(5), offset_for_leader_epoch.offset_for_leader_epoch, offset_for_leader_epoch.refuse),
+    Handler(24, range(6), add_partitions_to_txn.add_partitions_to_txn, add_partitions_to_txn.refuse),
+    Handler(25, range(5), add_offsets_to_txn.add_offsets_to_txn, add_offsets_to_txn.refuse),
+    Handler(26, range(5), end_txn.end_txn, end_txn.refuse),
+    Handler(27, range(2), write_txn_markers.write_txn_markers, write_txn_markers.refuse),
+    Handler(28, range(5), txn_offset_commit.txn_offset_commit, txn_offset_commit.refuse),
     Handler(32, range(5), describe_configs.describe_configs, describe_configs.refuse),
     Handler(33, range(3), alter_configs.alter_configs, alter_configs.refuse_alter_configs),
     Handler(34, range(3), alter_replica_log_dirs.alter_replica_log_dirs, alter_replica_log_dirs.refuse),
@@ -64,6 +77,9 @@ _SERVED = [
     ),
     Handler(47, range(1), offset_delete.offset_delete, offset_delete.refuse),
     Handler(60, range(2), describe_cluster.describe_cluster, describe_cluster.refuse),
+    Handler(61, range(1), describe_producers.describe_producers, describe_producers.refuse),
+    Handler(65, range(1), describe_transactions.describe_transactions, describe_transactions.refuse),
+    Handler(66, range(2), list_transactions.list_transactions, list_transactions.refuse),
 ]
 
 

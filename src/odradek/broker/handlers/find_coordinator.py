@@ -1,8 +1,8 @@
 """FindCoordinator, versions 0 to 6: which broker looks after a group or a transactional id.
 
-v1 adds the kind of key, v4 asks for many keys at once, v6 knows share groups. The offsets topic is made when
-the coordinator of a group is first asked for; until it is there, and for kinds that nobody coordinates here
-yet, the answer is COORDINATOR_NOT_AVAILABLE, upon which clients ask again.
+v1 adds the kind of key, v4 asks for many keys at once, v6 knows share groups. The topic behind a kind is made
+when a coordinator of that kind is first asked for; until it is there, and for share groups, which nobody
+coordinates here, the answer is COORDINATOR_NOT_AVAILABLE, upon which clients ask again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.dispatch import Call
+from odradek.broker.group_coordinator import Groups
+from odradek.broker.transaction_coordinator import Transactions
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.find_coordinator import (
     Coordinator,
@@ -34,18 +36,20 @@ def find_coordinator(request: FindCoordinatorRequest, call: Call) -> FindCoordin
 
 def _coordinator(key_type: int, key: str, call: Call) -> Coordinator:
     try:
-        _require_kind(key_type, call.version)
-        broker, endpoint = call.broker.groups.coordinator_of(key, call.session.listener_name)
+        coordinators = _coordinators(key_type, call)
+        broker, endpoint = coordinators.coordinator_of(key, call.session.listener_name)
     except BrokerError as refused:
         return _nobody(key, refused.code, refused.message)
     return Coordinator(key, broker.id, endpoint.host, endpoint.port)
 
 
-def _require_kind(key_type: int, version: int) -> None:
+def _coordinators(key_type: int, call: Call) -> Groups | Transactions:
     if key_type == GROUP:
-        return
-    if key_type == TRANSACTION or (key_type == SHARE and version >= SHARE_SINCE):
-        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "only groups are coordinated here")
+        return call.broker.groups
+    if key_type == TRANSACTION:
+        return call.broker.transactions
+    if key_type == SHARE and call.version >= SHARE_SINCE:
+        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not coordinated here")
     raise BrokerError(ErrorCode.INVALID_REQUEST, f"no coordinator has keys of type {key_type}")
 
 

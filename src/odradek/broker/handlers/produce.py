@@ -8,20 +8,27 @@ Each partition succeeds or fails alone. acks=0 gets no answer: an error closes t
 the producer looks up its leaders again. acks=all waits for the in-sync replicas in the produce purgatory.
 Where ``flush.messages`` asks for a flush, every answer waits for that first, with no bound but the disk's:
 the time a producer grants is for replicas.
+
+The first write of a transaction to a partition is let through by the transaction's coordinator; without a
+transactional id in the request, nothing of a transaction is written at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from odradek.broker.dispatch import Call, NoAnswer
 from odradek.broker.pending import Pending
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
-from odradek.model.ids import INTERNAL_TOPICS
+from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
 from odradek.model.levels import ACKS_ALL, ACKS_NONE
+from odradek.records.batch_author import Author, is_transactional, transactional_author
 from odradek.records.validation import RecordErrors
 from odradek.replication.acks import are_acks_known
 from odradek.replication.delayed_produce import AwaitedAppend, DelayedProduce
+from odradek.replication.partition import Partition
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -34,13 +41,64 @@ from odradek.wire.messages.produce import (
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client that may write to internal topics."""
 
+ABORTABLE_SINCE: Final = 11
+
+COORDINATOR_AWAY: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Answers of coordinators upon which a producer should just try again, which it does not expect here."""
+
+Refusals = Mapping[TopicPartition, ErrorCode]
 Result = ProduceResponse | NoAnswer | Pending[ProduceResponse]
 
 
-def produce(request: ProduceRequest, call: Call) -> Result:
+def produce(request: ProduceRequest, call: Call) -> Result | Pending[Result]:
+    if not are_acks_known(request.acks):
+        return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, is {request.acks}")
+    if request.transactional_id is None:
+        return _append_all(request, call, None)
+    return _verify_first(request, request.transactional_id, call)
+
+
+def _verify_first(request: ProduceRequest, transactional_id: str, call: Call) -> Result | Pending[Result]:
+    """Have the coordinator let through what would begin a transaction in a partition, and append the rest."""
+    authors: set[Author] = set()
+    partitions: list[Partition] = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            author = transactional_author(data.records)
+            if author is None:
+                continue
+            authors.add(author)
+            partition = call.broker.replicas.find(topic.name, data.index)
+            if partition is not None:
+                partitions.append(partition)
+    if len(authors) > 1:
+        raise BrokerError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
+        )
+    if not partitions:
+        return _append_all(request, call, {})
+    pending: Pending[Result] = Pending()
+    call.broker.verification.verify(
+        transactional_id,
+        authors.pop(),
+        partitions,
+        lambda refusals: pending.complete(_append_all(request, call, refusals)),
+        knows_abortable=call.version >= ABORTABLE_SINCE,
+    )
+    return pending
+
+
+def _append_all(request: ProduceRequest, call: Call, refusals: Refusals | None) -> Result:
+    """Append to all partitions but those refused. ``refusals`` is None outside of transactions."""
     acks = request.acks
-    if not are_acks_known(acks):
-        return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, is {acks}")
     waiting: list[AwaitedAppend] = []
     unflushed: list[AwaitedAppend] = []
     now_ms = call.broker.clock.wall_ms()
@@ -48,7 +106,8 @@ def produce(request: ProduceRequest, call: Call) -> Result:
     for topic in request.topic_data:
         name = topic.name
         entries = [
-            _append(name, data, acks, now_ms, call, waiting, unflushed) for data in topic.partition_data
+            _append(name, data, acks, now_ms, call, waiting, unflushed, refusals)
+            for data in topic.partition_data
         ]
         topics.append(TopicProduceResponse(name, entries))
     response = ProduceResponse(topics)
@@ -69,11 +128,19 @@ def _append(
     call: Call,
     waiting: list[AwaitedAppend],
     unflushed: list[AwaitedAppend],
+    refusals: Refusals | None,
 ) -> PartitionProduceResponse:
     """Append to one partition and give its entry of the answer."""
     index = data.index
     replicas = call.broker.replicas
     try:
+        if refusals is None:
+            if is_transactional(data.records):
+                raise BrokerError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id was given"
+                )
+        elif refusals and (topic, index) in refusals:
+            raise _as_producers_know(refusals[TopicPartition(topic, index)])
         if topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the brokers")
         partition = replicas.leader_of(topic, index)
@@ -89,6 +156,18 @@ def _append(
     if acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
         waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
     return entry
+
+
+def _as_producers_know(code: ErrorCode) -> BrokerError:
+    """What a producer is told when the coordinator does not let a write through."""
+    if code in COORDINATOR_AWAY:
+        return BrokerError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"it cannot be verified now that the partition is in the transaction: {code.name}",
+        )
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return BrokerError(code, "the partition is not in the transaction")
+    return BrokerError(code)
 
 
 def _refused(index: int, refused: BrokerError) -> PartitionProduceResponse:

@@ -64,11 +64,18 @@ class Town:
         return ErrorCode(response.topics[0].error_code)
 
     async def produce(
-        self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, version: int = 11, **how: Any
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 11,
+        transactional_id: str | None = None,
+        **how: Any,
     ) -> Any:
         """Append one batch; give the partition's entry of the answer."""
         data = [TopicProduceData(topic, [PartitionProduceData(partition, batch(*values, **how))])]
-        response = await self.ask(PRODUCE, version, ProduceRequest(None, acks, 30_000, data))
+        response = await self.ask(PRODUCE, version, ProduceRequest(transactional_id, acks, 30_000, data))
         return response.responses[0].partition_responses[0]
 
     def fetch_request(

@@ -4,17 +4,23 @@ import asyncio
 
 import pytest
 
-from odradek.model.errors import BrokerError, ErrorCode
-from odradek.records.control import ControlType, EndMarker
+from odradek.model.errors import ErrorCode
+from odradek.records.control import ControlType
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
-FETCH, LIST_OFFSETS = 1, 2
+FETCH, LIST_OFFSETS, WRITE_TXN_MARKERS = 1, 2, 27
+UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 COMMITTED = 1
 LATEST = -1
 
 
 class Author:
-    """A transactional producer, and the coordinator that ends its transactions."""
+    """A transactional producer whose coordinator is elsewhere, and that coordinator."""
 
     def __init__(self, town, producer_id):
         self.town = town
@@ -29,20 +35,23 @@ class Author:
             producer_epoch=0,
             base_sequence=self.sequence,
             transactional=transactional,
+            transactional_id="ledger" if transactional else None,
         )
         if not entry.error_code:
             self.sequence += len(values)
         return entry
 
-    def end(self, kind, coordinator_epoch=0):
-        replicas = self.town.broker._replicas  # the call of a coordinator that has no handler yet
-        partition = replicas.leader_of("orders", 0)
-        now_ms = self.town.cluster.clock.wall_ms()
-        appended = partition.append_end_marker(
-            EndMarker(kind, coordinator_epoch), self.producer_id, 0, now_ms
+    async def end(self, kind, coordinator_epoch=0):
+        """What a coordinator elsewhere would send; give the code."""
+        marker = WritableTxnMarker(
+            self.producer_id,
+            0,
+            kind is ControlType.COMMIT,
+            [WritableTxnMarkerTopic("orders", [0])],
+            coordinator_epoch,
         )
-        replicas.appended(partition)
-        return appended.first_offset
+        response = await self.town.ask(WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))
+        return response.markers[0].topics[0].partitions[0].error_code
 
 
 def told(entry):
@@ -75,14 +84,14 @@ def test_they_stop_where_a_transaction_is_open(play, read_records):
         assert len(read_records(uncommitted.records)) == 4
         assert uncommitted.aborted_transactions is None
         assert (await latest(town, COMMITTED), await latest(town, 0)) == (1, 4)
-        author.end(ControlType.COMMIT)
+        await author.end(ControlType.COMMIT)
         entry = await town.fetch("orders", isolation_level=COMMITTED)
         values = [one.value for one in read_records(entry.records)]
         assert values == [b"before", b"in", b"doubt", b"behind"]
         assert (entry.last_stable_offset, told(entry)) == (5, [])
         assert await latest(town, COMMITTED) == 5
 
-    play(scenario)
+    play(scenario, UNVERIFIED)
 
 
 def test_they_are_told_of_aborted_transactions(play):
@@ -91,18 +100,18 @@ def test_they_are_told_of_aborted_transactions(play):
         first, second = Author(town, 7), Author(town, 8)
         await first.write(b"a")
         await second.write(b"b")
-        first.end(ControlType.ABORT)
+        await first.end(ControlType.ABORT)
         await second.write(b"c")
-        second.end(ControlType.ABORT)
+        await second.end(ControlType.ABORT)
         await first.write(b"d")
-        first.end(ControlType.COMMIT)
+        await first.end(ControlType.COMMIT)
         assert len(town.broker._replicas.find("orders", 0).log.segments) > 1
         for fetch_offset, aborted in ((0, [(7, 0), (8, 1)]), (3, [(8, 1)]), (5, [])):
             entry = await town.fetch("orders", fetch_offset, isolation_level=COMMITTED)
             assert bytes(entry.records.read() if hasattr(entry.records, "read") else entry.records)
             assert told(entry) == aborted
 
-    play(scenario)
+    play(scenario, UNVERIFIED)
 
 
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
@@ -119,14 +128,14 @@ def test_one_that_waits_is_woken_by_the_end_of_the_transaction(play, read_record
         await town.produce("orders", b"behind")
         await asyncio.sleep(1)
         assert not task.done(), "what is behind an open transaction is not for this reader"
-        author.end(kind)
+        await author.end(kind)
         await asyncio.sleep(0.001)
         assert task.done(), "woken at once, not at its deadline"
         [entry] = task.result().responses[0].partitions
         assert [one.value for one in read_records(entry.records)] == [b"in doubt", b"behind"]
         assert told(entry) == ([] if kind is ControlType.COMMIT else [(7, 0)])
 
-    play(scenario)
+    play(scenario, UNVERIFIED)
 
 
 def test_a_producer_may_not_write_outside_of_its_transaction(play):
@@ -136,10 +145,10 @@ def test_a_producer_may_not_write_outside_of_its_transaction(play):
         await author.write(b"in")
         entry = await author.write(b"out", transactional=False)
         assert entry.error_code == ErrorCode.INVALID_TXN_STATE
-        author.end(ControlType.COMMIT)
+        await author.end(ControlType.COMMIT)
         assert (await author.write(b"out", transactional=False)).base_offset == 2
 
-    play(scenario)
+    play(scenario, UNVERIFIED)
 
 
 def test_a_coordinator_that_was_replaced_ends_nothing(play):
@@ -147,37 +156,34 @@ def test_a_coordinator_that_was_replaced_ends_nothing(play):
         await town.create("orders")
         author = Author(town, 7)
         await author.write(b"a")
-        author.end(ControlType.COMMIT, coordinator_epoch=4)
+        await author.end(ControlType.COMMIT, coordinator_epoch=4)
         await author.write(b"b")
-        with pytest.raises(BrokerError, match="TRANSACTION_COORDINATOR_FENCED"):
-            author.end(ControlType.COMMIT, coordinator_epoch=3)
+        code = await author.end(ControlType.COMMIT, coordinator_epoch=3)
+        assert code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
         entry = await town.fetch("orders", isolation_level=COMMITTED)
         assert entry.last_stable_offset == 2
 
-    play(scenario)
+    play(scenario, UNVERIFIED)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_transactions_and_producers_outlive_the_broker(outlive, read_records, end):
     async def scenario(cluster, begin):
-        town = await begin({"log.flush.interval.messages": "1"})
+        town = await begin({**UNVERIFIED, "log.flush.interval.messages": "1"})
         await town.create("orders")
         first, second = Author(town, 7), Author(town, 8)
         await first.write(b"a")
-        first.end(ControlType.ABORT)
+        await first.end(ControlType.ABORT)
         await second.write(b"b")
-        if end == "kill":
-            # A marker is appended by a call here, which waits for no flush; this one's answer does.
-            await town.produce("orders", b"flushed")
         await getattr(town.memory, end)()
-        again = await begin()
+        again = await begin(UNVERIFIED)
         for author in (first, second):
             author.town = again
         await asyncio.sleep(20)
         entry = await again.fetch("orders", isolation_level=COMMITTED)
         assert (entry.last_stable_offset, told(entry)) == (2, [(7, 0)])
         await second.write(b"c")
-        second.end(ControlType.COMMIT)
+        await second.end(ControlType.COMMIT)
         entry = await again.fetch("orders", 2, isolation_level=COMMITTED)
         assert entry.last_stable_offset == entry.high_watermark
         assert b"c" in [one.value for one in read_records(entry.records)]

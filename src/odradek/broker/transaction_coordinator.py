@@ -1,0 +1,150 @@
+"""The transactional ids that this broker coordinates, and who coordinates the others.
+
+A transactional id belongs to one partition of ``__transaction_state``; whoever leads that partition is its
+coordinator. This puts the parts together: the topic, the runtime on the partitions that are led here, a
+machine for each, and the writing of markers that machines ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from odradek.broker.clockwork import Clockwork
+from odradek.broker.coordinated_topic import CoordinatedTopic
+from odradek.broker.topics import Topics
+from odradek.broker.transaction_markers import Ending, Markers, MarkerTasks
+from odradek.cluster.image import BrokerImage, ClusterImage, Endpoint
+from odradek.config import broker as settings
+from odradek.config.layers import Layers
+from odradek.coordinators.hosted import RuntimeSettings, Surroundings
+from odradek.coordinators.runtime import Runtime
+from odradek.coordinators.transactions.commands import Command, MarkersWritten, WriteMarkers
+from odradek.coordinators.transactions.machine import TransactionMachine
+from odradek.coordinators.transactions.settings import TransactionSettings
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import TRANSACTIONS_TOPIC, TopicPartition
+from odradek.ports.clock import Clock
+from odradek.replication.partition import Partition
+from odradek.replication.replicas import Replicas
+from odradek.telemetry import events
+
+log = events.logger("transaction_coordinator")
+
+
+class Transactions:
+    def __init__(
+        self,
+        config: Layers,
+        image: ClusterImage,
+        topics: Topics,
+        replicas: Replicas,
+        clock: Clock,
+        clockwork: Clockwork,
+        markers: Markers,
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._topic = CoordinatedTopic(
+            TRANSACTIONS_TOPIC,
+            image,
+            topics,
+            lambda: config.broker[settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS],
+        )
+        self._marker_tasks = MarkerTasks(markers, image, clock)
+        self._values = config.broker
+        self._settings = TransactionSettings.of(self._values)
+        around = Surroundings(
+            replicas, clock, clockwork.wheel, clockwork.arm, self._runtime_settings, self._perform
+        )
+        self._runtime: Runtime[TransactionMachine] = Runtime(
+            lambda number: TransactionMachine(self._transaction_settings), around
+        )
+        replicas.role_observers.append(self._role_changed)
+
+    def start(self) -> None:
+        self._runtime.start()
+
+    async def stop(self) -> None:
+        """Let go of all ids: whoever waits for one is answered. Transactions that are ending go on ending
+        after the next start."""
+        await self._topic.stop()
+        await self._marker_tasks.stop()
+        await self._runtime.stop()
+
+    # Ids of this broker. Each refuses with COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS or
+    # NOT_COORDINATOR.
+
+    def submit(self, transactional_id: str, command: Command, reply: Callable[[Any], None]) -> None:
+        """Have a command judged; ``reply`` gets the answer, now or later, once."""
+        self._runtime.submit(self._topic.partition_of(transactional_id), command, reply)
+
+    def machine_of(self, transactional_id: str) -> TransactionMachine:
+        """Whom to ask about an id."""
+        return self._runtime.machine(self._topic.partition_of(transactional_id))
+
+    # All ids of this broker.
+
+    def machines(self) -> list[TransactionMachine]:
+        """Those that serve; there may be more that are loading."""
+        return self._runtime.machines()
+
+    @property
+    def is_loading(self) -> bool:
+        return self._runtime.is_loading
+
+    # Ids anywhere.
+
+    def coordinator_of(self, transactional_id: str, listener: str) -> tuple[BrokerImage, Endpoint]:
+        """The broker that coordinates an id, and where clients of this listener reach it.
+
+        While there is none: COORDINATOR_NOT_AVAILABLE; the topic is made if it is missing.
+        """
+        return self._topic.coordinator_of(transactional_id, listener)
+
+    # What machines have done outside.
+
+    def _perform(self, number: int, task: WriteMarkers) -> None:
+        partition = self._replicas.find(TRANSACTIONS_TOPIC, number)
+        if partition is None:
+            return  # it has just gone, and its machine will
+        ending = Ending(task.producer_id, task.producer_epoch, partition.leader_epoch, task.commits)
+
+        def told(partitions: tuple[TopicPartition, ...]) -> None:
+            self._markers_written(number, MarkersWritten(task, partitions))
+
+        self._marker_tasks.begin(number, ending, task.partitions, told)
+
+    def _markers_written(self, number: int, news: MarkersWritten) -> None:
+        try:
+            self._runtime.submit(number, news, _nothing_more)
+        except BrokerError as refused:
+            log.info("markers_of_another", partition=number, reason=refused.code.name)
+
+    # What the runtime and its machines are given.
+
+    def _role_changed(self, partition: Partition) -> None:
+        topic, number = partition.topic_partition
+        if topic != TRANSACTIONS_TOPIC:
+            return
+        if partition.is_leader:
+            self._runtime.lead(partition)
+        else:
+            self._marker_tasks.cancel(number)
+            self._runtime.resign(number)
+
+    def _runtime_settings(self) -> RuntimeSettings:
+        values = self._config.broker
+        return RuntimeSettings(
+            values[settings.REQUEST_TIMEOUT_MS], values[settings.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE]
+        )
+
+    def _transaction_settings(self) -> TransactionSettings:
+        if self._values is not self._config.broker:
+            self._values = self._config.broker
+            self._settings = TransactionSettings.of(self._values)
+        return self._settings
+
+
+def _nothing_more(code: ErrorCode) -> None:
+    """The machine takes it from here, or has given the task up."""
