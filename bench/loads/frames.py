@@ -28,6 +28,17 @@ TIMEOUT_MS = 30_000
 WAIT_MS = 500
 
 
+class Producer(NamedTuple):
+    """What a batch says of who wrote it."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+NOBODY = Producer(-1, -1, -1)
+
+
 class Exchange(NamedTuple):
     """A request and where its answer keeps the error codes, counted from the answer's length field."""
 
@@ -60,7 +71,12 @@ def _record(offset_delta: int, key: bytes | None, value: bytes) -> bytes:
     return _varint(len(body)) + body
 
 
-def batch(values: list[bytes], keys: Sequence[bytes | None] = (), timestamp_ms: int | None = None) -> bytes:
+def batch(
+    values: list[bytes],
+    keys: Sequence[bytes | None] = (),
+    timestamp_ms: int | None = None,
+    producer: Producer = NOBODY,
+) -> bytes:
     """An uncompressed magic-2 batch, a key for each value or none; bytes 0 to 16 are the broker's to fill.
 
     Without a timestamp it is dated now: an old one would let retention delete the log under a reader.
@@ -68,7 +84,7 @@ def batch(values: list[bytes], keys: Sequence[bytes | None] = (), timestamp_ms: 
     dated_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
     pairs = zip(keys or [None] * len(values), values, strict=True)
     records = b"".join(_record(index, key, value) for index, (key, value) in enumerate(pairs))
-    tail = struct.pack(">hiqqqhii", 0, len(values) - 1, dated_ms, dated_ms, -1, -1, -1, len(values))
+    tail = struct.pack(">hiqqqhii", 0, len(values) - 1, dated_ms, dated_ms, *producer, len(values))
     checked = tail + records
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
 

@@ -50,6 +50,10 @@ def _load() -> ctypes.CDLL:
         ("rd_kafka_produce_batch", c_int, (c_void_p, c_int32, c_int, POINTER(Message), c_int)),
         ("rd_kafka_flush", c_int, (c_void_p, c_int)),
         ("rd_kafka_outq_len", c_int, (c_void_p,)),
+        ("rd_kafka_init_transactions", c_void_p, (c_void_p, c_int)),
+        ("rd_kafka_begin_transaction", c_void_p, (c_void_p,)),
+        ("rd_kafka_commit_transaction", c_void_p, (c_void_p, c_int)),
+        ("rd_kafka_error_string", c_char_p, (c_void_p,)),
         ("rd_kafka_queue_new", c_void_p, (c_void_p,)),
         ("rd_kafka_consume_start_queue", c_int, (c_void_p, c_int32, c_int64, c_void_p)),
         ("rd_kafka_consume_callback_queue", c_int, (c_void_p, c_int, c_void_p, c_void_p)),
@@ -118,6 +122,21 @@ class Producer(Client):
         """Wait until everything is acknowledged; the number that still is not."""
         _rd.rd_kafka_flush(self._handle, timeout_ms)
         return int(_rd.rd_kafka_outq_len(self._handle))
+
+    def init_transactions(self, timeout_ms: int) -> None:
+        _must(_rd.rd_kafka_init_transactions(self._handle, timeout_ms))
+
+    def begin_transaction(self) -> None:
+        _must(_rd.rd_kafka_begin_transaction(self._handle))
+
+    def commit_transaction(self, timeout_ms: int) -> None:
+        """Wait until everything is acknowledged and the transaction is committed."""
+        _must(_rd.rd_kafka_commit_transaction(self._handle, timeout_ms))
+
+
+def _must(error: int | None) -> None:
+    if error:
+        raise ConnectionError(_rd.rd_kafka_error_string(error).decode())
 
 
 class Consumer(Client):

@@ -1,6 +1,7 @@
 """Produces with librdkafka as fast as it goes for some seconds; the time ends with the last ack.
 
-That nothing was lost is checked against the end offsets, after the clock has stopped.
+With `commit_seconds` it writes transactions of that length, one after the other. That nothing was lost is
+checked against the end offsets, after the clock has stopped.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bench.meter import Meter
 
 MESSAGES_AT_ONCE = 10_000
 FLUSH_MS_MAX = 60_000
+MARKER_SECONDS_MAX = 5.0
 
 # A short queue keeps the part after the last `put` short; everything else is librdkafka's default.
 SETTINGS = {"queue.buffering.max.kbytes": "65536", "queue.buffering.max.messages": "200000"}
@@ -24,16 +26,38 @@ def run(spec: Spec) -> Result:
     count = max(1, MESSAGES_AT_ONCE // spec["partitions"]) * spec["partitions"]
     messages = values(count, spec["size"], spec["seed"])
     producer = Producer(spec["topic"], settings, messages, spec["partitions"])
-    start_offsets = sum(producer.end_offset(p) for p in range(spec["partitions"]))
+    if "commit_seconds" in spec:
+        producer.init_transactions(FLUSH_MS_MAX)
+    start_offsets = _end_offsets(producer, spec)
     meter = Meter(spec["broker_pid"])
     meter.start()
-    sent = _send(producer, time.perf_counter() + spec["seconds"], spec.get("bytes_max"), spec["size"])
+    end = time.perf_counter() + spec["seconds"]
+    if "commit_seconds" in spec:
+        sent, transactions = _send_in_transactions(producer, end, spec["commit_seconds"])
+    else:
+        sent, transactions = _send(producer, end, spec.get("bytes_max"), spec["size"]), 0
     unsent = producer.flush(FLUSH_MS_MAX)
     cost = meter.stop()
-    stored = sum(producer.end_offset(p) for p in range(spec["partitions"])) - start_offsets
+    markers = transactions * spec["partitions"]
+    stored = _end_offsets(producer, spec, start_offsets + sent + markers) - start_offsets - markers
     if unsent or stored < sent:
         raise ConnectionError(f"{sent} sent, {unsent} never acknowledged, {stored} stored")
-    return {"bytes": sent * spec["size"], "records": sent, "duplicates": stored - sent, **cost.as_result()}
+    return {
+        "bytes": sent * spec["size"],
+        "records": sent,
+        "transactions": transactions,
+        "duplicates": stored - sent,
+        **cost.as_result(),
+    }
+
+
+def _end_offsets(producer: Producer, spec: Spec, wanted: int = 0) -> int:
+    """Of all partitions together. The last markers come after the answer to a commit: they are waited for."""
+    deadline = time.perf_counter() + MARKER_SECONDS_MAX
+    while (found := sum(producer.end_offset(p) for p in range(spec["partitions"]))) < wanted:
+        if time.perf_counter() > deadline:
+            break
+    return found
 
 
 def _send(producer: Producer, end: float, bytes_max: int | None, size: int) -> int:
@@ -41,6 +65,17 @@ def _send(producer: Producer, end: float, bytes_max: int | None, size: int) -> i
     while time.perf_counter() < end and (bytes_max is None or sent * size < bytes_max):
         sent += producer.put()
     return sent
+
+
+def _send_in_transactions(producer: Producer, end: float, commit_seconds: float) -> tuple[int, int]:
+    """Messages and transactions sent; the next transaction begins when the last is committed."""
+    sent = transactions = 0
+    while (now := time.perf_counter()) < end:
+        producer.begin_transaction()
+        sent += _send(producer, min(end, now + commit_seconds), None, 1)
+        producer.commit_transaction(FLUSH_MS_MAX)
+        transactions += 1
+    return sent, transactions
 
 
 if __name__ == "__main__":

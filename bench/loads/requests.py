@@ -14,7 +14,7 @@ import time
 from itertools import islice
 
 from bench.loads.exchange import ANSWER_SECONDS_MAX, ask, connect, error_codes
-from bench.loads.frames import Exchange, batch, fetch, list_offsets, produce
+from bench.loads.frames import Exchange, Producer, batch, fetch, list_offsets, produce
 from bench.loads.values import values
 from bench.loads.worker import Result, Spec, serve
 from bench.meter import Meter
@@ -109,8 +109,20 @@ def _turns(spec: Spec) -> list[list[Exchange]]:
             [list_offsets(topic, partition, time_ms) for time_ms in spec["times_ms"]]
             for partition in spec["partitions"]
         ]
+    if spec["api"] == "idempotent":
+        return [_idempotent(spec, partition) for partition in spec["partitions"]]
     records = batch(values(spec["records"], spec["size"], spec["seed"]))
     return [[produce(topic, {partition: records})] for partition in spec["partitions"]]
+
+
+def _idempotent(spec: Spec, partition: int) -> list[Exchange]:
+    """One record of each producer in turn, and again with the next sequence."""
+    value = values(1, spec["size"], spec["seed"])
+    return [
+        produce(spec["topic"], {partition: batch(value, producer=Producer(producer_id, 0, sequence))})
+        for sequence in range(spec["sequence"], spec["sequence"] + spec["rounds"])
+        for producer_id in range(spec["producers"])
+    ]
 
 
 def drive(lanes: list[Lane], buffer: memoryview, end: float) -> None:

@@ -1,0 +1,81 @@
+"""B6: what idempotence and transactions cost: throughput with them ÷ throughput without, on the same broker.
+
+librdkafka, 1 KB, 6 partitions, acks all; a transaction is committed each 100 ms. Every sample is a ratio: the
+plain load and the other one right after it. The plain producer has at most 5 requests in flight, as
+librdkafka allows the others: so the ratio shows what exactly once costs, and not the smaller window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bench.harness import SETTLE_CPU_SECONDS, Bench, Goal, Row, Sample, load_sample
+from bench.loads.worker import run_load
+from bench.meter import MB
+from bench.peers.broker import Broker
+
+CASE = "B6"
+SECONDS = 2.0
+BYTES_MAX = 2_000 * MB
+PARTITIONS = 6
+SIZE = 1000
+COMMIT_SECONDS = 0.1
+PLAIN: Mapping[str, str] = {"acks": "all", "max.in.flight": "5"}
+
+
+class Load(NamedTuple):
+    words: str
+    settings: Mapping[str, str]
+    commit_seconds: float | None
+    goal: Goal
+
+
+LOADS = (
+    Load("idempotent ÷ plain", {"enable.idempotence": "true"}, None, Goal("ours", "≥", 0.95)),
+    Load(
+        "transactional ÷ plain, commit each 100 ms",
+        {"transactional.id": "bench"},
+        COMMIT_SECONDS,
+        Goal("ours", "≥", 0.85),
+    ),
+)
+
+
+def run(bench: Bench) -> None:
+    with bench.brokers(pinned=True) as sides:
+        bench.settle(
+            sides, lambda b: _produce(bench, b, PLAIN, None).cost["cpu_s_per_gb"], SETTLE_CPU_SECONDS
+        )
+        for load in LOADS:
+            row = Row(CASE, load.words, "", load.goal)
+
+            def measure(broker: Broker, load: Load = load) -> Sample:
+                plain = _produce(bench, broker, PLAIN, None)
+                other = _produce(bench, broker, {**PLAIN, **load.settings}, load.commit_seconds)
+                return Sample(other.value / plain.value, {**other.cost, "plain_mb_s": plain.value})
+
+            bench.compare(row, sides.running, measure, missing=sides.missing)
+
+
+def _produce(
+    bench: Bench, broker: Broker, settings: Mapping[str, str], commit_seconds: float | None
+) -> Sample:
+    topic = bench.fresh_name("once")
+    broker.create_topic(topic, PARTITIONS)
+    spec: dict[str, Any] = {
+        "bootstrap": broker.bootstrap,
+        "broker_pid": broker.pid,
+        "topic": topic,
+        "partitions": PARTITIONS,
+        "size": SIZE,
+        "seconds": SECONDS,
+        "bytes_max": BYTES_MAX,
+        "seed": bench.seed,
+        "settings": dict(settings),
+    }
+    if commit_seconds is not None:
+        spec["commit_seconds"] = commit_seconds
+    result = run_load("produce", spec)
+    broker.delete_topic(topic)
+    return load_sample(result["bytes"] / MB / result["seconds"], result, broker, result["bytes"])
