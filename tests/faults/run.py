@@ -24,6 +24,9 @@ from tests.faults import (
     kills,
     log_model,
     torn_tails,
+    transactions_hung,
+    transactions_ledger,
+    transactions_steps,
 )
 from tests.faults.groups_member import COOPERATIVE
 from tests.faults.tally import Tally
@@ -57,6 +60,12 @@ def _model(directory: Path, seed: int) -> Iterator[Tally]:
     yield log_model.play(5_000, seed)
 
 
+def _transactions(directory: Path, seed: int) -> Iterator[Tally]:
+    yield transactions_ledger.play(directory / "ledger", 100_000, 20, seed)
+    yield transactions_steps.play(directory / "steps", transactions_steps.all_steps(), 30, seed)
+    yield transactions_hung.play(directory / "hung", 20, seed)
+
+
 def _full(directory: Path, seed: int) -> Iterator[Tally]:
     del seed
     reason = full_disk.why_no_disk()
@@ -83,6 +92,7 @@ FORMS: dict[str, Form] = {
     "kills": _kills,
     "points": _points,
     "groups": _groups,
+    "transactions": _transactions,
     "full": _full,
     "errors": _errors,
     "model": _model,

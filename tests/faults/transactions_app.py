@@ -3,9 +3,9 @@
 It begins its producer first, which ends what an earlier instance left; then it reads inputs from where the
 group is, and writes two entries for each, and the offset, in one transaction. Now and then it aborts one and
 reads the same inputs again. It trusts in being started again: any failure ends it, with status 3 if it has
-been fenced and 4 otherwise. So does a turn that takes too long: librdkafka may wait for ever to hand offsets
-to a transaction, once a broker was missing in the metadata. SIGTERM ends it between two transactions, with
-status 0. CLIENT is confluent, kafka_python or aiokafka; NUMBER is its input partition.
+been fenced and 4 otherwise. So does a turn that takes too long, with 5: librdkafka may wait for ever to hand
+offsets to a transaction, once a broker was missing in the metadata. SIGTERM ends it between two transactions,
+with status 0. CLIENT is confluent, kafka_python or aiokafka; NUMBER is its input partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FENCED, FAILED = 3, 4
+FENCED, FAILED, STUCK = 3, 4, 5
 INPUTS = "inputs"
 SIZE_MAX = 4
 SESSION_MS = 10_000
@@ -66,10 +66,11 @@ class Work:
         return not self.stopping
 
     def watch(self) -> None:
-        """End the process when a turn takes too long."""
-        while time.monotonic() < self.deadline:
+        """End the process when a turn takes too long, or when nobody is there any more to do so."""
+        parent = os.getppid()
+        while time.monotonic() < self.deadline and os.getppid() == parent:
             time.sleep(0.1)
-        end(f"no end of a turn in {STEP_SECONDS_MAX} s", FAILED)
+        end(f"no end of a turn in {STEP_SECONDS_MAX} s", STUCK)
 
     def values(self, offsets: list[int], aborts: bool) -> list[bytes]:
         from tests.faults.transactions_judge import TO_BE_ABORTED, Entry

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tests.faults.partitions import append, batch_of, create
 from tests.faults.tally import Tally
-from tests.faults.transactions_app import FAILED, FENCED, INPUTS
+from tests.faults.transactions_app import FAILED, FENCED, INPUTS, STUCK
 from tests.faults.transactions_judge import SIDES, judge
 from tests.faults.transactions_ledger import NOT_THERE_YET, Killable, await_coordinators
 from tests.faults.transactions_proxy import Moment, Point, Proxy
@@ -180,7 +180,7 @@ class Stage:
                 return False
             for app in self.apps.values():
                 if (status := app.process.poll()) is not None:
-                    if status not in (FENCED, FAILED, -9):
+                    if status not in (FENCED, FAILED, STUCK, -9):
                         self._tally.violate(f"{app.client} ended with {status}: {app.words()}")
                     self._tally.outcomes[f"{app.client} began again after {status}"] += 1
                     app.again()
