@@ -218,7 +218,7 @@ class KafkaPython:
 
     def run(self, stopping: Stopping) -> None:
         while not stopping.is_set:
-            polled = self._consumer.poll(timeout_ms=POLL_MS)
+            polled = self._poll()
             self._look_around()
             records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
             # What came with a new assignment came from a position that is not to be trusted.
@@ -226,6 +226,18 @@ class KafkaPython:
             self._find_positions()
             self._commit(self._place.due())
         self._consumer.close()
+
+    def _poll(self) -> dict[Any, list[Any]]:
+        """Nothing while the broker is away, which other clients keep to themselves."""
+        from kafka.errors import KafkaConnectionError
+
+        try:
+            polled: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=POLL_MS)
+        except KafkaConnectionError as error:
+            self._journal.refused(repr(error))
+            time.sleep(POLL_MS / 1000)
+            return {}
+        return polled
 
     def _look_around(self) -> None:
         from kafka.structs import MemberState
