@@ -10,6 +10,7 @@ from odradek.coordinators.transactions.commands import (
     AddPartitions,
     EndTransaction,
     InitProducer,
+    MarkersWritten,
     PartitionsAdded,
     ProducerInit,
     TransactionListing,
@@ -66,7 +67,13 @@ def test_long_transactions_are_ended_some_at_a_time() -> None:
 
 
 def test_ids_at_rest_cost_the_look_for_long_transactions_nothing() -> None:
-    world = with_ids(*names(IDS_AT_ONCE_MAX + 1))
+    world = with_ids(*names(IDS_AT_ONCE_MAX + 1), begun=True)
+    world.wait(10_000 + NEXT_TURN_MS)
+    world.commit_all()
+    for task in list(world.tasks):
+        world.submit(MarkersWritten(task, task.partitions), task)
+        world.commit()
+    assert {one.state for one in world.machine.listing((), (), -1, 0)} == {"CompleteAbort"}
     world.wait(10_000)
     assert world.timers[TIMEOUTS] == world.elapsed_ms + 10_000
 
@@ -80,6 +87,14 @@ def test_unused_ids_are_forgotten_some_at_a_time_and_for_good() -> None:
     world.commit_all()
     assert world.machine.ids == {}
     assert world.reloaded().ids == {}
+
+
+@pytest.mark.parametrize(("retention_ms", "is_kept"), [(3_600_000, False), (3_600_001, True)])
+def test_an_id_is_kept_for_as_long_as_is_set(retention_ms: int, is_kept: bool) -> None:
+    world = with_ids("a")
+    world.set(id_retention_ms=retention_ms)
+    world.wait(3_600_000)
+    assert written(world) == ([] if is_kept else [["a"]])
 
 
 def test_ids_with_long_names_are_forgotten_in_batches_that_the_topic_takes() -> None:
