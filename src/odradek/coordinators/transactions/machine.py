@@ -25,7 +25,7 @@ from odradek.coordinators.transactions.commands import (
 )
 from odradek.coordinators.transactions.records import read_key, read_transaction
 from odradek.coordinators.transactions.settings import TransactionSettings
-from odradek.coordinators.transactions.states import State
+from odradek.coordinators.transactions.states import AT_REST, State
 from odradek.coordinators.transactions.transactional_id import TransactionalId, Transition
 from odradek.coordinators.transactions.turn import Turn
 from odradek.coordinators.transactions.writing import Change, LookAgain, Write, go_on, note_markers, write
@@ -52,8 +52,8 @@ class TransactionMachine:
         self.ids: dict[str, TransactionalId] = {}
         self._settings = settings
         self._writes: dict[Write, None] = {}
-        self._ongoing: dict[str, None] = {}
-        """Ids with an open transaction, so that those at rest cost nothing."""
+        self._not_at_rest: dict[str, None] = {}
+        """Ids with a transaction that has not ended, so that all others cost nothing."""
         self._to_time_out: deque[str] = deque()
         self._to_expire: deque[str] = deque()
 
@@ -155,7 +155,7 @@ class TransactionMachine:
         return self._done(turn)
 
     def _abort_overdue(self, turn: Turn) -> None:
-        for one in self._next_of(self._to_time_out, self._ongoing):
+        for one in self._next_of(self._to_time_out, self._not_at_rest):
             if verdicts.is_overdue(one, turn.now.wall_ms):
                 assert one.stored is not None
                 write([Change(one, verdicts.fenced(one.stored, turn.now.wall_ms))], turn)
@@ -199,18 +199,18 @@ class TransactionMachine:
             self.ids.pop(name, None)
         else:
             self.ids[name] = one
-        if stored is not None and stored.state is State.ONGOING:
-            self._ongoing[name] = None
+        if stored is not None and stored.state not in AT_REST:
+            self._not_at_rest[name] = None
         else:
-            self._ongoing.pop(name, None)
+            self._not_at_rest.pop(name, None)
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> None:
         """Nobody writes here as part of a transaction."""
 
     def loaded(self, now: Now) -> Effects:
         turn = Turn(now, self._settings)
-        for one in self.ids.values():
-            go_on(one, turn)
+        for name in self._not_at_rest:
+            go_on(self.ids[name], turn)
         turn.arm(TIMEOUTS, turn.settings.timeouts_check_interval_ms)
         turn.arm(EXPIRY, turn.settings.ids_check_interval_ms)
         return self._done(turn)
@@ -220,7 +220,7 @@ class TransactionMachine:
         for note in self._writes:
             note.abandoned(turn)
         self._writes.clear()
-        self._ongoing.clear()
+        self._not_at_rest.clear()
         self.ids.clear()
         return turn.effects
 
