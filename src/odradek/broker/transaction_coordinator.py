@@ -12,8 +12,9 @@ from typing import Any
 
 from odradek.broker.clockwork import Clockwork
 from odradek.broker.coordinated_topic import CoordinatedTopic
+from odradek.broker.marker_tasks import MarkerTasks
 from odradek.broker.topics import Topics
-from odradek.broker.transaction_markers import Ending, Markers, MarkerTasks
+from odradek.broker.transaction_markers import Ending, Markers
 from odradek.cluster.image import BrokerImage, ClusterImage, Endpoint
 from odradek.config import broker as settings
 from odradek.config.layers import Layers

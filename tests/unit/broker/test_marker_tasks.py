@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.transaction_markers import (
+from odradek.broker.marker_tasks import (
     APPENDS_A_TURN,
     RETRY_MS_MAX,
     RETRY_MS_MIN,
-    Ending,
     MarkerTasks,
     Verdict,
     judge,
 )
+from odradek.broker.transaction_markers import Ending
 from odradek.cluster.image import ClusterDelta, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TRANSACTIONS_TOPIC, TopicPartition
@@ -228,15 +228,56 @@ def test_who_no_longer_leads_stops_and_so_does_who_is_stopped() -> None:
 
 def test_many_partitions_are_written_to_in_turns() -> None:
     many = [TopicPartition("orders", number) for number in range(2 * APPENDS_A_TURN + 1)]
-    turns: list[int] = []
 
     async def scenario(stage: Stage) -> None:
         stage.begin(*many)
-        while not stage.told:
-            turns.append(len(stage.partitions.attempts))
-            await asyncio.sleep(0)
+        turns = await attempts_by_turn(stage, 1)
         assert [len(asked) for _, asked in stage.partitions.attempts] == [APPENDS_A_TURN, APPENDS_A_TURN, 1]
         assert sorted(stage.told[0]) == many
         assert {1, 2} <= set(turns), "others had their turn in between"
 
     play(scenario)
+
+
+def test_so_are_those_of_many_transactions() -> None:
+    """As after a start that finds very many of them."""
+    count = 3 * APPENDS_A_TURN
+
+    async def scenario(stage: Stage) -> None:
+        for _ in range(count):
+            stage.begin(A)
+        turns = await attempts_by_turn(stage, count)
+        assert len(stage.partitions.attempts) == count
+        steps = [later - earlier for earlier, later in pairwise(turns)]
+        assert max(steps) == APPENDS_A_TURN
+
+    play(scenario)
+
+
+async def attempts_by_turn(stage: Stage, count: int) -> list[int]:
+    """How many attempts there were after each turn of the loop, until so many transactions are done."""
+    turns = [0]
+    while len(stage.told) < count:
+        await asyncio.sleep(0)
+        turns.append(len(stage.partitions.attempts))
+    return turns
+
+
+def test_a_defect_ends_its_own_task_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Partitions):
+        def write(self, ending: Ending, partitions: Iterable[TopicPartition], told: Any) -> None:
+            asked = tuple(partitions)
+            if B in asked:
+                raise RuntimeError("a defect")
+            super().write(ending, asked, told)
+
+    async def main() -> None:
+        stage = Stage(Broken(), image_of(TRANSACTIONS_TOPIC, "orders"))
+        stage.begin(B)
+        stage.begin(A)
+        await asyncio.sleep(1)
+        assert stage.told == [(A,)]
+        await stage.tasks.stop()
+
+    run_virtually(main)
+    assert "markers_broken" in caplog.text
