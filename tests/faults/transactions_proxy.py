@@ -2,20 +2,24 @@
 
 It cuts the stream of a connection into frames, reads API key and client id, and hands on. One point may be
 armed at a time for a client: when the request comes, the victim is killed before it is handed on, right after
-that, when its answer is there, or when the answer has been handed on. Clients reach the broker through it
+that, when its answer is there, or when the answer has been handed on. Requests of chosen kinds come to the
+broker twice, one in ten, as after a retry whose first try was not lost. Clients reach the broker through it
 alone: it is what the broker advertises.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
+
+DOUBLED_SHARE = 0.1
 
 
 class Moment(Enum):
@@ -54,11 +58,22 @@ class Trap:
         return self._sprung.is_set()
 
 
+class Awaited(NamedTuple):
+    """An answer that is due, in its turn."""
+
+    trap: Trap | None
+    is_dropped: bool = False
+
+
 class Proxy(threading.Thread):
     """Listens on a port of its own, in a thread and a loop of its own."""
 
-    def __init__(self, port: int, broker_port: int) -> None:
+    def __init__(self, port: int, broker_port: int, doubled: Container[int], seed: int) -> None:
+        """``doubled`` are the API keys of requests that may come twice."""
         super().__init__(daemon=True)
+        self._doubled = doubled
+        self._chance = random.Random(seed)
+        self.doubled = 0
         self._port = port
         self._broker_port = broker_port
         self._loop = asyncio.new_event_loop()
@@ -110,7 +125,7 @@ class Proxy(threading.Thread):
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         broker: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        waiting: deque[Trap | None] = deque()
+        waiting: deque[Awaited] = deque()
         ways = [
             asyncio.ensure_future(self._requests(client[0], broker[1], waiting)),
             asyncio.ensure_future(self._answers(broker[0], client[1], waiting)),
@@ -124,31 +139,43 @@ class Proxy(threading.Thread):
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def _requests(
-        self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, waiting: deque[Trap | None]
+        self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, waiting: deque[Awaited]
     ) -> None:
         while True:
             frame = await _frame(client)
             trap = self._trap_for(frame)
             if trap is not None and trap.point.moment is Moment.BEFORE:
                 trap.spring()
-            waiting.append(trap)
+            if self._comes_twice(frame):
+                waiting.append(Awaited(None, is_dropped=True))
+                broker.write(frame)
+            waiting.append(Awaited(trap))
             broker.write(frame)
             await broker.drain()
             if trap is not None and trap.point.moment is Moment.UNDER_WAY:
                 trap.spring()
 
     async def _answers(
-        self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, waiting: deque[Trap | None]
+        self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, waiting: deque[Awaited]
     ) -> None:
         while True:
             frame = await _frame(broker)
-            trap = waiting.popleft()
+            trap, is_dropped = waiting.popleft()
+            if is_dropped:
+                continue
             if trap is not None and trap.point.moment is Moment.UNANSWERED:
                 trap.spring()
             client.write(frame)
             await client.drain()
             if trap is not None and trap.point.moment is Moment.ANSWERED:
                 trap.spring()
+
+    def _comes_twice(self, frame: bytes) -> bool:
+        is_chosen = struct.unpack_from(">h", frame, 4)[0] in self._doubled
+        if is_chosen and self._chance.random() < DOUBLED_SHARE:
+            self.doubled += 1
+            return True
+        return False
 
     def _trap_for(self, frame: bytes) -> Trap | None:
         """Take the trap that waits for this request, if there is one."""

@@ -1,9 +1,9 @@
 """Three kinds of clients consume, transform and produce, and die at every step; so does the broker.
 
 A step is a request of a transaction; the victim, the client or the broker, is killed before it is sent, as it
-is under way, before its answer and after it (``transactions_proxy.py``). What died is started again. Between
-the steps a second instance with the same transactional id is started beside a live one, which has to end.
-In the end each input below the committed offset is there exactly once.
+is under way, before its answer and after it (``transactions_proxy.py``). What died is started again. Some
+requests come twice. After the steps a second instance with the same transactional id is started beside a live
+one, which has to end. Each input below the committed offset is there exactly once.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ APIS = {
 }
 FIRST = 22
 """The request that only comes at the start of an instance."""
+DOUBLED = frozenset(APIS) - {FIRST}
+"""A second InitProducerId would fence the first."""
 VICTIMS = ("client", "broker")
 PARTITIONS = 2
 INPUT_COUNT, INPUTS_AT_ONCE = 40_000, 1_000
@@ -46,6 +48,9 @@ PACE_SECONDS = 0.02
 REACHED_SECONDS_MAX = 45.0
 STOP_SECONDS_MAX = 30.0
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "transaction.state.log.num.partitions": "5"}
+
+UNSTABLE = 88
+"""The error code of an offset that a transaction is about to change."""
 
 offset_fetch = kio_requests("offset_fetch", 7)
 
@@ -194,7 +199,7 @@ def play(directory: Path, steps: list[Step], twins: int, seed: int) -> Tally:
     port = free_port()
     settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     broker = Broker(directory / "broker", settings)
-    proxy = Proxy(port, broker.port)
+    proxy = Proxy(port, broker.port, DOUBLED, seed)
     proxy.start()
     broker.start()
     try:
@@ -229,6 +234,7 @@ def play_on(
     ends = {app.number: _committed(broker.bootstrap, app.client) for app in stage.apps.values()}
     reader.finish()
     tally.violations += [*reader.wrong, *judge(reader.sides(), ends, {})]
+    tally.outcomes["requests that came twice"] = proxy.doubled
     _count(tally, reader, ends)
     return tally
 
@@ -266,7 +272,12 @@ def _committed(address: str, client: str) -> int:
     request = offset_fetch.OffsetFetchRequest(
         group_id=f"group-{client}", topics=(topic,), require_stable=True
     )
+    deadline = time.monotonic() + REACHED_SECONDS_MAX
     with RawConnection(address) as connection:
-        while (answer := connection.exchange(request)).error_code in NOT_THERE_YET:
+        while time.monotonic() < deadline:
+            answer = connection.exchange(request)
+            code = answer.error_code or answer.topics[0].partitions[0].error_code
+            if code not in (*NOT_THERE_YET, UNSTABLE):
+                return max(int(answer.topics[0].partitions[0].committed_offset), 0)
             time.sleep(0.05)
-    return max(int(answer.topics[0].partitions[0].committed_offset), 0)
+    raise AssertionError(f"the offset of {client} is not told: error {code}")
