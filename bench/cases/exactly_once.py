@@ -2,7 +2,8 @@
 
 librdkafka, 1 KB, 6 partitions, acks all; a transaction is committed each 100 ms. Every sample is a ratio: the
 plain load and the other one right after it. The plain producer has at most 5 requests in flight, as
-librdkafka allows the others: so the ratio shows what exactly once costs, and not the smaller window.
+librdkafka allows the others: so the ratio shows what exactly once costs, and not the smaller window. The last
+row has no such client: prepared requests, each of which the broker has to check.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ BYTES_MAX = 2_000 * MB
 PARTITIONS = 6
 SIZE = 1000
 COMMIT_SECONDS = 0.1
+PREPARED, PREPARED_RECORDS = 6_000, 64
 PLAIN: Mapping[str, str] = {"acks": "all", "max.in.flight": "5"}
 
 
@@ -56,6 +58,38 @@ def run(bench: Bench) -> None:
                 return Sample(other.value / plain.value, {**other.cost, **_beside(plain)})
 
             bench.compare(row, sides.running, measure, missing=sides.missing)
+        row = Row(CASE, "idempotent ÷ plain, prepared 64 KB batches, 5 in flight", "", LOADS[0].goal)
+        bench.compare(row, sides.running, lambda b: _prepared_ratio(bench, b), missing=sides.missing)
+
+
+def _prepared_ratio(bench: Bench, broker: Broker) -> Sample:
+    """What the broker alone makes of idempotence: the client does the same work both times."""
+    plain, other = _prepared(bench, broker, producers=0), _prepared(bench, broker, producers=1)
+    return Sample(other.value / plain.value, {**other.cost, **_beside(plain)})
+
+
+def _prepared(bench: Bench, broker: Broker, producers: int) -> Sample:
+    topic = bench.fresh_name("once")
+    broker.create_topic(topic, 1)
+    spec = {
+        "api": "batches",
+        "port": broker.port,
+        "broker_pid": broker.pid,
+        "topic": topic,
+        "partitions": [0],
+        "producers": producers,
+        "batch": 0,
+        "rounds": PREPARED,
+        "records": PREPARED_RECORDS,
+        "size": SIZE,
+        "seed": bench.seed,
+        "in_flight": 5,
+        "requests": PREPARED,
+    }
+    result = run_load("requests", spec)
+    broker.delete_topic(topic)
+    moved = result["requests"] * PREPARED_RECORDS * SIZE
+    return load_sample(moved / MB / result["seconds"], result, broker, moved)
 
 
 def _beside(plain: Sample) -> dict[str, float]:

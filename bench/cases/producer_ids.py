@@ -47,14 +47,15 @@ def _measure(bench: Bench, broker: Broker, topic: str, count: int, written: Coun
     """``written`` has how many records each producer has written to each broker."""
     rounds = REQUESTS // count
     spec = {
-        "api": "idempotent",
+        "api": "batches",
         "port": broker.port,
         "broker_pid": broker.pid,
         "topic": topic,
         "partitions": [0],
         "producers": count,
-        "sequence": written[broker.bootstrap],
+        "batch": written[broker.bootstrap],
         "rounds": rounds,
+        "records": 1,
         "size": VALUE_BYTES,
         "seed": bench.seed,
         "in_flight": 1,

@@ -14,7 +14,7 @@ import time
 from itertools import islice
 
 from bench.loads.exchange import ANSWER_SECONDS_MAX, ask, connect, error_codes
-from bench.loads.frames import Exchange, Producer, batch, fetch, list_offsets, produce
+from bench.loads.frames import NOBODY, Exchange, Producer, batch, fetch, list_offsets, produce
 from bench.loads.values import values
 from bench.loads.worker import Result, Spec, serve
 from bench.meter import Meter
@@ -109,19 +109,27 @@ def _turns(spec: Spec) -> list[list[Exchange]]:
             [list_offsets(topic, partition, time_ms) for time_ms in spec["times_ms"]]
             for partition in spec["partitions"]
         ]
-    if spec["api"] == "idempotent":
-        return [_idempotent(spec, partition) for partition in spec["partitions"]]
+    if spec["api"] == "batches":
+        return [_batches(spec, partition) for partition in spec["partitions"]]
     records = batch(values(spec["records"], spec["size"], spec["seed"]))
     return [[produce(topic, {partition: records})] for partition in spec["partitions"]]
 
 
-def _idempotent(spec: Spec, partition: int) -> list[Exchange]:
-    """One record of each producer in turn, and again with the next sequence."""
-    value = values(1, spec["size"], spec["seed"])
-    return [
-        produce(spec["topic"], {partition: batch(value, producer=Producer(producer_id, 0, sequence))})
-        for sequence in range(spec["sequence"], spec["sequence"] + spec["rounds"])
+def _batches(spec: Spec, partition: int) -> list[Exchange]:
+    """One batch of each idempotent producer in turn, and again with the next sequence; or plain ones.
+
+    Every request has bytes of its own: one that is sent again and again stays in the processor's cache.
+    """
+    count = spec["records"]
+    same = values(count, spec["size"], spec["seed"])
+    writers = [
+        Producer(producer_id, 0, number * count)
+        for number in range(spec["batch"], spec["batch"] + spec["rounds"])
         for producer_id in range(spec["producers"])
+    ]
+    return [
+        produce(spec["topic"], {partition: batch(same, producer=one)})
+        for one in writers or [NOBODY] * spec["rounds"]
     ]
 
 
