@@ -172,6 +172,9 @@ class Broker:
         await store.ensure_path(paths.BROKER_IDS)
         self._broker_epoch = await register_broker(store, self.broker_id, self._registration())
         await self._stand_for_controller(store)
+        # Not before: a client told that there are no brokers, and no topics, would believe it.
+        for listener in self._listeners:
+            listener.serve()
         self._chores.start(self._list_chores(changes))
         cleaner.start()
 

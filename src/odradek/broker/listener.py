@@ -59,6 +59,7 @@ class Listener:
         self._limits = limits
         self._make_session = make_session
         self._socket: ListeningSocket | None = None
+        self._is_serving = False
 
     @property
     def port(self) -> int:
@@ -66,7 +67,14 @@ class Listener:
         return self._socket.port
 
     async def start(self, network: Network, host: str, port: int) -> None:
+        """Take the port and accept connections. Their requests wait for ``serve``."""
         self._socket = await network.listen(host, port, self._accept)
+
+    def serve(self) -> None:
+        """Begin the requests that came so far, and all others: the broker can answer them now."""
+        self._is_serving = True
+        for session in list(self.sessions):
+            session.release()
 
     def stop_accepting(self) -> None:
         if self._socket is not None:
@@ -96,5 +104,7 @@ class Listener:
             return None
         self._limits.opened(connection.peer_host)
         session = self._make_session(connection, self)
+        if not self._is_serving:
+            session.hold()
         self.sessions.add(session)
         return session

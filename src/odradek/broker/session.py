@@ -33,6 +33,7 @@ class Session:
         "_corked",
         "_defer",
         "_ended",
+        "_held_max",
         "_lost",
         "_output",
         "_paused",
@@ -68,6 +69,7 @@ class Session:
         self._queue = queue
         self._wire = ServerConnection(frame_bytes_max, scratch)
         self._under_way_max = under_way_max
+        self._held_max = 0
         self._backlog: deque[Request] = deque()
         self._output: list[Part] = []
         self._corked = False
@@ -154,6 +156,14 @@ class Session:
         self._connection.close(flush=True)
 
     # What the owner tells.
+
+    def hold(self) -> None:
+        """Begin no request until ``release``; for clients that come while the broker is starting."""
+        self._held_max, self._under_way_max = self._under_way_max, 0
+
+    def release(self) -> None:
+        self._under_way_max = self._held_max
+        self._go_on()
 
     def stop_reading(self) -> None:
         """For a graceful stop: what is under way is still answered, nothing more is read."""

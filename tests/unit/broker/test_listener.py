@@ -12,7 +12,7 @@ from odradek.testing.network import MemoryNetwork
 from odradek.testing.network_contract import Collector, until
 
 
-def make_listener(limits: ConnectionLimits) -> Listener:
+def make_listener(limits: ConnectionLimits, *, serves: bool = True) -> Listener:
     def make_session(connection, listener):
         return Session(
             connection,
@@ -25,7 +25,10 @@ def make_listener(limits: ConnectionLimits) -> Listener:
             under_way_max=10,
         )
 
-    return Listener("PLAINTEXT", limits, make_session)
+    listener = Listener("PLAINTEXT", limits, make_session)
+    if serves:
+        listener.serve()
+    return listener
 
 
 @pytest.fixture
@@ -47,6 +50,15 @@ def test_connections_beyond_the_total_are_refused(accept):
     _, three = accept(listener, "10.0.0.3")
     assert listener.sessions == {one, two}
     assert three is None
+
+
+def test_sessions_are_held_until_the_listener_serves(accept):
+    listener = make_listener(ConnectionLimits(10, 10), serves=False)
+    _, early = accept(listener)
+    assert early._under_way_max == 0
+    listener.serve()
+    _, late = accept(listener)
+    assert (early._under_way_max, late._under_way_max) == (10, 10)
 
 
 def test_all_listeners_share_the_total(accept):

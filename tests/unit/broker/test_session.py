@@ -47,6 +47,16 @@ def test_answers_given_while_requests_are_begun_leave_in_one_send(bench, make_fr
     assert len(sends) == 1
 
 
+def test_requests_that_come_while_the_broker_starts_are_begun_in_order_once_it_serves(bench, make_frame):
+    bench.session.hold()
+    bench.receive(make_frame(0) + make_frame(1))
+    assert (bench.numbers, bench.connection.paused) == ([], True)
+    bench.session.release()
+    assert (bench.numbers, bench.connection.paused) == ([0, 1], False)
+    bench.receive(make_frame(2))
+    assert bench.numbers == [0, 1, 2]
+
+
 def test_at_the_bound_on_unanswered_requests_the_session_stops_reading(bench, make_frame):
     bench.receive(make_frame(0) + make_frame(1))
     assert not bench.connection.paused
