@@ -48,6 +48,7 @@ Decode = Callable[[memoryview, int], tuple[Any, int]]
 Encode = Callable[[Any], list[Part]]
 Handle = Callable[[Any, Call], Any]
 Refuse = Callable[[Any, ErrorCode, str | None], Any]
+LoadHandler = Callable[[], tuple[Handle, Refuse | None]]
 
 
 class NoAnswer:
@@ -61,17 +62,16 @@ class NoAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One API: its versions, what serves it, and how a refusal of the whole request looks.
+    """One API: its versions, and where to get what serves it and what refuses a whole request.
 
-    ``handle`` is a plain function. What it does before it returns happens in the order requests arrived; it
-    returns a response, a ``Pending`` one, a coroutine of one, or ``NoAnswer``. What is pending may come to a
-    coroutine, and a coroutine to something pending.
+    What serves it is a plain function. What that does before it returns happens in the order requests
+    arrived; it returns a response, a ``Pending`` one, a coroutine of one, or ``NoAnswer``. What is pending
+    may come to a coroutine, and a coroutine to something pending.
     """
 
     api_key: int
     versions: range
-    handle: Handle
-    refuse: Refuse | None = None
+    load: LoadHandler
 
 
 class Route:
@@ -159,12 +159,9 @@ class Dispatcher:
             raise RemoteProtocolViolation(f"unknown API key {key}")
         api = API_BY_KEY[key]
         if version in handler.versions:
+            handle, refuse = handler.load()
             route = Route(
-                api.name,
-                decoder(api.request, version),
-                handler.handle,
-                parts_encoder(api.response, version),
-                handler.refuse,
+                api.name, decoder(api.request, version), handle, parts_encoder(api.response, version), refuse
             )
             self._routes[key, version] = route
             return route

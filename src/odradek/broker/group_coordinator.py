@@ -7,7 +7,7 @@ This puts the parts together: the topic, the runtime on the partitions that are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from odradek.broker.clockwork import Clockwork
@@ -17,7 +17,6 @@ from odradek.cluster.image import BrokerImage, ClusterImage, Endpoint
 from odradek.config import broker as settings
 from odradek.config.layers import Layers
 from odradek.coordinators.groups.commands import Command, ForgetTopics
-from odradek.coordinators.groups.machine import GroupMachine
 from odradek.coordinators.groups.settings import GroupSettings
 from odradek.coordinators.hosted import RuntimeSettings, Surroundings
 from odradek.coordinators.runtime import Runtime
@@ -27,6 +26,9 @@ from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.replication.partition import Partition
 from odradek.replication.replicas import Replicas
+
+if TYPE_CHECKING:
+    from odradek.coordinators.groups.machine import GroupMachine
 
 
 class Groups:
@@ -49,9 +51,7 @@ class Groups:
         self._values = config.broker
         self._settings = GroupSettings.of(self._values)
         around = Surroundings(replicas, clock, clockwork.wheel, clockwork.arm, self._runtime_settings)
-        self._runtime: Runtime[GroupMachine] = Runtime(
-            lambda number: GroupMachine(self._group_settings, self._new_id), around
-        )
+        self._runtime: Runtime[GroupMachine] = Runtime(self._make_machine, around)
         replicas.role_observers.append(self._role_changed)
 
     def start(self) -> None:
@@ -68,6 +68,12 @@ class Groups:
     def submit(self, group: str, command: Command, reply: Callable[[Any], None]) -> None:
         """Have a command to a group judged; ``reply`` gets the answer, now or later, once."""
         self._runtime.submit(self.partition_of(group), command, reply)
+
+    def _make_machine(self, number: int) -> GroupMachine:
+        # Not before the first partition is led: most starts need none of it.
+        from odradek.coordinators.groups.machine import GroupMachine
+
+        return GroupMachine(self._group_settings, self._new_id)
 
     def machine_of(self, group: str) -> GroupMachine:
         """Whom to ask about a group."""

@@ -64,7 +64,7 @@ def _api_lines() -> Iterator[str]:
     yield _SERVED_HEAD
     for handler in served:
         name = API_BY_KEY[handler.api_key].name
-        module = handler.handle.__module__.rpartition(".")[2]
+        module = handler.load()[0].__module__.rpartition(".")[2]
         yield f"| {handler.api_key} | {name} | {_span(handler.versions)} | `handlers/{module}.py` |\n"
     yield _OPEN_HEAD
     keys = {handler.api_key for handler in served}

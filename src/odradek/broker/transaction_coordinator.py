@@ -8,7 +8,7 @@ machine for each, and the writing of markers that machines ask for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.clockwork import Clockwork
 from odradek.broker.coordinated_topic import CoordinatedTopic
@@ -21,7 +21,6 @@ from odradek.config.layers import Layers
 from odradek.coordinators.hosted import RuntimeSettings, Surroundings
 from odradek.coordinators.runtime import Runtime
 from odradek.coordinators.transactions.commands import Command, MarkersWritten, WriteMarkers
-from odradek.coordinators.transactions.machine import TransactionMachine
 from odradek.coordinators.transactions.settings import TransactionSettings
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TRANSACTIONS_TOPIC, TopicPartition
@@ -29,6 +28,9 @@ from odradek.ports.clock import Clock
 from odradek.replication.partition import Partition
 from odradek.replication.replicas import Replicas
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.coordinators.transactions.machine import TransactionMachine
 
 log = events.logger("transaction_coordinator")
 
@@ -58,9 +60,7 @@ class Transactions:
         around = Surroundings(
             replicas, clock, clockwork.wheel, clockwork.arm, self._runtime_settings, self._perform
         )
-        self._runtime: Runtime[TransactionMachine] = Runtime(
-            lambda number: TransactionMachine(self._transaction_settings), around
-        )
+        self._runtime: Runtime[TransactionMachine] = Runtime(self._make_machine, around)
         replicas.role_observers.append(self._role_changed)
 
     def start(self) -> None:
@@ -79,6 +79,12 @@ class Transactions:
     def submit(self, transactional_id: str, command: Command, reply: Callable[[Any], None]) -> None:
         """Have a command judged; ``reply`` gets the answer, now or later, once."""
         self._runtime.submit(self._topic.partition_of(transactional_id), command, reply)
+
+    def _make_machine(self, number: int) -> TransactionMachine:
+        # Not before the first partition is led: most starts need none of it.
+        from odradek.coordinators.transactions.machine import TransactionMachine
+
+        return TransactionMachine(self._transaction_settings)
 
     def machine_of(self, transactional_id: str) -> TransactionMachine:
         """Whom to ask about an id."""

@@ -53,7 +53,7 @@ def make_request(api_key=HEARTBEAT, version=0, body=BODY, number=7):
 
 
 def dispatch(handle, *, with_refuse=True, queue=None):
-    handler = Handler(HEARTBEAT, range(1), handle, refuse if with_refuse else None)
+    handler = Handler(HEARTBEAT, range(1), lambda: (handle, refuse if with_refuse else None))
     return Dispatcher([handler], None, queue or RequestQueue(10))
 
 
@@ -213,7 +213,7 @@ def test_every_handler_can_refuse_a_whole_request_in_every_version(handler, vers
     request = api.request()
     if handler.api_key == 0:
         request.acks = 1
-    response = handler.refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
+    response = handler.load()[1](request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
     body = b"".join(bytes(part) for part in parts_encoder(api.response, version)(response))
     again, end = decoder(api.response, version)(memoryview(body), 0)
     assert end == len(body)
@@ -226,7 +226,7 @@ def test_every_api_is_served_once_and_within_what_its_message_knows():
         api = API_BY_KEY[handler.api_key]
         assert handler.versions.start >= api.versions.start
         assert handler.versions.stop <= api.versions.stop
-        assert handler.refuse is not None
+        assert handler.load()[1] is not None
 
 
 def test_a_store_that_cannot_be_written_refuses_the_request_and_no_more():

@@ -1,91 +1,71 @@
-"""The table of handlers: every API this broker serves, with its versions. ApiVersions is derived from it."""
+"""The table of handlers: every API this broker serves, with its versions. ApiVersions is derived from it.
 
-from odradek.broker.dispatch import Handler
-from odradek.broker.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
-    alter_replica_log_dirs,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_transactions,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-    txn_offset_commit,
-    write_txn_markers,
-)
+A handler and its messages are imported when they are first asked for, so that a start does not wait for what
+may never be used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from odradek.broker.dispatch import Handler, LoadHandler
+
+
+def _at(module: str, handle: str | None = None, refuse: str = "refuse") -> LoadHandler:
+    """Where a handler is found: in the module called like its API, under the same name."""
+
+    def load() -> tuple[Any, Any]:
+        found = import_module(f"{__name__}.{module}")
+        return getattr(found, handle or module), getattr(found, refuse)
+
+    return load
+
 
 _SERVED = [
-    Handler(0, range(12), produce.produce, produce.refuse),
-    Handler(1, range(18), fetch.fetch, fetch.refuse),
-    Handler(2, range(10), list_offsets.list_offsets, list_offsets.refuse),
-    Handler(3, range(13), metadata.metadata, metadata.refuse),
-    Handler(8, range(10), offset_commit.offset_commit, offset_commit.refuse),
-    Handler(9, range(10), offset_fetch.offset_fetch, offset_fetch.refuse),
-    Handler(10, range(7), find_coordinator.find_coordinator, find_coordinator.refuse),
-    Handler(11, range(10), join_group.join_group, join_group.refuse),
-    Handler(12, range(5), heartbeat.heartbeat, heartbeat.refuse),
-    Handler(13, range(6), leave_group.leave_group, leave_group.refuse),
-    Handler(14, range(6), sync_group.sync_group, sync_group.refuse),
-    Handler(15, range(6), describe_groups.describe_groups, describe_groups.refuse),
-    Handler(16, range(6), list_groups.list_groups, list_groups.refuse),
-    Handler(19, range(8), create_topics.create_topics, create_topics.refuse),
-    Handler(20, range(7), delete_topics.delete_topics, delete_topics.refuse),
-    Handler(21, range(3), delete_records.delete_records, delete_records.refuse),
-    Handler(22, range(6), init_producer_id.init_producer_id, init_producer_id.refuse),
-    Handler(23, range(5), offset_for_leader_epoch.offset_for_leader_epoch, offset_for_leader_epoch.refuse),
-    Handler(24, range(6), add_partitions_to_txn.add_partitions_to_txn, add_partitions_to_txn.refuse),
-    Handler(25, range(5), add_offsets_to_txn.add_offsets_to_txn, add_offsets_to_txn.refuse),
-    Handler(26, range(5), end_txn.end_txn, end_txn.refuse),
-    Handler(27, range(2), write_txn_markers.write_txn_markers, write_txn_markers.refuse),
-    Handler(28, range(5), txn_offset_commit.txn_offset_commit, txn_offset_commit.refuse),
-    Handler(32, range(5), describe_configs.describe_configs, describe_configs.refuse),
-    Handler(33, range(3), alter_configs.alter_configs, alter_configs.refuse_alter_configs),
-    Handler(34, range(3), alter_replica_log_dirs.alter_replica_log_dirs, alter_replica_log_dirs.refuse),
-    Handler(35, range(5), describe_log_dirs.describe_log_dirs, describe_log_dirs.refuse),
-    Handler(37, range(4), create_partitions.create_partitions, create_partitions.refuse),
-    Handler(42, range(3), delete_groups.delete_groups, delete_groups.refuse),
+    Handler(0, range(12), _at("produce")),
+    Handler(1, range(18), _at("fetch")),
+    Handler(2, range(10), _at("list_offsets")),
+    Handler(3, range(13), _at("metadata")),
+    Handler(8, range(10), _at("offset_commit")),
+    Handler(9, range(10), _at("offset_fetch")),
+    Handler(10, range(7), _at("find_coordinator")),
+    Handler(11, range(10), _at("join_group")),
+    Handler(12, range(5), _at("heartbeat")),
+    Handler(13, range(6), _at("leave_group")),
+    Handler(14, range(6), _at("sync_group")),
+    Handler(15, range(6), _at("describe_groups")),
+    Handler(16, range(6), _at("list_groups")),
+    Handler(19, range(8), _at("create_topics")),
+    Handler(20, range(7), _at("delete_topics")),
+    Handler(21, range(3), _at("delete_records")),
+    Handler(22, range(6), _at("init_producer_id")),
+    Handler(23, range(5), _at("offset_for_leader_epoch")),
+    Handler(24, range(6), _at("add_partitions_to_txn")),
+    Handler(25, range(5), _at("add_offsets_to_txn")),
+    Handler(26, range(5), _at("end_txn")),
+    Handler(27, range(2), _at("write_txn_markers")),
+    Handler(28, range(5), _at("txn_offset_commit")),
+    Handler(32, range(5), _at("describe_configs")),
+    Handler(33, range(3), _at("alter_configs", refuse="refuse_alter_configs")),
+    Handler(34, range(3), _at("alter_replica_log_dirs")),
+    Handler(35, range(5), _at("describe_log_dirs")),
+    Handler(37, range(4), _at("create_partitions")),
+    Handler(42, range(3), _at("delete_groups")),
     Handler(
-        44,
-        range(2),
-        alter_configs.incremental_alter_configs,
-        alter_configs.refuse_incremental_alter_configs,
+        44, range(2), _at("alter_configs", "incremental_alter_configs", "refuse_incremental_alter_configs")
     ),
-    Handler(47, range(1), offset_delete.offset_delete, offset_delete.refuse),
-    Handler(60, range(2), describe_cluster.describe_cluster, describe_cluster.refuse),
-    Handler(61, range(1), describe_producers.describe_producers, describe_producers.refuse),
-    Handler(65, range(1), describe_transactions.describe_transactions, describe_transactions.refuse),
-    Handler(66, range(2), list_transactions.list_transactions, list_transactions.refuse),
+    Handler(47, range(1), _at("offset_delete")),
+    Handler(60, range(2), _at("describe_cluster")),
+    Handler(61, range(1), _at("describe_producers")),
+    Handler(65, range(1), _at("describe_transactions")),
+    Handler(66, range(2), _at("list_transactions")),
 ]
 
 
-def _advertising(served: list[Handler]) -> Handler:
-    advertised = [*served, Handler(18, api_versions.VERSIONS, lambda request, call: None)]
-    return Handler(18, api_versions.VERSIONS, api_versions.api_versions_of(advertised), api_versions.refuse)
+def _advertise() -> tuple[Any, Any]:
+    api_versions = import_module(f"{__name__}.api_versions")
+    return api_versions.api_versions_of(HANDLERS), api_versions.refuse
 
 
-HANDLERS = (*_SERVED, _advertising(_SERVED))
+HANDLERS = (*_SERVED, Handler(18, range(5), _advertise))

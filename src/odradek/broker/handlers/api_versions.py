@@ -8,18 +8,16 @@ how features with a minimum of 0 are listed, and there are none.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from odradek.broker.dispatch import Call, Handler
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
-VERSIONS = range(5)
-
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions_of(handlers: list[Handler]) -> Callable[[ApiVersionsRequest, Call], ApiVersionsResponse]:
+def api_versions_of(handlers: Iterable[Handler]) -> Callable[[ApiVersionsRequest, Call], ApiVersionsResponse]:
     """The handler that advertises these handlers."""
     advertised = sorted((h.api_key, h.versions.start, h.versions.stop - 1) for h in handlers)
 
