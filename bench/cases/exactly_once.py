@@ -1,10 +1,10 @@
 """B6: what idempotence and transactions cost: throughput with them ÷ throughput without, on the same broker.
 
 librdkafka, 1 KB, 6 partitions, acks all; a transaction is committed each 100 ms. Every sample is a ratio of
-four runs: the plain load, the other one twice, the plain one again, because a run pays for what the one before
-it left to be written to the disk. The plain producer has at most 5 requests in flight, as
-librdkafka allows the others: so the ratio shows what exactly once costs, and not the smaller window. The last
-row has no such client: prepared requests, each of which the broker has to check.
+four runs: the plain load, the other one twice, the plain one again, because a run pays for what the one
+before it left to be written to the disk. The plain producer has at most 5 requests in flight, as librdkafka
+allows the others: so the ratio shows what exactly once costs, and not the smaller window. The last row has no
+such client: prepared requests, each of which the broker has to check.
 """
 
 from __future__ import annotations
