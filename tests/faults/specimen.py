@@ -111,10 +111,12 @@ def batch_of(number: int) -> bytes:
     return builder.build()
 
 
-async def produce(client: Client, records: bytes, topic: str = TOPIC) -> Any:
+async def produce(
+    client: Client, records: bytes, topic: str = TOPIC, transactional_id: str | None = None
+) -> Any:
     """Append with acks=all; the partition's entry of the answer."""
     parts = [TopicProduceData(topic, [PartitionProduceData(0, bytearray(records))])]
-    response = await client.request(PRODUCE, 11, ProduceRequest(None, -1, 30_000, parts))
+    response = await client.request(PRODUCE, 11, ProduceRequest(transactional_id, -1, 30_000, parts))
     return response.responses[0].partition_responses[0]
 
 
@@ -128,7 +130,7 @@ async def create(client: Client, topic: str = TOPIC, **settings: str) -> int:
 
 async def make_specimen(cluster: MemoryCluster, batches: int, *, clean: bool) -> Specimen:
     """A directory as a stop in order leaves it, or (not ``clean``) as the end of the process does."""
-    broker = await cluster.start(SETTINGS)
+    broker = await cluster.start({**SETTINGS, "transaction.partition.verification.enable": "false"})
     client = await broker.connect()
     settings = {"segment_bytes": "900", "index_interval_bytes": "150", "retention_ms": "-1"}
     assert await create(client, **settings) == 0
@@ -160,10 +162,10 @@ async def _abort_a_transaction(client: Client, broker: MemoryBroker, written: di
     builder = BatchBuilder(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
     for index in range(2):
         builder.append(FIRST_TIMESTAMP, b"key", b"aborted %d" % index)
-    entry = await produce(client, builder.build())
+    entry = await produce(client, builder.build(), transactional_id="specimen")
     assert entry.error_code == 0
     written[entry.base_offset] = builder.build()
-    replicas = broker.broker._replicas  # the call of a coordinator that has no handler yet
+    replicas = broker.broker._replicas  # what a coordinator does, without its topic among the files
     partition = replicas.leader_of(TOPIC, 0)
     marker = EndMarker(ControlType.ABORT, 0)
     at = partition.append_end_marker(marker, 9, 0, FIRST_TIMESTAMP).first_offset
