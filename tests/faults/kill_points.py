@@ -31,7 +31,7 @@ LOAD_SECONDS_MAX = 20.0
 TRACE_SECONDS = 3.0
 KEYS = 12
 MOVE_EVERY = 150
-"""Batches between two moves of a log, which comes to its end meanwhile."""
+"""Batches before a log is moved again, if it has come to the end of the move before."""
 SETTINGS = {
     "log.segment.bytes": "3000",
     "log.index.interval.bytes": "300",
@@ -68,6 +68,7 @@ SHORT_FORM = (
 """Label and number of the change before which the broker is killed."""
 
 moves = kio_requests("alter_replica_log_dirs", 1)
+places = kio_requests("describe_log_dirs", 1)
 
 
 @dataclass
@@ -218,12 +219,20 @@ class Play:
             sent.last = batch, entry.base_offset
 
     def _move(self, connection: RawConnection) -> None:
+        if self._is_moving(connection):
+            return  # a move the other way would end it, and none would ever come to its end
         self.moves += 1
         part = moves.AlterReplicaLogDirTopic(name=MOVING, partitions=(0,))
         target = moves.AlterReplicaLogDir(path=self.broker.log_dirs[self.moves % 2], topics=(part,))
         answer = connection.exchange(moves.AlterReplicaLogDirsRequest(dirs=(target,)))
         code = answer.results[0].partitions[0].error_code
         self.tally.check(code == 0, f"a move was refused with {code}")
+
+    def _is_moving(self, connection: RawConnection) -> bool:
+        asked = places.DescribableLogDirTopic(topic=MOVING, partitions=(0,))
+        answer = connection.exchange(places.DescribeLogDirsRequest(topics=(asked,)))
+        parts = [part for place in answer.results for topic in place.topics for part in topic.partitions]
+        return any(part.is_future_key for part in parts)
 
     # What must be there.
 
