@@ -71,9 +71,10 @@ async def _serve(loaded: sources.Loaded) -> None:
         await broker.start()
         # What is there now stays: the collector need not walk it again and again.
         gc.freeze()
-        _announce(broker)
         for failure in broker.failures:
             _tell(f"warning: {failure}; serving without it")
+        # The last of all: whoever waits for this line has seen the others.
+        _announce(broker)
         await _first(stopping, broker.all_failed)
         if broker.all_failed.is_set():
             raise StorageError(f"all of log.dirs have failed: {'; '.join(broker.failures)}")
