@@ -1,0 +1,1 @@
+"""The clients for asyncio: the same names and options as in ``odradek``."""

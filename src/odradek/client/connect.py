@@ -1,0 +1,25 @@
+"""Where clients meet the real world: clock, chance and network are chosen here, and given to all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.ports.clock import Clock
+from odradek.ports.entropy import Entropy
+from odradek.ports.network import Network
+from odradek.system.clock import SystemClock
+from odradek.system.entropy import SystemEntropy
+from odradek.system.network import SocketNetwork
+
+
+class World(NamedTuple):
+    """What a client needs of the world. ``network`` takes the sizes of send and receive buffers."""
+
+    clock: Clock
+    entropy: Entropy
+    network: Callable[[int, int], Network]
+
+
+def real_world() -> World:
+    return World(SystemClock(), SystemEntropy(), SocketNetwork)

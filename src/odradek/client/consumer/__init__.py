@@ -1,0 +1,1 @@
+"""The consumer: positions, fetches, and its place in a group."""

@@ -1,0 +1,1 @@
+"""The producer: records in, batches out, each acknowledged once."""

@@ -1,0 +1,67 @@
+"""Values that users give to clients and get from them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from odradek.model.ids import NO_LEADER_EPOCH
+
+
+class Node(NamedTuple):
+    """A broker as the cluster describes it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.host}:{self.port})"
+
+
+class PartitionInfo(NamedTuple):
+    """Where a partition lives; ``leader`` is -1 while there is none."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next one to read, and a note kept with it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first offset at or after a time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+class GroupMetadata(NamedTuple):
+    """Who a consumer is in its group: what a transaction that commits its offsets must say."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class RecordMetadata(NamedTuple):
+    """What became of a record that was sent; ``offset`` is -1 with acks=0."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int
+    serialized_value_size: int

@@ -1,0 +1,1 @@
+"""Connections to brokers, as clients and other brokers use them."""
