@@ -10,8 +10,9 @@ CODEC := $(VENV)/.codec
 ONLY ?=
 FRAMES ?= 1000000
 SEED ?= 1
+KAFKA ?= 3.9.1
 
-.PHONY: help demo test lint types imports format unit contracts integration compat compat-kafka-python faults fuzz bench docs clean
+.PHONY: help demo test lint types imports format unit contracts integration compat compat-kafka-python clients-on-kafka faults fuzz bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -57,7 +58,7 @@ contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts
 
 integration: $(CODEC)  ## real processes on loopback
-	@$(BIN)/pytest tests/integration tests/faults tests/fuzz tests/docs
+	@$(BIN)/pytest tests/integration tests/clients tests/faults tests/fuzz tests/docs
 
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)
@@ -65,8 +66,13 @@ faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, ki
 compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
 	@$(BIN)/pytest tests/compat
 
-compat-kafka-python: $(CODEC)  ## kafka-python's own integration tests, from its source distribution, against us
+compat-kafka-python: $(CODEC)  ## kafka-python's own tests, from its source distribution, against us
 	@$(BIN)/python -m tests.compat.kafka_python_suite
+
+# Needs Maven Central (once) and Java 17; not part of `make test`.
+clients-on-kafka: $(CODEC)  ## our clients' own tests against Apache Kafka: make clients-on-kafka KAFKA=4.1.1
+	@PYTHONPATH=$(CURDIR) ODRADEK_TEST_BROKER="$(CURDIR)/$(BIN)/python -m tests.support.apache_kafka $(KAFKA)" \
+		$(BIN)/pytest tests/clients
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)

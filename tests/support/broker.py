@@ -7,14 +7,16 @@ Two environment variables point the same tests at another broker:
 
 - ``ODRADEK_TEST_BOOTSTRAP=host:port``: use the broker that is running there. Tests that need to start, stop
   or configure their own are then skipped.
-- ``ODRADEK_TEST_BROKER=/path/to/script``: start brokers with ``script PORT DIRECTORY [name=value ...]``,
-  which stays in the foreground until SIGTERM. Its exit status is not checked.
+- ``ODRADEK_TEST_BROKER="words of a command"``: start brokers with that command and PORT DIRECTORY
+  [name=value ...], which stays in the foreground until SIGTERM. Its exit status is not checked.
+  ``tests.support.apache_kafka`` is such a command.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -173,7 +175,7 @@ class Broker:
         pairs = [f"{name}={value}" for name, value in self.settings.items()]
         logs = self.directory / "data"
         if FOREIGN_COMMAND is not None:
-            return [FOREIGN_COMMAND, str(self.port), str(logs), *pairs]
+            return [*shlex.split(FOREIGN_COMMAND), str(self.port), str(logs), *pairs]
         command = [str(Path(sys.executable).with_name("odradek")), "serve"]
         for pair in (f"listeners=PLAINTEXT://{self.bootstrap}", f"log.dirs={logs}", *pairs):
             command += ["--set", pair]

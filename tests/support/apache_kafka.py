@@ -1,0 +1,93 @@
+"""Apache Kafka in the foreground, for tests that are run against it too::
+
+    ODRADEK_TEST_BROKER="python -m tests.support.apache_kafka 4.1.1" pytest tests/clients
+
+starts every broker a test asks for as one Kafka node (broker and KRaft controller in one process) on the
+port and directory the test gives. Its jars come from Maven Central, once, into the cache of the benchmarks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+from bench.places import cache, free_port
+
+JAR_COUNT_MIN = 30
+HEAP = "-Xmx512M"
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tests</groupId><artifactId>kafka-node</artifactId><version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def main(version: str, port: str, directory: str, *settings: str) -> None:
+    jars = fetched_jars(version)
+    home = Path(directory)
+    home.mkdir(parents=True, exist_ok=True)
+    properties = home.parent / f"{home.name}-server.properties"
+    if not (home / "meta.properties").exists():
+        _configure(properties, int(port), home, settings)
+        _run(jars, "kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(properties))
+    os.execvp("java", _java(jars, "kafka.Kafka", str(properties)))
+
+
+def fetched_jars(version: str) -> Path:
+    """The folder with Kafka's jars; fetched when it is not there yet."""
+    home = cache() / f"kafka-node-{version}"
+    jars = home / "jars"
+    if len(list(jars.glob("*.jar"))) < JAR_COUNT_MIN:
+        if shutil.which("mvn") is None:
+            raise SystemExit(f"Kafka {version} is not in {home}, and there is no mvn to fetch it with")
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "pom.xml").write_text(POM.format(version=version))
+        fetch = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+        subprocess.run([*fetch, "-DincludeScope=runtime"], cwd=home, check=True, timeout=600)
+    return jars
+
+
+def _configure(path: Path, port: int, home: Path, settings: tuple[str, ...]) -> None:
+    controller = free_port()
+    lines = [
+        "process.roles=broker,controller",
+        "node.id=0",
+        f"controller.quorum.voters=0@127.0.0.1:{controller}",
+        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names=CONTROLLER",
+        f"log.dirs={home}",
+        "offsets.topic.replication.factor=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+        *settings,
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _cluster_id() -> str:
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _java(jars: Path, *arguments: str) -> list[str]:
+    return ["java", HEAP, "-XX:+UseSerialGC", "-cp", f"{jars}/*", *arguments]
+
+
+def _run(jars: Path, *arguments: str) -> None:
+    subprocess.run(_java(jars, *arguments), check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
