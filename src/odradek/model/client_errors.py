@@ -13,6 +13,7 @@ may succeed later. Subclasses exist where a program has a reason to treat a fail
     │   ├── CommitFailed         the group went on without this member
     │   ├── ProducerFenced       fatal: another producer has the transactional id
     │   └── FatalProducerError   fatal: only a new producer can go on
+    ├── SomeFailed               a call about many things: which failed and why, and what the others gave
     ├── ConnectionFailed         a broker could not be reached, or went away
     ├── TimedOut                 no answer, no metadata or no room within the time given
     │   └── BufferFull
@@ -30,7 +31,13 @@ may succeed later. Subclasses exist where a program has a reason to treat a fail
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
 from odradek.model.errors import ErrorCode
+
+# Failures that the words of ``SomeFailed`` spell out; ``errors`` has them all.
+_SPELLED_OUT_MAX: Final = 10
 
 
 class ClientError(Exception):
@@ -141,3 +148,57 @@ class ClientClosed(InvalidState):
 
 class Woken(ClientError):
     """``wakeup()`` ended this call."""
+
+
+class SomeFailed(ClientError):
+    """A call about many things failed for some of them.
+
+    ``errors`` says why, by the thing that failed; ``results`` holds what the others gave. If all failed in the
+    same way, ``code`` is the code they share.
+    """
+
+    def __init__(
+        self, what: str, errors: Mapping[Any, ClientError], results: Mapping[Any, Any] | None = None
+    ) -> None:
+        codes = {error.code for error in errors.values()}
+        super().__init__(
+            _spelled_out(what, list(errors.values()), len(results or {})),
+            code=codes.pop() if len(codes) == 1 else None,
+            retriable=all(error.retriable for error in errors.values()),
+        )
+        self.errors: Mapping[Any, ClientError] = dict(errors)
+        self.results: Mapping[Any, Any] = dict(results or {})
+
+
+def _spelled_out(what: str, errors: list[ClientError], succeeded: int) -> str:
+    if len(errors) == 1 and not succeeded:
+        return f"{what}: {errors[0]}"
+    words = [str(error) for error in errors[:_SPELLED_OUT_MAX]]
+    if len(errors) > len(words):
+        words.append(f"and {len(errors) - len(words)} more")
+    return f"{what}: {len(errors)} of {len(errors) + succeeded} failed: {'; '.join(words)}"
+
+
+_CLASSES: Final[Mapping[Hashable, type[RequestRefused]]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,
+    ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopic,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationFailed,
+    ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
+    ErrorCode.MESSAGE_TOO_LARGE: RecordTooLarge,
+    ErrorCode.RECORD_LIST_TOO_LARGE: RecordTooLarge,
+    ErrorCode.PRODUCER_FENCED: ProducerFenced,
+}
+
+
+def refusal(
+    code: ErrorCode, what: str, message: str | None = None, *, broker: str | None = None
+) -> RequestRefused:
+    """The exception for an error code: what was asked, the code, and the broker's words if it had any."""
+    words = f"{what}: {code.name}" if not message else f"{what}: {code.name}: {message}"
+    return _CLASSES.get(code, RequestRefused)(words, code=code, broker=broker)
