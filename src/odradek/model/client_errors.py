@@ -153,8 +153,8 @@ class Woken(ClientError):
 class SomeFailed(ClientError):
     """A call about many things failed for some of them.
 
-    ``errors`` says why, by the thing that failed; ``results`` holds what the others gave. If all failed in the
-    same way, ``code`` is the code they share.
+    ``errors`` says why, by the thing that failed; ``results`` holds what the others gave. If all failed in
+    the same way, ``code`` is the code they share.
     """
 
     def __init__(
