@@ -1,0 +1,27 @@
+"""What an application may want to hear of when partitions come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from odradek.model.ids import TopicPartition
+
+
+class RebalanceListener(Protocol):
+    """Called inside ``poll`` and ``close``. In ``odradek.aio`` the functions may be coroutines.
+
+    Each function is optional; ``on_partitions_revoked`` stands in for a missing ``on_partitions_lost``.
+    """
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+        """These partitions will go to other members: commit what is done."""
+        ...
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+        """These partitions are new here; their positions may be set before the first record comes."""
+        ...
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+        """These partitions have gone already; nothing of them can be committed any more."""
+        ...
