@@ -16,7 +16,7 @@ A batch is *numbered* once its ``base_sequence`` is not ``NO_SEQUENCE``. Invaria
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from odradek.model.client_errors import ClientError
@@ -134,6 +134,13 @@ class Idempotence(Protocol):
         """What to ask a broker now; at most one is under way at a time.
 
         ``has_incomplete`` says that batches are not answered yet: the end of a transaction waits for them.
+        """
+        ...
+
+    def coordinator_ready(self, versions: Mapping[int, range]) -> None:
+        """Told before a request leaves for the transaction coordinator: which versions it speaks.
+
+        They say whether the epoch of a transactional id can be bumped there (InitProducerId 3 and later).
         """
         ...
 
