@@ -1,0 +1,61 @@
+"""Which assignors a consumer uses, and how its group changes over with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from odradek.client.consumer.assignors.assignor import Assignor, RebalanceProtocol
+from odradek.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
+from odradek.client.consumer.assignors.ranges import RangeAssignor
+from odradek.client.consumer.assignors.round_robin import RoundRobinAssignor
+from odradek.client.consumer.assignors.sticky import StickyAssignor
+from odradek.model.errors import ConfigError
+
+BY_NAME: Final[Mapping[str, Callable[[], Assignor]]] = {
+    "range": RangeAssignor,
+    "roundrobin": RoundRobinAssignor,
+    "sticky": StickyAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+_CLASS_NAMES: Final[Mapping[str, str]] = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""As Kafka's own settings name them, after the name of their package."""
+
+
+def assignors_of(names: Iterable[str], own: Sequence[Assignor] = ()) -> tuple[Assignor, ...]:
+    """The program's own assignors, then those of ``partition.assignment.strategy``, most wanted first."""
+    chosen = list(own)
+    if not own:
+        chosen = [_by_name(name.strip()) for name in names]
+    twice = {one.name for one in chosen if sum(one.name == other.name for other in chosen) > 1}
+    if twice:
+        raise ConfigError([f"partition.assignment.strategy: {', '.join(sorted(twice))} is named twice"])
+    if not chosen:
+        raise ConfigError(["partition.assignment.strategy: a consumer group needs an assignor"])
+    protocol_of(chosen)
+    return tuple(chosen)
+
+
+def protocol_of(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """Cooperative if all of them can be, so that a group can be brought over one restart after another."""
+    shared = frozenset.intersection(*(frozenset(one.protocols) for one in assignors))
+    if not shared:
+        names = ", ".join(one.name for one in assignors)
+        raise ConfigError([f"partition.assignment.strategy: {names} cannot be used together"])
+    return (
+        RebalanceProtocol.COOPERATIVE if RebalanceProtocol.COOPERATIVE in shared else RebalanceProtocol.EAGER
+    )
+
+
+def _by_name(name: str) -> Assignor:
+    short = _CLASS_NAMES.get(name.rpartition(".")[2], name)
+    if short not in BY_NAME:
+        known = ", ".join(BY_NAME)
+        raise ConfigError([f"partition.assignment.strategy: {name!r} is none of {known}"])
+    return BY_NAME[short]()

@@ -1,0 +1,74 @@
+"""Our assignors against the assignments that Kafka's own make of the same random groups.
+
+``assigned.jsonl`` was written by Kafka 3.9.1's clients: a case a line, with topics (the racks of each
+partition), members, what they had, and the assignment. Range and round robin must agree in everything. Where
+the sticky ones have a choice, Kafka's goes by the order of a hash table: there balance and moves must agree.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.client.consumer.assignors import Member
+from odradek.client.consumer.assignors.choice import BY_NAME
+from odradek.client.consumer.assignors.sticky_memory import read_memory, write_memory
+from odradek.model.ids import TopicPartition
+
+CASES = [json.loads(line) for line in Path(__file__).with_name("assigned.jsonl").read_text().splitlines()]
+SEEN = [f"{case['assignor']}-{index // 4}" for index, case in enumerate(CASES)]
+
+
+def members_of(case: dict[str, Any]) -> list[Member]:
+    return [
+        Member(
+            member["id"],
+            tuple(member["topics"]),
+            None if member["user_data"] is None else bytes.fromhex(member["user_data"]),
+            tuple(TopicPartition(*each) for each in member["owned"]),
+            member["generation"],
+            member["instance"],
+            member["rack"],
+        )
+        for member in case["members"]
+    ]
+
+
+def balance(assigned: dict[str, set[TopicPartition]]) -> list[int]:
+    return sorted(len(partitions) for partitions in assigned.values())
+
+
+@pytest.mark.parametrize("case", CASES, ids=SEEN)
+def test_assignments_are_those_of_kafka(case: dict[str, Any]) -> None:
+    topics = {name: [frozenset(racks) for racks in each] for name, each in case["topics"].items()}
+    result = BY_NAME[case["assignor"]]().assign(topics, members_of(case))
+    ours = {member: set(assignment.partitions) for member, assignment in result.items()}
+    theirs = {member: {TopicPartition(*tp) for tp in each} for member, each in case["assigned"].items()}
+    if "sticky" not in case["assignor"]:
+        assert ours == theirs
+        return
+    had = {member["id"]: {TopicPartition(*tp) for tp in member["had"]} for member in case["members"]}
+    assert balance(ours) == balance(theirs)
+    assert sum(len(had[m] - ours[m]) for m in ours) == sum(len(had[m] - theirs[m]) for m in theirs)
+
+
+def test_the_sticky_memory_is_read_as_kafka_writes_it() -> None:
+    written = [
+        (bytes.fromhex(member["user_data"]), {TopicPartition(*tp) for tp in member["had"]})
+        for case in CASES
+        for member in case["members"]
+        if member["user_data"] is not None
+    ]
+    assert written
+    for user_data, had in written:
+        memory = read_memory(user_data)
+        assert memory is not None
+        assert set(memory.partitions) == had
+        assert memory.generation == 3
+        again = read_memory(write_memory(memory))
+        assert again is not None
+        assert set(again.partitions) == had
+        assert len(write_memory(memory)) == len(user_data)
