@@ -1,0 +1,88 @@
+"""The memory that records wait in: at most ``buffer.memory``, given out first come, first served.
+
+Pure bookkeeping: nobody sleeps here. A taker that finds no room joins the line with ``queue`` and is told by
+``give_back`` or ``leave`` when its turn has come; whoever called those wakes it.
+
+Invariant: what is free, what is granted to the line and what is in use add up to ``memory_bytes``; while
+somebody waits, nobody overtakes. Only buffers of exactly ``batch_bytes`` are kept for another use: others
+would fit nothing but their like.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Waiter:
+    """A place in the line; ``granted`` once the memory is reserved for it."""
+
+    __slots__ = ("granted", "size_bytes", "wake")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.granted = False
+        self.wake: object = None
+        """Whatever the one who waits wants to be woken by."""
+
+
+class BufferPool:
+    """Counts memory, keeps buffers for reuse and the line of those who wait."""
+
+    __slots__ = ("_batch_bytes", "_free", "_waiting", "available_bytes", "memory_bytes")
+
+    def __init__(self, memory_bytes: int, batch_bytes: int) -> None:
+        self.memory_bytes = memory_bytes
+        self.available_bytes = memory_bytes
+        self._batch_bytes = batch_bytes
+        self._free: list[bytearray] = []
+        self._waiting: deque[Waiter] = deque()
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def kept_count(self) -> int:
+        return len(self._free)
+
+    def take(self, size_bytes: int) -> bool:
+        """Reserve memory if there is room and nobody was here before."""
+        if self._waiting or size_bytes > self.available_bytes:
+            return False
+        self.available_bytes -= size_bytes
+        return True
+
+    def buffer(self, size_bytes: int) -> bytearray | None:
+        """A kept buffer for memory that was reserved; None if there is none of that size."""
+        return self._free.pop() if size_bytes == self._batch_bytes and self._free else None
+
+    def queue(self, size_bytes: int) -> Waiter:
+        """Join the line; ``granted`` already if there is room after all."""
+        waiter = Waiter(size_bytes)
+        self._waiting.append(waiter)
+        self._grant()
+        return waiter
+
+    def give_back(self, size_bytes: int, buffer: bytearray | None = None) -> list[Waiter]:
+        """Free memory, and keep its buffer if it is of the one size; gives those whose turn has come."""
+        self.available_bytes += size_bytes
+        # No more buffers are kept than memory would allow to be in use at once.
+        if buffer is not None and len(buffer) == self._batch_bytes == size_bytes:
+            self._free.append(buffer)
+        return self._grant() if self._waiting else []
+
+    def leave(self, waiter: Waiter) -> list[Waiter]:
+        """Give up waiting, or memory granted and not used; gives those whose turn has come."""
+        if waiter.granted:
+            return self.give_back(waiter.size_bytes)
+        self._waiting.remove(waiter)
+        return self._grant()
+
+    def _grant(self) -> list[Waiter]:
+        granted = []
+        while self._waiting and self._waiting[0].size_bytes <= self.available_bytes:
+            waiter = self._waiting.popleft()
+            self.available_bytes -= waiter.size_bytes
+            waiter.granted = True
+            granted.append(waiter)
+        return granted
