@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from odradek.config.endpoints import split_list
 from odradek.config.kinds import (
     HIGH,
     KIB,
@@ -21,7 +22,6 @@ from odradek.config.kinds import (
     int32,
     int64,
     text,
-    words,
 )
 from odradek.config.table import Setting, Settings
 from odradek.model.levels import ConfigType
@@ -63,12 +63,14 @@ def _recovery(value: str) -> str | None:
     return None if value in words else f"String must be one of (case insensitive): {', '.join(words)}"
 
 
-BOOTSTRAP_SERVERS = words(
+BOOTSTRAP_SERVERS: Setting[tuple[str, ...]] = Setting(
     "bootstrap.servers",
+    ConfigType.LIST,
     (),
     HIGH,
     "Brokers to ask first, as host:port; the others are learned from them. Name two or three, in case one is "
     "away. Also called metadata.broker.list.",
+    lambda given: tuple(split_list(given)),
     check=_addresses,
     allowed="host:port, …",
 )

@@ -186,15 +186,27 @@ COMPRESSION_GZIP_LEVEL = int32(
     "compression.gzip.level",
     -1,
     MEDIUM,
-    "Effort of gzip; -1 is the library's default.",
+    "How hard gzip tries; more is smaller and slower, -1 the library's default.",
     check=gzip_level,
     allowed="-1 or 1 to 9",
 )
 
-COMPRESSION_LZ4_LEVEL = int32("compression.lz4.level", 9, MEDIUM, "Effort of lz4.", at_least=1, at_most=17)
+COMPRESSION_LZ4_LEVEL = int32(
+    "compression.lz4.level",
+    9,
+    MEDIUM,
+    "How hard lz4 tries; more is smaller and slower.",
+    at_least=1,
+    at_most=17,
+)
 
 COMPRESSION_ZSTD_LEVEL = int32(
-    "compression.zstd.level", 3, MEDIUM, "Effort of zstd.", at_least=-131_072, at_most=22
+    "compression.zstd.level",
+    3,
+    MEDIUM,
+    "How hard zstd tries; more is smaller and slower.",
+    at_least=-131_072,
+    at_most=22,
 )
 
 PARTITIONER_IGNORE_KEYS = boolean(

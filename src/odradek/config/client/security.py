@@ -105,7 +105,7 @@ SASL_CLIENT_CALLBACK_HANDLER_CLASS = class_name(
     inert=True,
 )
 
-SASL_LOGIN_CLASS = class_name("sasl.login.class", None, MEDIUM, "Java login class.", inert=True)
+SASL_LOGIN_CLASS = class_name("sasl.login.class", None, MEDIUM, "Java class that logs in.", inert=True)
 
 SASL_LOGIN_CALLBACK_HANDLER_CLASS = class_name(
     "sasl.login.callback.handler.class", None, MEDIUM, "Java login callback class.", inert=True
