@@ -82,6 +82,7 @@ bench: $(CODEC)  ## ratios beside Apache Kafka: make bench ONLY=B1,B5
 
 docs: $(STAMP)  ## write the generated reference pages
 	@$(BIN)/python -m odradek.config.reference > docs/configuration.md
+	@$(BIN)/python -m odradek.config.client.reference > docs/client-options.md
 	@$(BIN)/python -m odradek.broker.reference docs
 
 clean:

@@ -1,13 +1,18 @@
-"""The committed reference page says what the tables say."""
+"""The committed reference pages say what the tables say."""
 
 from pathlib import Path
 
-from odradek.config.reference import page
+from odradek.config import reference
+from odradek.config.client import reference as client_reference
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_configuration_page_is_fresh() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), (
-        "run: python -m odradek.config.reference > docs/configuration.md"
+    assert (DOCS / "configuration.md").read_text(encoding="utf-8") == reference.page(), "run: make docs"
+
+
+def test_the_page_of_client_options_is_fresh() -> None:
+    assert (DOCS / "client-options.md").read_text(encoding="utf-8") == client_reference.page(), (
+        "run: make docs"
     )

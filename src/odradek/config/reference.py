@@ -9,6 +9,7 @@ from typing import Any
 from odradek.config import broker, profiles, topic
 from odradek.config.broker.own import OWN_SETTINGS
 from odradek.config.broker.throttles import THROTTLES
+from odradek.config.cells import default_cell, escaped, meaning_cell, type_cell
 from odradek.config.sources import variable_name
 from odradek.config.table import Setting
 
@@ -76,7 +77,7 @@ def _parts() -> Iterator[str]:
     yield _INTRODUCTION.format(variable=variable_name("log.retention.hours"))
     yield _PROFILE
     for setting, value, reason in profiles.SERVE:
-        yield f"| `{setting.name}` | `{value}` | {_default(setting)} | {reason} |\n"
+        yield f"| `{setting.name}` | `{value}` | {default_cell(setting)} | {reason} |\n"
     yield _OPENNESS
     yield "\n## Odradek's own\n\n" + _table(OWN_SETTINGS)
     for heading, settings in broker.AREAS.items():
@@ -86,36 +87,17 @@ def _parts() -> Iterator[str]:
     for setting in topic.TOPIC:
         synonyms = ", ".join(f"`{synonym.setting.name}`" for synonym in topic.SYNONYMS.get(setting, ()))
         yield (
-            f"| `{setting.name}` | {_type(setting)} | {_default(setting)} | {_cell(setting.allowed)} | "
-            f"{synonyms} | {_meaning(setting)} |\n"
+            f"| `{setting.name}` | {type_cell(setting)} | {default_cell(setting)} | "
+            f"{escaped(setting.allowed)} | {synonyms} | {meaning_cell(setting)} |\n"
         )
 
 
 def _table(settings: Iterable[Setting[Any]]) -> str:
     return _HEAD + "".join(
-        f"| `{setting.name}` | {_type(setting)} | {_default(setting)} | {_cell(setting.allowed)} | "
-        f"{setting.dynamic.value} | {setting.importance.value} | {_meaning(setting)} |\n"
+        f"| `{setting.name}` | {type_cell(setting)} | {default_cell(setting)} | {escaped(setting.allowed)} | "
+        f"{setting.dynamic.value} | {setting.importance.value} | {meaning_cell(setting)} |\n"
         for setting in settings
     )
-
-
-def _type(setting: Setting[Any]) -> str:
-    return setting.type.name.lower()
-
-
-def _default(setting: Setting[Any]) -> str:
-    text = setting.text(setting.default)
-    if text is None:
-        return "none"
-    return f"`{text}`" if text else "empty"
-
-
-def _meaning(setting: Setting[Any]) -> str:
-    return ("*Inert.* " if setting.inert else "") + _cell(setting.doc)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":
