@@ -1,0 +1,173 @@
+"""Which broker is asked for which partitions, from where, and in which words: plain values in and out.
+
+A partition is asked for when its position is known, nothing of it waits to be read, and its broker has no
+other fetch under way. One whose fetched records are being read is asked for ahead of time, from where those
+end, while what waits in memory is below a bound. A partition left out because enough of it waits makes its
+broker's request a short one: the next request, with that partition in it, should not have to wait long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from odradek.client.consumer.fetch_session import SessionRequest, Wanted
+from odradek.client.consumer.partition_position import PartitionPosition
+from odradek.client.metadata import ClusterImage
+from odradek.model.ids import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
+from odradek.ports.files import Buffer
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+IDS_SINCE: Final = 13
+"""The first version of Fetch that names topics by id."""
+SHORT_WAIT_MS: Final = 20
+"""How long a broker waits for records when a partition was left out of the request."""
+_BATCHES_WALKED_MAX: Final = 1024
+_LATEST_MAGIC: Final = 2
+_head = Struct(">qiiB").unpack_from
+_last_delta = Struct(">i").unpack_from
+_LAST_DELTA_AT: Final = 23
+_FRAME_BYTES: Final = 12
+_BATCH_HEADER_BYTES: Final = 61
+
+
+class FetchLimits(NamedTuple):
+    """How much is fetched, and how long brokers wait for it."""
+
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    partition_max_bytes: int
+    read_committed: bool
+    rack: str
+
+
+class NodePlan(NamedTuple):
+    """One fetch from one broker."""
+
+    wanted: dict[TopicPartition, Wanted]
+    is_short: bool
+
+
+class FetchPlan(NamedTuple):
+    by_node: dict[int, NodePlan]
+    needs_metadata: bool
+    """Whether a partition has no leader, or one that is not known."""
+
+
+def plan_fetches(
+    assigned: Mapping[TopicPartition, PartitionPosition],
+    image: ClusterImage,
+    partition_max_bytes: int,
+    now_ms: int,
+    *,
+    busy: Container[int],
+    resting: Container[TopicPartition],
+    ahead_of: Callable[[TopicPartition], int | None],
+) -> FetchPlan:
+    """What to fetch now.
+
+    ``busy`` are brokers with a fetch under way, ``resting`` partitions that wait after an error. ``ahead_of``
+    gives where fetched records of a partition end: -1 if there are none, None if there are enough of them.
+    """
+    wanted: dict[int, dict[TopicPartition, Wanted]] = {}
+    short: set[int] = set()
+    needs_metadata = False
+    for partition, each in assigned.items():
+        position = each.position
+        if position is None or not each.is_fetchable or partition in resting:
+            continue
+        node_id = _node_for(each, image, now_ms)
+        if node_id == NO_LEADER:
+            needs_metadata = True
+        elif node_id not in busy:
+            ahead = ahead_of(partition)
+            if ahead is None:
+                short.add(node_id)
+                continue
+            topic = image.topics.get(partition.topic)
+            topic_id = ZERO_TOPIC_ID if topic is None else topic.topic_id
+            offset = position.offset if ahead < 0 else ahead
+            asked = Wanted(topic_id, offset, partition_max_bytes, position.leader_epoch)
+            wanted.setdefault(node_id, {})[partition] = asked
+    return FetchPlan({node: NodePlan(each, node in short) for node, each in wanted.items()}, needs_metadata)
+
+
+def _node_for(each: PartitionPosition, image: ClusterImage, now_ms: int) -> int:
+    """The broker to read from: the leader, or the replica that it named, while that is there."""
+    preferred = each.preferred(now_ms)
+    if preferred != NO_LEADER:
+        if preferred in image.nodes:
+            return preferred
+        each.preferred_replica = NO_LEADER
+    leader = NO_LEADER if each.position is None else each.position.leader_id
+    return leader if leader in image.nodes else NO_LEADER
+
+
+def fetch_request(
+    session: SessionRequest, limits: FetchLimits, *, by_id: bool, is_short: bool = False
+) -> FetchRequest:
+    """The request in the protocol's form; ``by_id`` tells whether topics will be named by their ids."""
+    forgotten = {**session.forgotten, **session.replaced} if by_id else session.forgotten
+    return FetchRequest(
+        max_wait_ms=min(limits.max_wait_ms, SHORT_WAIT_MS) if is_short else limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=int(limits.read_committed),
+        session_id=session.session_id,
+        session_epoch=session.epoch,
+        topics=_topics(session.wanted),
+        forgotten_topics_data=_forgotten(forgotten),
+        rack_id=limits.rack,
+    )
+
+
+def _topics(wanted: Mapping[TopicPartition, Wanted]) -> list[FetchTopic]:
+    topics: dict[str, FetchTopic] = {}
+    for partition, each in wanted.items():
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = FetchTopic(topic=partition.topic, topic_id=each.topic_id, partitions=[])
+            topics[partition.topic] = topic
+        topic.partitions.append(
+            FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=each.offset,
+                partition_max_bytes=each.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(partitions: Mapping[TopicPartition, bytes]) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for partition, topic_id in partitions.items():
+        key = (partition.topic, topic_id)
+        if key not in topics:
+            topics[key] = ForgottenTopic(topic=partition.topic, topic_id=topic_id, partitions=[])
+        topics[key].partitions.append(partition.partition)
+    return list(topics.values())
+
+
+def names_of(wanted: Iterable[tuple[TopicPartition, Wanted]]) -> dict[bytes, str]:
+    """Topics' names by their ids, to read answers with."""
+    return {each.topic_id: partition.topic for partition, each in wanted}
+
+
+def end_offset(records: Buffer) -> int | None:
+    """The offset after the last whole batch; None if there is none, too many, or batches of an old format."""
+    size, position, found = len(records), 0, None
+    for _ in range(_BATCHES_WALKED_MAX):
+        if size - position < _BATCH_HEADER_BYTES:
+            return found
+        base_offset, length, _, magic = _head(records, position)
+        end = position + _FRAME_BYTES + length
+        if magic != _LATEST_MAGIC or length <= 0:
+            return None
+        if end > size:
+            return found
+        found = base_offset + _last_delta(records, position + _LAST_DELTA_AT)[0] + 1
+        position = end
+    return None

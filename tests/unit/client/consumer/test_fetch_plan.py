@@ -1,0 +1,153 @@
+"""Who is asked for what: brokers, offsets, order, and the words of the request."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from tests.support.batches import HandMadeBatch, record
+
+from odradek.client.consumer.fetch_plan import (
+    SHORT_WAIT_MS,
+    FetchLimits,
+    FetchPlan,
+    end_offset,
+    fetch_request,
+    plan_fetches,
+)
+from odradek.client.consumer.fetch_session import FetchSession, SessionRequest, Wanted
+from odradek.client.consumer.partition_position import FetchPosition, OffsetReset
+from odradek.client.consumer.positions import SubscriptionState
+from odradek.client.metadata import ClusterImage, topic_image
+from odradek.client.values import Node, PartitionInfo
+from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
+from odradek.wire.compile import decoder, encoder
+from odradek.wire.messages.fetch import FetchRequest
+
+A_ID = b"a" * 16
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+LIMITS = FetchLimits(1, 5000, 500, 1000, False, "here")
+IMAGE = ClusterImage(
+    1,
+    "c",
+    1,
+    MappingProxyType({1: Node(1, "h", 1), 2: Node(2, "h", 2)}),
+    MappingProxyType(
+        {"a": topic_image("a", A_ID, [PartitionInfo("a", i, 1, (1,), (1,), (), 4) for i in (0, 1)])}
+    ),
+)
+
+
+def reading(**leaders: int) -> SubscriptionState:
+    state = SubscriptionState(OffsetReset.LATEST)
+    named = {"a0": A0, "a1": A1, "b0": B0}
+    state.assign([named[name] for name in leaders])
+    for name, leader in leaders.items():
+        state.of(named[name]).seek_validated(FetchPosition(10, -1, leader, 4))
+    return state
+
+
+def planned(
+    state: SubscriptionState,
+    *,
+    busy: frozenset[int] = frozenset(),
+    resting: frozenset[TopicPartition] = frozenset(),
+    ahead: dict[TopicPartition, int | None] | None = None,
+    now_ms: int = 0,
+) -> FetchPlan:
+    return plan_fetches(
+        state.assigned,
+        IMAGE,
+        1000,
+        now_ms,
+        busy=busy,
+        resting=resting,
+        ahead_of=lambda partition: (ahead or {}).get(partition, -1),
+    )
+
+
+def test_partitions_go_to_their_leaders_in_the_order_of_serving() -> None:
+    state = reading(a0=1, a1=1, b0=2)
+    state.serve_last(A0)
+    plan = planned(state)
+    assert {node: list(each.wanted) for node, each in plan.by_node.items()} == {1: [A1, A0], 2: [B0]}
+    assert plan.by_node[1].wanted[A0] == Wanted(A_ID, 10, 1000, 4)
+    assert plan.by_node[2].wanted[B0].topic_id == ZERO_TOPIC_ID
+    assert not plan.needs_metadata
+
+
+def test_a_partition_without_a_known_leader_asks_for_metadata() -> None:
+    assert planned(reading(a0=-1)).needs_metadata
+    assert planned(reading(a0=9)).needs_metadata
+    assert planned(reading(a0=9)).by_node == {}
+
+
+def test_busy_brokers_and_partitions_that_cannot_be_read_are_left_out() -> None:
+    state = reading(a0=1, a1=1, b0=2)
+    state.of(A0).paused = True
+    assert list(planned(state, busy=frozenset({2})).by_node[1].wanted) == [A1]
+    assert planned(state, resting=frozenset({A1, B0})).by_node == {}
+
+
+def test_what_is_being_read_is_fetched_ahead_and_what_is_full_shortens_the_wait() -> None:
+    state = reading(a0=1, a1=1)
+    plan = planned(state, ahead={A0: 77}).by_node[1]
+    assert plan.wanted[A0].offset == 77
+    assert not plan.is_short
+    plan = planned(state, ahead={A0: None}).by_node[1]
+    assert list(plan.wanted) == [A1]
+    assert plan.is_short
+    assert fetch_request(
+        FetchSession().request(plan.wanted), LIMITS, by_id=True, is_short=True
+    ).max_wait_ms == (SHORT_WAIT_MS)
+
+
+def test_a_preferred_replica_is_read_from_while_it_is_there() -> None:
+    state = reading(a0=1)
+    state.of(A0).prefer(2, until_ms=50)
+    assert list(planned(state, now_ms=50).by_node) == [2]
+    assert list(planned(state, now_ms=51).by_node) == [1]
+    state.of(A0).prefer(9, until_ms=50)
+    assert list(planned(state).by_node) == [1]
+
+
+def test_the_request_says_all_this_in_every_version_with_sessions() -> None:
+    session = SessionRequest(7, 3, {A0: Wanted(A_ID, 10, 1000, 4)}, {A1: A_ID}, {}, True)
+    request = fetch_request(session, LIMITS, by_id=True)
+    for version in range(7, 18):
+        wire = encoder(FetchRequest, version)(request)
+        got, _ = decoder(FetchRequest, version)(memoryview(wire), 0)
+        assert (got.max_wait_ms, got.min_bytes, got.max_bytes) == (500, 1, 5000)
+        assert got.topics[0].partitions[0].fetch_offset == 10
+        assert (got.session_id, got.session_epoch) == (7, 3)
+        assert got.forgotten_topics_data[0].partitions == [1]
+        assert (got.topics[0].topic_id == A_ID) is (version >= 13)
+        assert (got.topics[0].topic == "a") is (version < 13)
+
+
+def test_brokers_without_sessions_are_asked_too() -> None:
+    request = fetch_request(FetchSession().request({A0: Wanted(A_ID, 10, 1000, 4)}), LIMITS, by_id=False)
+    for version in range(4, 7):
+        got, _ = decoder(FetchRequest, version)(memoryview(encoder(FetchRequest, version)(request)), 0)
+        assert got.topics[0].topic == "a"
+
+
+def test_partitions_of_a_topic_made_anew_are_forgotten_only_where_ids_name_topics() -> None:
+    session = SessionRequest(7, 3, {A0: Wanted(A_ID, 0, 1000, 4)}, {}, {A0: b"o" * 16}, True)
+    assert fetch_request(session, LIMITS, by_id=True).forgotten_topics_data[0].topic_id == b"o" * 16
+    assert fetch_request(session, LIMITS, by_id=False).forgotten_topics_data == []
+
+
+def test_fetched_records_end_after_the_last_whole_batch() -> None:
+    first = HandMadeBatch([record(0), record(1)], base_offset=5).build()
+    second = HandMadeBatch([record(0), record(7)], base_offset=7, last_offset_delta=7).build()
+    assert end_offset(first) == 7
+    assert end_offset(memoryview(first + second)) == 15
+    assert end_offset(first + second[:-1]) == 7
+    assert end_offset(first + second[:20]) == 7
+    assert end_offset(b"") is None
+    assert end_offset(second[:-1]) is None
+
+
+def test_no_end_is_told_of_batches_that_are_too_many_or_old() -> None:
+    assert end_offset(HandMadeBatch().build() * 1024) is None
+    assert end_offset(HandMadeBatch(magic=1).build()) is None
