@@ -35,8 +35,10 @@ class ClientConnection:
 
     __slots__ = ("_client_id", "_frames", "_next_id", "_waiting")
 
-    def __init__(self, frame_bytes_max: int, client_id: str | None = None) -> None:
-        self._frames = FrameReader(frame_bytes_max)
+    def __init__(
+        self, frame_bytes_max: int, client_id: str | None = None, scratch: memoryview | None = None
+    ) -> None:
+        self._frames = FrameReader(frame_bytes_max, scratch)
         self._client_id = client_id
         self._next_id = 0
         self._waiting: deque[RequestHeader] = deque()
@@ -44,6 +46,11 @@ class ClientConnection:
     @property
     def unanswered(self) -> int:
         return len(self._waiting)
+
+    @property
+    def violation(self) -> RemoteProtocolViolation | None:
+        """What came behind the answers given last, if it cannot be an answer."""
+        return self._frames.violation
 
     def request(
         self, api_key: int, api_version: int, body: list[Part], *, expects_answer: bool = True

@@ -1,0 +1,374 @@
+"""A client's cluster: its image, its connections, and who is asked what.
+
+One per client, on one event loop. ``ask`` finds the broker, a connection and a version, and gives the decoded
+answer; error codes inside answers mean different things to different callers, and are left to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from odradek.client.connect import World
+from odradek.client.coordinators import question, read_answer
+from odradek.client.interest import Interest
+from odradek.client.metadata import ClusterImage, TopicImage, with_leader
+from odradek.client.meters import Meters
+from odradek.client.refresher import Refresher
+from odradek.client.retries import backoff, refusal
+from odradek.client.routing import (
+    ANY_NODE,
+    CONTROLLER,
+    CoordinatorKind,
+    bootstrap_id,
+    group_connection_id,
+    least_loaded,
+)
+from odradek.client.values import Node
+from odradek.config.client import connection as options
+from odradek.config.table import Settings
+from odradek.model.client_errors import (
+    ClientClosed,
+    ClientError,
+    ConnectionFailed,
+    InvalidState,
+    TimedOut,
+)
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import NO_LEADER, TopicPartition
+from odradek.net.peers import Limits, Peers
+
+__all__ = ["ANY_NODE", "CONTROLLER", "Cluster", "ClusterImage", "CoordinatorKind", "TopicImage"]
+
+
+class Cluster:
+    """Starts nothing until ``start``."""
+
+    def __init__(self, world: World, settings: Settings, *, client_id: str) -> None:
+        self.meters = Meters()
+        self._clock = world.clock
+        self._entropy = world.entropy
+        self._settings = settings
+        self._request_timeout_ms = settings[options.REQUEST_TIMEOUT_MS]
+        network = world.network(settings[options.SEND_BUFFER_BYTES], settings[options.RECEIVE_BUFFER_BYTES])
+        self._peers = Peers(network, world.clock, world.entropy, limits_of(settings), client_id)
+        interest = Interest(
+            settings[options.METADATA_MAX_AGE_MS],
+            settings[options.METADATA_MAX_IDLE_MS],
+            lambda attempt: backoff(attempt, settings, world.entropy),
+        )
+        self._refresher = Refresher(
+            interest,
+            world.clock,
+            lambda request: self.ask(ANY_NODE, request),
+            self._learned,
+            may_create=settings[options.ALLOW_AUTO_CREATE_TOPICS],
+        )
+        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
+        self._bootstrap = [
+            (bootstrap_id(index), *address)
+            for index, address in enumerate(options.bootstrap_addresses(settings))
+        ]
+        self._task: asyncio.Task[None] | None = None
+        self._closed: ClientClosed | None = None
+
+    # Life.
+
+    async def start(self) -> None:
+        """Begin to learn about the cluster; does not wait for it. May be called again."""
+        if self._closed is not None:
+            raise self._closed
+        if self._task is None:
+            for peer_id, host, port in self._bootstrap:
+                self._peers.put(peer_id, host, port, f"{host}:{port}")
+            self._task = asyncio.get_running_loop().create_task(self._refresher.run(), name="metadata")
+
+    async def close(self) -> None:
+        """End connections and tasks; whatever waits fails with ``ClientClosed``."""
+        if self._closed is None:
+            self._closed = ClientClosed("the client has been closed")
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._refresher.fail_waiting(self._closed)
+        await self._peers.close(self._closed)
+
+    def _check(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+        if self._task is None:
+            raise InvalidState("the client has not been started")
+
+    # The image.
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it was last told."""
+        return self._refresher.image
+
+    def follow(self, topics: Iterable[str], *, expires: bool = False) -> None:
+        """Ask about these topics too; with ``expires``, until they are not named here for long."""
+        if self._refresher.interest.follow(topics, self._clock.monotonic_ms(), expires=expires):
+            self._refresher.wake()
+
+    def follow_only(self, topics: Iterable[str]) -> None:
+        """Ask about these topics and no others."""
+        if self._refresher.interest.follow_only(topics, self._clock.monotonic_ms()):
+            self._refresher.wake()
+
+    def follow_all(self, wanted: bool) -> None:
+        """Ask about all topics there are, or again about those in use alone."""
+        if self._refresher.interest.follow_all(wanted, self._clock.monotonic_ms()):
+            self._refresher.wake()
+
+    def refresh(self) -> int:
+        """Ask for metadata soon; gives the version that its answer will be beyond."""
+        self._refresher.interest.request()
+        self._refresher.wake()
+        # An answer that is under way may have been written before the reason to ask arose.
+        return self.image.version + self._refresher.is_asking
+
+    async def refreshed(self, beyond: int, timeout_ms: int) -> ClusterImage:
+        """The image once it is newer than a version; raises TimedOut."""
+        self._check()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self.image.version <= beyond:
+                    await self._refresher.next_image()
+        except TimeoutError:
+            raise TimedOut(f"no metadata within {timeout_ms} ms") from None
+        return self.image
+
+    async def topic(self, name: str, timeout_ms: int, *, partition: int | None = None) -> TopicImage:
+        """A topic once it is known, and once it has this partition.
+
+        Raises at once what waiting cannot mend, and UnknownTopic or TimedOut when the time is over.
+        """
+        self._check()
+        self.follow([name])
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while (found := self._usable(name, partition)) is None:
+                    if name in self.image.topics:
+                        self._refresher.interest.request()
+                        self._refresher.wake()
+                    await self._refresher.next_image()
+        except TimeoutError:
+            raise self._still_missing(name, partition, timeout_ms) from None
+        return found
+
+    def _usable(self, name: str, partition: int | None) -> TopicImage | None:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return None
+        if topic.error is not ErrorCode.NONE:
+            if topic.error.retriable:
+                return None
+            raise refusal(topic.error, f"topic {name}")
+        return topic if partition is None or partition < len(topic.partitions) else None
+
+    def _still_missing(self, name: str, partition: int | None, timeout_ms: int) -> ClientError:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return self._refresher.trouble or TimedOut(f"no metadata of topic {name} within {timeout_ms} ms")
+        what = f"topic {name} is not there after {timeout_ms} ms"
+        if topic.error is ErrorCode.NONE:
+            count = len(topic.partitions)
+            what = f"topic {name} has {count} partitions and no {partition} after {timeout_ms} ms"
+        return refusal(topic.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+
+    def on_update(self, listener: Callable[[ClusterImage], None]) -> None:
+        """Call this after each new image."""
+        self._refresher.listen(listener)
+
+    def unlisten(self, listener: Callable[[ClusterImage], None]) -> None:
+        self._refresher.unlisten(listener)
+
+    def learn_leader(
+        self, partition: TopicPartition, node_id: int, leader_epoch: int, endpoints: Collection[Node] = ()
+    ) -> bool:
+        """Take over a leader that a broker named in passing; says whether that was news."""
+        changed = with_leader(self.image, partition, node_id, leader_epoch, endpoints)
+        if changed is None:
+            return False
+        self._refresher.publish(changed)
+        return True
+
+    def saw_epoch(self, partition: TopicPartition, leader_epoch: int) -> bool:
+        """An answer came from a later epoch than the image's: ask for metadata. Says whether that is so."""
+        is_later = leader_epoch > self.image.leader(partition)[1]
+        if is_later and partition.topic in self.image.topics:
+            self.refresh()
+        return is_later
+
+    def _learned(self, image: ClusterImage) -> None:
+        """Brokers may have moved. Addresses that were only there to begin with are not needed any more."""
+        for node in image.nodes.values():
+            self._peers.put(node.id, node.host, node.port, str(node))
+        if image.nodes:
+            for peer_id, _, _ in self._bootstrap:
+                self._peers.retire(peer_id)
+
+    # Asking.
+
+    async def ask(
+        self,
+        node_id: int,
+        request: Any,
+        *,
+        timeout_ms: int | None = None,
+        version_max: int | None = None,
+    ) -> Any:
+        """Send a request and give its answer, decoded.
+
+        ``timeout_ms`` bounds the wait for a connection and, from when it was sent, that for the answer; an
+        overdue answer ends the connection. Raises ConnectionFailed, TimedOut, UnsupportedVersion or
+        ClientClosed.
+        """
+        self._check()
+        timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        failed: set[int] = set()
+        while True:
+            target = await self._target(node_id, failed, deadline_ms)
+            answer = self._peers.begin(target, request, timeout_ms, version_max=version_max)
+            if answer is not None:
+                return await answer
+            try:
+                await self._peers.ready(target, max(deadline_ms - self._clock.monotonic_ms(), 0))
+            except ConnectionFailed:
+                failed.add(target)
+                if node_id != ANY_NODE or not self._candidates(failed):
+                    raise
+
+    def begin(
+        self,
+        node_id: int,
+        request: Any,
+        *,
+        timeout_ms: int | None = None,
+        version_max: int | None = None,
+        expects_answer: bool = True,
+    ) -> asyncio.Future[Any] | None:
+        """Send a request at once if its broker is ready for it, in the order of calls; else give None."""
+        return self._peers.begin(
+            node_id, request, timeout_ms, version_max=version_max, expects_answer=expects_answer
+        )
+
+    def is_ready(self, node_id: int) -> bool:
+        """Whether ``begin`` would send now."""
+        return self._peers.is_ready(node_id)
+
+    async def ready(self, node_id: int, timeout_ms: int) -> None:
+        """Wait until ``begin`` can send; raises ConnectionFailed as soon as an attempt to connect fails."""
+        self._check()
+        await self._peers.ready(node_id, timeout_ms)
+
+    def versions(self, node_id: int) -> Mapping[int, range]:
+        """Versions that a broker offers by API; empty while it is not connected."""
+        return self._peers.versions(node_id)
+
+    def broker_name(self, node_id: int) -> str:
+        """A broker as it is called in errors."""
+        return self._peers.name(node_id)
+
+    async def _target(self, node_id: int, failed: set[int], deadline_ms: int) -> int:
+        if node_id == ANY_NODE:
+            standings = [self._peers.standing(one) for one in self._candidates(failed)]
+            first = self._entropy.below(len(standings)) if len(standings) > 1 else 0
+            target = least_loaded(standings, first, self._clock.monotonic_ms())
+            if target is None:
+                raise ConnectionFailed("there is no broker to ask")
+            return target
+        if node_id == CONTROLLER:
+            return await self._controller(deadline_ms)
+        return node_id
+
+    async def _controller(self, deadline_ms: int) -> int:
+        while (found := self.image.controller_id) == NO_LEADER or found not in self.image.nodes:
+            beyond = self.refresh()
+            await self.refreshed(beyond, max(deadline_ms - self._clock.monotonic_ms(), 0))
+        return found
+
+    def _candidates(self, failed: Collection[int]) -> list[int]:
+        """Brokers that may be asked when any will do."""
+        known = list(self.image.nodes)
+        if not known or (self._starts_over and all(self._is_out_of_reach(one) for one in known)):
+            known += [peer_id for peer_id, _, _ in self._bootstrap]
+        return [one for one in known if one not in failed]
+
+    @property
+    def _starts_over(self) -> bool:
+        return self._settings[options.METADATA_RECOVERY_STRATEGY].lower() == "rebootstrap"
+
+    def _is_out_of_reach(self, node_id: int) -> bool:
+        standing = self._peers.standing(node_id)
+        return standing.failures > 0 and not standing.is_ready
+
+    # Coordinators.
+
+    async def coordinator(self, kind: CoordinatorKind, key: str, timeout_ms: int) -> int:
+        """The node that looks after a group or a transactional id; asked for until it is known."""
+        found = self._coordinators.get((kind, key))
+        return (await self.coordinators(kind, [key], timeout_ms))[key] if found is None else found
+
+    async def coordinators(
+        self, kind: CoordinatorKind, keys: Sequence[str], timeout_ms: int
+    ) -> dict[str, int]:
+        """The same for many keys; brokers that can answer for all at once are asked so."""
+        self._check()
+        attempt = 0
+        trouble: ClientError | None = None
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while missing := [key for key in keys if (kind, key) not in self._coordinators]:
+                    before = len(self._coordinators)
+                    try:
+                        trouble = await self._find(kind, missing)
+                    except (ConnectionFailed, TimedOut) as failed:
+                        trouble = failed
+                    if trouble is not None or len(self._coordinators) == before:
+                        await self._clock.sleep_ms(backoff(attempt, self._settings, self._entropy))
+                        attempt += 1
+        except TimeoutError:
+            what = f"no coordinator of {', '.join(keys)} within {timeout_ms} ms"
+            raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
+        return {key: self._coordinators[kind, key] for key in keys}
+
+    async def _find(self, kind: CoordinatorKind, keys: Sequence[str]) -> ClientError | None:
+        """Ask once, and keep what was found. Gives what may pass, raises what will not."""
+        trouble = None
+        for found in read_answer(keys, await self.ask(ANY_NODE, question(kind, keys))):
+            if found.error is ErrorCode.NONE:
+                self._coordinators[kind, found.key] = self._place_coordinator(
+                    kind, found.node_id, found.host, found.port
+                )
+                continue
+            trouble = refusal(found.error, f"coordinator of {found.key}", message=found.message)
+            if not found.error.retriable:
+                raise trouble
+        return trouble
+
+    def _place_coordinator(self, kind: CoordinatorKind, node_id: int, host: str, port: int) -> int:
+        name = str(Node(node_id, host, port))
+        peer_id = group_connection_id(node_id) if kind is CoordinatorKind.GROUP else node_id
+        self._peers.put(peer_id, host, port, name)
+        return peer_id
+
+    def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
+        """It was not, or is no longer, the coordinator: ask again next time."""
+        self._coordinators.pop((kind, key), None)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """How connections are made and kept, by the options."""
+    return Limits(
+        request_timeout_ms=settings[options.REQUEST_TIMEOUT_MS],
+        reconnect_backoff_ms=settings[options.RECONNECT_BACKOFF_MS],
+        reconnect_backoff_max_ms=settings[options.RECONNECT_BACKOFF_MAX_MS],
+        setup_timeout_ms=settings[options.SOCKET_CONNECTION_SETUP_TIMEOUT_MS],
+        setup_timeout_max_ms=settings[options.SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS],
+        idle_max_ms=settings[options.CONNECTIONS_MAX_IDLE_MS],
+        in_flight_max=settings[options.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION],
+    )

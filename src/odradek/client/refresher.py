@@ -1,0 +1,165 @@
+"""Keeps a client's image of the cluster up to date, and lets others wait for it.
+
+One task asks for metadata when ``Interest`` says so. Whoever waits is woken by each new image, or told why
+none will come: the client was closed, or brokers refuse to speak with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from odradek.client.interest import Interest
+from odradek.client.metadata import EMPTY_IMAGE, RELIABLE_EPOCHS_SINCE, ClusterImage, Update, updated
+from odradek.model.client_errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionFailed,
+    TimedOut,
+    UnsupportedVersion,
+)
+from odradek.net.versions import ByVersion
+from odradek.ports.clock import Clock
+from odradek.telemetry import events
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+log = events.logger("client")
+
+Listener = Callable[[ClusterImage], None]
+
+_NO_TOPICS_SINCE: Final = 1
+_AUTO_CREATE_SINCE: Final = 4
+
+
+class Refresher:
+    """Owner of the image. ``ask`` sends a request to any broker; ``learned`` is called before listeners."""
+
+    def __init__(
+        self,
+        interest: Interest,
+        clock: Clock,
+        ask: Callable[[Any], Awaitable[Any]],
+        learned: Callable[[ClusterImage], None],
+        *,
+        may_create: bool,
+    ) -> None:
+        self.image = EMPTY_IMAGE
+        self.interest = interest
+        self.is_asking = False
+        self.trouble: ClientError | None = None
+        self._clock = clock
+        self._ask = ask
+        self._learned = learned
+        self._may_create = may_create
+        self._listeners: list[Listener] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._woken: asyncio.Future[None] | None = None
+        self._version = 0
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    # Waiting.
+
+    async def next_image(self) -> None:
+        """Wait for another image; raises what keeps it from coming."""
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(change)
+        try:
+            await change
+        finally:
+            if change in self._waiting:
+                self._waiting.remove(change)
+
+    def fail_waiting(self, reason: ClientError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for change in waiting:
+            if not change.done():
+                change.set_exception(reason)
+
+    def publish(self, image: ClusterImage) -> None:
+        """Replace the image, and tell everybody."""
+        self.image = image
+        self._learned(image)
+        for listener in list(self._listeners):
+            listener(image)
+        waiting, self._waiting = self._waiting, []
+        for change in waiting:
+            if not change.done():
+                change.set_result(None)
+
+    # The task.
+
+    def wake(self) -> None:
+        """Something changed that may make metadata due."""
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def run(self) -> None:
+        """Ask whenever it is time, for ever."""
+        while True:
+            await self._until_due()
+            self.is_asking = True
+            try:
+                await self._refresh()
+            finally:
+                self.is_asking = False
+
+    async def _until_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (wait_ms := self.interest.due_at_ms() - self._clock.monotonic_ms()) > 0:
+            woken = self._woken = loop.create_future()
+            alarm = loop.call_later(wait_ms / 1000, self.wake)
+            try:
+                await woken
+            finally:
+                alarm.cancel()
+                self._woken = None
+
+    async def _refresh(self) -> None:
+        asked = self.interest.begin(self._clock.monotonic_ms())
+        try:
+            response = await self._ask(
+                ByVersion(MetadataRequest, lambda version: self._request(asked, version))
+            )
+        except (ConnectionFailed, TimedOut) as failed:
+            log.info("metadata_failed", reason=str(failed))
+            self.interest.fail(self._clock.monotonic_ms())
+            return
+        except (AuthenticationFailed, UnsupportedVersion) as refused:
+            log.warning("metadata_refused", reason=str(refused))
+            self.interest.fail(self._clock.monotonic_ms())
+            self.trouble = refused
+            self.fail_waiting(refused)
+            return
+        self.trouble = None
+        self._apply(response)
+
+    def _request(self, asked: list[str] | None, version: int) -> MetadataRequest:
+        self._version = version
+        topics = None if asked is None else [MetadataRequestTopic(name=name) for name in asked]
+        if version < _NO_TOPICS_SINCE:
+            topics = topics or []
+        may_create = self._may_create or version < _AUTO_CREATE_SINCE
+        return MetadataRequest(topics, may_create)
+
+    def _apply(self, response: Any) -> None:
+        old = self.image
+        update: Update = updated(
+            old,
+            response,
+            has_reliable_epochs=self._version >= RELIABLE_EPOCHS_SINCE,
+            keeps=self.interest.wants,
+        )
+        new = update.image
+        if not new.nodes and old.nodes:
+            # A broker that has just started may know of nobody yet; what is known is better than that.
+            new = new._replace(nodes=old.nodes)
+        is_news = new._replace(version=old.version) != old
+        self.interest.answer(self._clock.monotonic_ms(), is_news=is_news, is_unsettled=update.is_unsettled)
+        self.publish(new)

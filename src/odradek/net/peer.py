@@ -1,0 +1,314 @@
+"""One connection to one broker: dialled, introduced, and then pipelined requests with their answers.
+
+Requests leave in the order of ``begin`` and are answered in that order. A future of ``begin`` always ends:
+with the decoded answer; with ``TimedOut`` if that did not come in time, which ends the connection, as the
+answers behind it would be late as well; or with the reason why the connection ended. Records in an answer are
+views into its frame, uncopied.
+
+``Handshake`` is where a secured connection proves who it is: it runs after the dial and before anything else
+is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnsupportedVersion
+from odradek.model.errors import ErrorCode, LocalProtocolViolation, RemoteProtocolViolation
+from odradek.net.versions import ApiCall, ByVersion, call_of, negotiated, read_versions, throttles
+from odradek.ports.clock import Clock
+from odradek.ports.network import Connection, Network
+from odradek.version import VERSION
+from odradek.wire.client_connection import ClientConnection, Response
+from odradek.wire.compile import Decoder, PartsEncoder, decoder, parts_encoder
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+
+FRAME_BYTES_MAX: Final = 1 << 30
+"""The largest answer. What is no Kafka at all, such as the first letters of HTTP, announces more."""
+
+SOFTWARE_NAME: Final = "odradek"
+_GREETING_VERSION: Final = 3
+
+Handshake = Callable[["Peer"], Awaitable[None]]
+
+
+class _Plan(NamedTuple):
+    """How requests of one class are said to this broker."""
+
+    call: ApiCall
+    version: int
+    encode: PartsEncoder
+    decode: Decoder
+    throttles: bool
+
+
+class _Sent(NamedTuple):
+    answer: asyncio.Future[Any]
+    plan: _Plan
+    sent_ms: int
+    deadline_ms: int
+
+
+class Peer:
+    """A connection to a broker; a ``Receiver`` of the network port.
+
+    ``changed`` is called after answers came and after the connection ended: there may be room again, or no
+    connection any more.
+    """
+
+    __slots__ = (
+        "_alarm",
+        "_alarm_ms",
+        "_changed",
+        "_clock",
+        "_connection",
+        "_ended_by",
+        "_loop",
+        "_plans",
+        "_sent",
+        "_wire",
+        "idle_since_ms",
+        "muted_until_ms",
+        "name",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        client_id: str | None,
+        changed: Callable[[Peer], None],
+        scratch: memoryview | None = None,
+    ) -> None:
+        self.name = name
+        self.versions: Mapping[int, range] = {}
+        self.idle_since_ms = clock.monotonic_ms()
+        self.muted_until_ms = 0
+        self._clock = clock
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._wire = ClientConnection(FRAME_BYTES_MAX, client_id, scratch)
+        self._connection: Connection | None = None
+        self._sent: deque[_Sent] = deque()
+        self._plans: dict[tuple[type, int | None], _Plan] = {}
+        self._ended_by: ClientError | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were sent and not answered yet."""
+        return len(self._sent)
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None and self._ended_by is None
+
+    # Beginning.
+
+    async def open(
+        self,
+        network: Network,
+        host: str,
+        port: int,
+        *,
+        dial_timeout_ms: int,
+        answer_timeout_ms: int,
+        handshake: Handshake | None = None,
+    ) -> None:
+        """Dial and learn which versions the broker speaks. Raises ConnectionFailed or what follows it."""
+        try:
+            await network.dial(host, port, self._attach, dial_timeout_ms)
+        except TimeoutError as slow:
+            what = f"no connection within {dial_timeout_ms} ms"
+            raise ConnectionFailed(what, broker=self.name) from slow
+        except (OSError, UnicodeError) as failed:
+            what = f"no connection: {getattr(failed, 'strerror', None) or failed}"
+            raise ConnectionFailed(what, broker=self.name) from failed
+        try:
+            if handshake is not None:
+                await handshake(self)
+            self.versions = await self._greet(answer_timeout_ms)
+        except BaseException:
+            self.close(ConnectionFailed("the connection was given up", broker=self.name))
+            raise
+
+    def _attach(self, connection: Connection) -> Peer:
+        self._connection = connection
+        if self._ended_by is not None:
+            connection.close()
+        return self
+
+    async def _greet(self, timeout_ms: int) -> Mapping[int, range]:
+        """Ask in a new version; a broker that does not know it answers so, in words of version 0."""
+        request = ApiVersionsRequest(SOFTWARE_NAME, VERSION)
+        answer = await self.begin_in(request, _GREETING_VERSION, timeout_ms)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = await self.begin_in(ApiVersionsRequest(), 0, timeout_ms)
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            raise ConnectionFailed(f"ApiVersions was refused: {code.name}", code=code, broker=self.name)
+        return {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
+
+    # Asking.
+
+    def version_of(self, api_key: int, version_max: int | None = None) -> int:
+        """The highest version that both sides speak; raises UnsupportedVersion."""
+        return negotiated(api_key, self.versions, version_max, self.name)
+
+    def begin(
+        self,
+        request: Any,
+        timeout_ms: int,
+        *,
+        version_max: int | None = None,
+        expects_answer: bool = True,
+    ) -> asyncio.Future[Any]:
+        """Send a request now; its decoded answer is the future's result."""
+        cls = type(request)
+        if cls is ByVersion:
+            plan = self._plan(request.request, version_max)
+            request = request.build(plan.version)
+        else:
+            plan = self._plans.get((cls, version_max)) or self._plan(cls, version_max)
+        return self._send(plan, request, timeout_ms, expects_answer)
+
+    def begin_in(self, request: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+        """The same in a version that was not negotiated: for handshakes."""
+        cls: Any = type(request)
+        return self._send(_plan_in(call_of(cls), version), request, timeout_ms, True)
+
+    def _plan(self, cls: type, version_max: int | None) -> _Plan:
+        call = call_of(cls)
+        plan = _plan_in(call, self.version_of(call.api_key, version_max))
+        self._plans[cls, version_max] = plan
+        return plan
+
+    def _send(self, plan: _Plan, request: Any, timeout_ms: int, expects_answer: bool) -> asyncio.Future[Any]:
+        connection = self._connection
+        if connection is None or self._ended_by is not None:
+            raise self._ended_by or ConnectionFailed("there is no connection", broker=self.name)
+        try:
+            body = plan.encode(request)
+        except LocalProtocolViolation as cannot:
+            raise UnsupportedVersion(str(cannot), broker=self.name) from cannot
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        now_ms = self.idle_since_ms = self._clock.monotonic_ms()
+        _, parts = self._wire.request(plan.call.api_key, plan.version, body, expects_answer=expects_answer)
+        if expects_answer:
+            deadline_ms = now_ms + timeout_ms
+            self._sent.append(_Sent(answer, plan, now_ms, deadline_ms))
+            if self._alarm is None or deadline_ms < self._alarm_ms:
+                self._watch(deadline_ms, now_ms)
+        connection.send(parts)
+        if not expects_answer:
+            self._say_sent(answer)
+        return answer
+
+    def _say_sent(self, answer: asyncio.Future[Any]) -> None:
+        """Nobody will answer this one: it is over when the connection has taken it."""
+        if self._ended_by is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(self._ended_by)
+
+    # What the network tells.
+
+    def receive_buffer(self) -> memoryview:
+        return self._wire.receive_buffer()
+
+    def bytes_received(self, count: int) -> None:
+        now_ms = self.idle_since_ms = self._clock.monotonic_ms()
+        try:
+            for response in self._wire.received(count):
+                self._deliver(response, now_ms)
+            if (violation := self._wire.violation) is not None:
+                raise violation
+        except RemoteProtocolViolation as bad:
+            self.close(ConnectionFailed(f"what came is not the protocol: {bad}", broker=self.name))
+            return
+        self._changed(self)
+
+    def output_drained(self) -> None:
+        """Nothing waits for that: what may be under way is bounded by the number of requests."""
+
+    def connection_lost(self, reason: str | None) -> None:
+        if self._ended_by is None:
+            what = f"the connection was lost: {reason or 'the broker ended it'}"
+            self._end(ConnectionFailed(what, broker=self.name))
+
+    def _deliver(self, response: Response, now_ms: int) -> None:
+        answer, plan, _, _ = self._sent[0]
+        decode = plan.decode
+        if plan.call.is_greeting:
+            message = read_versions(response)
+        else:
+            message, _ = decode(response.frame, response.body_position)
+        self._sent.popleft()
+        if plan.throttles and message.throttle_time_ms > 0:
+            self.muted_until_ms = max(self.muted_until_ms, now_ms + message.throttle_time_ms)
+        if not answer.done():
+            answer.set_result(message)
+
+    # Time.
+
+    def _watch(self, deadline_ms: int, now_ms: int) -> None:
+        """One timer for all requests, set to the first that may be overdue: most never need it."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = deadline_ms
+        self._alarm = self._loop.call_later(max(deadline_ms - now_ms, 0) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if not self._sent:
+            return
+        now_ms = self._clock.monotonic_ms()
+        overdue = [one for one in self._sent if one.deadline_ms <= now_ms]
+        if not overdue:
+            self._watch(min(one.deadline_ms for one in self._sent), now_ms)
+            return
+        for late in overdue:
+            what = f"no answer to {late.plan.call.name} within {now_ms - late.sent_ms} ms"
+            _fail(late.answer, TimedOut(what, broker=self.name))
+        first = overdue[0].plan.call.name
+        self.close(ConnectionFailed(f"the connection was ended: no answer to {first}", broker=self.name))
+
+    # Ending.
+
+    def close(self, reason: ClientError) -> None:
+        """End the connection; requests that are not answered fail with this reason."""
+        self._end(reason)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _end(self, reason: ClientError) -> None:
+        if self._ended_by is not None:
+            return
+        self._ended_by = reason
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._sent:
+            _fail(self._sent.popleft().answer, reason)
+        self._changed(self)
+
+
+def _plan_in(call: ApiCall, version: int) -> _Plan:
+    return _Plan(
+        call,
+        version,
+        parts_encoder(call.request, version),
+        decoder(call.response, version),
+        throttles(call, version),
+    )
+
+
+def _fail(answer: asyncio.Future[Any], reason: ClientError) -> None:
+    if not answer.done():
+        answer.set_exception(reason)
+        answer.exception()  # whoever gave up waiting for it need not hear of it

@@ -1,0 +1,356 @@
+"""Connections to brokers by id: made when first needed, made again after a rest, ended when unused.
+
+A place is an id with an address; it has at most one connection. ``ready`` waits for one with room, and makes
+it if there is none: at most one attempt at a time and place, the next after a rest that grows with each
+failure. Whoever waits for an attempt that fails is told at once, and may turn to another broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from odradek.model.client_errors import ClientClosed, ClientError, ConnectionFailed, TimedOut
+from odradek.net.backoff import exponential_ms
+from odradek.net.peer import Handshake, Peer
+from odradek.ports.clock import Clock
+from odradek.ports.entropy import Entropy
+from odradek.ports.network import Network
+from odradek.telemetry import events
+from odradek.wire.frames import make_scratch
+
+log = events.logger("net")
+
+# Idle connections are looked for so many times within the time they may idle.
+_IDLE_LOOKS: Final = 4
+
+
+class Limits(NamedTuple):
+    """How connections are made and kept. An ``idle_max_ms`` below 0 keeps unused ones."""
+
+    request_timeout_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1000
+    setup_timeout_ms: int = 10_000
+    setup_timeout_max_ms: int = 30_000
+    idle_max_ms: int = 9 * 60_000
+    in_flight_max: int = 5
+
+
+class Standing(NamedTuple):
+    """What is known of one place, for whoever chooses among them."""
+
+    id: int
+    is_ready: bool
+    in_flight: int
+    is_dialling: bool
+    failures: int
+    retry_at_ms: int
+    last_attempt_ms: int
+
+
+class _Place:
+    """Where a broker is, and what became of the attempts to reach it."""
+
+    __slots__ = (
+        "dialling",
+        "failures",
+        "host",
+        "last_attempt_ms",
+        "name",
+        "peer",
+        "port",
+        "retry_at_ms",
+        "waiting",
+    )
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self.peer: Peer | None = None
+        self.dialling: asyncio.Task[None] | None = None
+        self.failures = 0
+        self.retry_at_ms = 0
+        self.last_attempt_ms = 0
+        self.waiting: list[asyncio.Future[None]] = []
+
+
+class Peers:
+    """All connections of one client, or of one broker to others. Lives on one event loop."""
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        entropy: Entropy,
+        limits: Limits,
+        client_id: str | None,
+        handshake: Handshake | None = None,
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._entropy = entropy
+        self._limits = limits
+        self._client_id = client_id
+        self._handshake = handshake
+        self._places: dict[int, _Place] = {}
+        self._scratch: memoryview | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed: ClientError | None = None
+        self.made_count = 0
+        self.closed_count = 0
+
+    # Places.
+
+    def put(self, peer_id: int, host: str, port: int, name: str | None = None) -> None:
+        """Say where a broker is. A connection that stands is kept; the next one goes to the new address."""
+        place = self._places.get(peer_id)
+        shown = name or f"{peer_id} ({host}:{port})"
+        if place is None:
+            self._places[peer_id] = _Place(shown, host, port)
+        elif (place.host, place.port) != (host, port):
+            place.name, place.host, place.port = shown, host, port
+            place.failures = place.retry_at_ms = 0
+
+    def drop(self, peer_id: int) -> None:
+        """Forget a place, and end its connection."""
+        place = self._places.pop(peer_id, None)
+        if place is None:
+            return
+        if place.dialling is not None:
+            place.dialling.cancel()
+        gone = ConnectionFailed("the broker is no longer part of the cluster", broker=place.name)
+        if place.peer is not None:
+            place.peer.close(gone)
+        _wake(place, gone)
+
+    def ids(self) -> Iterable[int]:
+        return self._places.keys()
+
+    def name(self, peer_id: int) -> str:
+        place = self._places.get(peer_id)
+        return str(peer_id) if place is None else place.name
+
+    def standing(self, peer_id: int) -> Standing:
+        place = self._place(peer_id)
+        peer = place.peer
+        return Standing(
+            peer_id,
+            self._is_free(place),
+            0 if peer is None else peer.in_flight,
+            place.dialling is not None,
+            place.failures,
+            place.retry_at_ms,
+            place.last_attempt_ms,
+        )
+
+    def versions(self, peer_id: int) -> Mapping[int, range]:
+        """What a broker offers; empty while there is no connection to it."""
+        place = self._places.get(peer_id)
+        return {} if place is None or place.peer is None else place.peer.versions
+
+    @property
+    def open_count(self) -> int:
+        return sum(1 for place in self._places.values() if place.peer is not None)
+
+    # Asking.
+
+    def begin(
+        self,
+        peer_id: int,
+        request: Any,
+        timeout_ms: int | None = None,
+        *,
+        version_max: int | None = None,
+        expects_answer: bool = True,
+    ) -> asyncio.Future[Any] | None:
+        """Send now, if the broker is connected, not throttling us, and has room; else give None."""
+        place = self._places.get(peer_id)
+        if place is None or not self._is_free(place):
+            if self._closed is not None:
+                raise self._closed
+            return None
+        assert place.peer is not None
+        return place.peer.begin(
+            request,
+            self._limits.request_timeout_ms if timeout_ms is None else timeout_ms,
+            version_max=version_max,
+            expects_answer=expects_answer,
+        )
+
+    def is_ready(self, peer_id: int) -> bool:
+        place = self._places.get(peer_id)
+        return place is not None and self._is_free(place)
+
+    async def ready(self, peer_id: int, timeout_ms: int) -> None:
+        """Wait until a request can be sent. Raises ConnectionFailed if an attempt to connect failed."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not self.is_ready(peer_id):
+                    await self._come_nearer(self._place(peer_id))
+        except TimeoutError:
+            what = f"not ready for a request within {timeout_ms} ms"
+            raise TimedOut(what, broker=self.name(peer_id)) from None
+
+    async def _come_nearer(self, place: _Place) -> None:
+        """Wait for the next thing that is in the way of a request."""
+        if self._closed is not None:
+            raise self._closed
+        peer = place.peer
+        if peer is None:
+            if place.dialling is None:
+                place.dialling = self._begin_dial(place)
+            await self._outcome(place.dialling)
+        elif peer.in_flight >= self._limits.in_flight_max:
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            place.waiting.append(room)
+            await room
+        else:
+            await self._clock.sleep_ms(max(peer.muted_until_ms - self._clock.monotonic_ms(), 1))
+
+    async def _outcome(self, dialling: asyncio.Task[None]) -> None:
+        """Wait for an attempt that others may wait for too: giving up waiting does not end it."""
+        await asyncio.wait([dialling])
+        if dialling.cancelled():
+            raise self._closed or ConnectionFailed("the attempt to connect was given up")
+        if (failed := dialling.exception()) is not None:
+            raise failed
+
+    def _is_free(self, place: _Place) -> bool:
+        peer = place.peer
+        return (
+            peer is not None
+            and peer.in_flight < self._limits.in_flight_max
+            and (peer.muted_until_ms == 0 or self._is_unmuted(peer))
+        )
+
+    def _is_unmuted(self, peer: Peer) -> bool:
+        if peer.muted_until_ms > self._clock.monotonic_ms():
+            return False
+        peer.muted_until_ms = 0
+        return True
+
+    # Connecting.
+
+    def _begin_dial(self, place: _Place) -> asyncio.Task[None]:
+        if self._scratch is None:
+            self._scratch = make_scratch()
+        dialling = asyncio.get_running_loop().create_task(self._dial(place), name=f"dial {place.name}")
+        dialling.add_done_callback(lambda done: self._dialled(place, done))
+        return dialling
+
+    async def _dial(self, place: _Place) -> None:
+        rest_ms = place.retry_at_ms - self._clock.monotonic_ms()
+        if rest_ms > 0:
+            await self._clock.sleep_ms(rest_ms)
+        place.last_attempt_ms = self._clock.monotonic_ms()
+        limits = self._limits
+        peer = Peer(
+            place.name, self._clock, self._client_id, lambda peer: self._changed(place, peer), self._scratch
+        )
+        timeout_ms = exponential_ms(
+            limits.setup_timeout_ms, limits.setup_timeout_max_ms, place.failures, self._entropy
+        )
+        await peer.open(
+            self._network,
+            place.host,
+            place.port,
+            dial_timeout_ms=timeout_ms,
+            answer_timeout_ms=limits.request_timeout_ms,
+            handshake=self._handshake,
+        )
+        place.peer = peer
+        place.failures = 0
+        self.made_count += 1
+        self._look_for_idle()
+
+    def _dialled(self, place: _Place, done: asyncio.Task[None]) -> None:
+        place.dialling = None
+        if done.cancelled():
+            return
+        failed = done.exception()
+        if failed is not None:
+            log.info("connection_failed", broker=place.name, reason=str(failed))
+            self._rest(place)
+
+    def _rest(self, place: _Place) -> None:
+        limits = self._limits
+        rest_ms = exponential_ms(
+            limits.reconnect_backoff_ms, limits.reconnect_backoff_max_ms, place.failures, self._entropy
+        )
+        place.retry_at_ms = self._clock.monotonic_ms() + rest_ms
+        place.failures += 1
+
+    def _changed(self, place: _Place, peer: Peer) -> None:
+        if not peer.is_open and place.peer is peer:
+            place.peer = None
+            self.closed_count += 1
+            self._rest(place)
+            log.info("connection_ended", broker=place.name)
+        if place.waiting:
+            _wake(place, None)
+
+    # Ending.
+
+    def _look_for_idle(self) -> None:
+        idle_max_ms = self._limits.idle_max_ms
+        if idle_max_ms >= 0 and self._sweep is None and self._closed is None:
+            wait_s = max(idle_max_ms // _IDLE_LOOKS, 1) / 1000
+            self._sweep = asyncio.get_running_loop().call_later(wait_s, self._end_idle)
+
+    def _end_idle(self) -> None:
+        self._sweep = None
+        oldest_ms = self._clock.monotonic_ms() - self._limits.idle_max_ms
+        for place in list(self._places.values()):
+            peer = place.peer
+            if peer is not None and not peer.in_flight and peer.idle_since_ms <= oldest_ms:
+                self._retire(place, peer, "the connection was not used for long")
+        if self.open_count:
+            self._look_for_idle()
+
+    def _retire(self, place: _Place, peer: Peer, why: str) -> None:
+        """End a connection in order: the next may be made at once."""
+        peer.close(ConnectionFailed(why, broker=place.name))
+        place.failures = place.retry_at_ms = 0
+
+    def retire(self, peer_id: int) -> None:
+        """End a connection that nothing is under way on; the place stays."""
+        place = self._places.get(peer_id)
+        if place is not None and place.peer is not None and not place.peer.in_flight:
+            self._retire(place, place.peer, "the connection is not needed any more")
+
+    async def close(self, reason: ClientError | None = None) -> None:
+        """End all; what is under way or waits fails with ``ClientClosed``."""
+        if self._closed is None:
+            self._closed = reason or ClientClosed("the client has been closed")
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        dialling = [place.dialling for place in self._places.values() if place.dialling is not None]
+        for place in self._places.values():
+            if place.dialling is not None:
+                place.dialling.cancel()
+            if place.peer is not None:
+                place.peer.close(self._closed)
+            _wake(place, self._closed)
+        if dialling:
+            await asyncio.wait(dialling)
+
+    def _place(self, peer_id: int) -> _Place:
+        place = self._places.get(peer_id)
+        if place is None:
+            raise self._closed or ConnectionFailed(f"there is no broker {peer_id} in the cluster")
+        return place
+
+
+def _wake(place: _Place, failed: ClientError | None) -> None:
+    waiting, place.waiting = place.waiting, []
+    for room in waiting:
+        if room.done():
+            continue
+        if failed is None:
+            room.set_result(None)
+        else:
+            room.set_exception(failed)

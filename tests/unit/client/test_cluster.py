@@ -1,0 +1,190 @@
+"""A client's cluster against a whole broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from odradek.client.cluster import ANY_NODE, CONTROLLER, CoordinatorKind
+from odradek.model.client_errors import ClientClosed, RequestRefused, TimedOut, UnknownTopic
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+OWN_TOPICS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.min.isr": "1",
+}
+NO_AUTO_CREATION = {"auto.create.topics.enable": "false"}
+
+
+async def create(cluster, name, partitions=2):
+    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1)], timeout_ms=5000)
+    answer = await cluster.ask(CONTROLLER, request)
+    assert answer.topics[0].error_code == 0
+
+
+def test_a_topic_is_known_once_it_was_asked_for(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "letters", 3)
+        topic = await cluster.topic("letters", 5000)
+        assert [one.partition for one in topic.partitions] == [0, 1, 2]
+        assert topic.available == (0, 1, 2)
+        assert len(topic.topic_id) == 16
+        assert cluster.image.cluster_id
+        assert cluster.image.partitions_for("letters") == list(topic.partitions)
+        leader, epoch = cluster.image.leader(("letters", 1))
+        assert leader in cluster.image.nodes
+        assert epoch == 0
+
+    stage(scenario)
+
+
+def test_only_topics_in_use_are_asked_for(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "one")
+        await create(cluster, "other")
+        await cluster.topic("one", 5000)
+        assert set(cluster.image.topics) == {"one"}
+        cluster.follow_only(["other"])
+        await cluster.topic("other", 5000)
+        await cluster.refreshed(cluster.refresh(), 5000)
+        assert set(cluster.image.topics) == {"other"}
+        cluster.follow_all(True)
+        await cluster.refreshed(cluster.refresh(), 5000)
+        assert set(cluster.image.topics) == {"one", "other"}
+
+    stage(scenario)
+
+
+def test_an_unknown_topic_is_waited_for_until_the_time_is_over(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        with pytest.raises(UnknownTopic, match="nowhere is not there after 3000 ms"):
+            await cluster.topic("nowhere", 3000)
+        waiting = asyncio.create_task(cluster.topic("late", 60_000))
+        await town.memory.clock.sleep_ms(2000)
+        await create(cluster, "late")
+        assert (await waiting).name == "late"
+
+    stage(scenario, NO_AUTO_CREATION)
+
+
+def test_a_partition_is_waited_for(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "narrow", 1)
+        assert (await cluster.topic("narrow", 1000, partition=0)).name == "narrow"
+        with pytest.raises(UnknownTopic, match="has 1 partitions and no 4"):
+            await cluster.topic("narrow", 1000, partition=4)
+
+    stage(scenario)
+
+
+def test_an_invalid_topic_fails_at_once(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        began_ms = town.memory.clock.monotonic_ms()
+        with pytest.raises(RequestRefused, match="INVALID_TOPIC"):
+            await cluster.topic("not/a/name", 60_000)
+        assert town.memory.clock.monotonic_ms() - began_ms < 1000
+
+    stage(scenario)
+
+
+def test_an_answer_to_any_node_and_the_controller(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        for node in (ANY_NODE, CONTROLLER):
+            answer = await cluster.ask(node, DescribeClusterRequest())
+            assert [one.port for one in answer.brokers] == [9092]
+
+    stage(scenario)
+
+
+def test_requests_leave_at_once_when_a_broker_is_ready(stage, make_records):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "letters", 1)
+        topic = await cluster.topic("letters", 5000)
+        leader = topic.partitions[0].leader
+        await cluster.ready(leader, 5000)
+        assert cluster.is_ready(leader)
+        assert cluster.versions(leader)[0] == range(12)
+        answers = []
+        for value in (b"a", b"b", b"c"):
+            parts = [PartitionProduceData(0, make_records(value))]
+            request = ProduceRequest(None, -1, 1000, [TopicProduceData("letters", parts)])
+            answers.append(cluster.begin(leader, request))
+        offsets = [(await one).responses[0].partition_responses[0].base_offset for one in answers]
+        assert offsets == [0, 1, 2]
+        quiet = ProduceRequest(None, 0, 1000, [TopicProduceData("letters", [])])
+        assert await cluster.begin(leader, quiet, expects_answer=False) is None
+
+    stage(scenario)
+
+
+def test_no_more_than_so_many_requests_are_under_way(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.refreshed(0, 5000)
+        node = cluster.image.controller_id
+        await cluster.ready(node, 5000)
+        begun = [cluster.begin(node, DescribeClusterRequest()) for _ in range(6)]
+        assert begun[-1] is None
+        assert not cluster.is_ready(node)
+        await cluster.ready(node, 5000)
+        assert all(one.done() for one in begun[:1])
+        many = [cluster.ask(node, DescribeClusterRequest()) for _ in range(20)]
+        assert len(await asyncio.gather(*many)) == 20
+
+    stage(scenario)
+
+
+@pytest.mark.parametrize("kind", list(CoordinatorKind))
+def test_a_coordinator_is_found_kept_and_forgotten(stage, kind):
+    async def scenario(town):
+        cluster = await town.cluster()
+        node = await cluster.coordinator(kind, "some", 30_000)
+        await cluster.ready(node, 5000)
+        assert await cluster.coordinator(kind, "some", 0) == node
+        cluster.forget_coordinator(kind, "some")
+        with pytest.raises(TimedOut, match="no coordinator of some"):
+            await cluster.coordinator(kind, "some", 0)
+        both = await cluster.coordinators(kind, ["some", "more"], 5000)
+        assert both == {"some": node, "more": node}
+
+    stage(scenario, OWN_TOPICS)
+
+
+def test_whatever_waits_when_a_cluster_is_closed_is_told(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.refreshed(0, 5000)
+        node = cluster.image.controller_id
+        await cluster.ready(node, 5000)
+        town.network.part("client", "broker")
+        waits = [
+            asyncio.create_task(cluster.topic("nowhere", 60_000)),
+            asyncio.create_task(cluster.refreshed(99, 60_000)),
+            asyncio.create_task(cluster.ask(node, DescribeClusterRequest())),
+            asyncio.create_task(cluster.coordinator(CoordinatorKind.GROUP, "g", 60_000)),
+        ]
+        await town.memory.clock.sleep_ms(100)
+        await cluster.close()
+        await cluster.close()
+        for outcome in await asyncio.gather(*waits, return_exceptions=True):
+            assert isinstance(outcome, ClientClosed)
+        with pytest.raises(ClientClosed):
+            await cluster.ask(ANY_NODE, DescribeClusterRequest())
+        with pytest.raises(ClientClosed):
+            await cluster.start()
+        town.network.heal()
+
+    stage(scenario)

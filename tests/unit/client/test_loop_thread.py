@@ -1,0 +1,215 @@
+"""Threads that wait for coroutines of an event loop on another thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+from odradek.client.blocking import loop_thread
+from odradek.client.blocking.loop_thread import LoopThread, blocking, on_caller
+from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def thread(request, monkeypatch):
+    if request.param == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    made = LoopThread("tester-1")
+    assert ("uvloop" in type(made.loop).__module__) == (request.param == "uvloop")
+    yield made
+    made.close()
+    assert "tester-1" not in {one.name for one in threading.enumerate()}
+
+
+async def echo(value):
+    await asyncio.sleep(0)
+    return value
+
+
+async def fail(error):
+    raise error
+
+
+def test_a_result_comes_back(thread):
+    assert [thread.run(echo(number)) for number in range(100)] == list(range(100))
+
+
+def test_an_exception_comes_back_as_it_was_raised(thread):
+    given = ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as caught:
+        thread.run(fail(given))
+    assert caught.value is given
+
+
+def test_many_threads_wait_at_once(thread):
+    found = []
+
+    def work(start):
+        found.extend(thread.run(echo(start + number)) for number in range(200))
+
+    workers = [threading.Thread(target=work, args=(1000 * index,)) for index in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(found) == [1000 * index + number for index in range(4) for number in range(200)]
+
+
+def test_time_that_is_over_cancels_the_coroutine(thread):
+    ended = threading.Event()
+
+    async def linger():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    with pytest.raises(TimedOut):
+        thread.run(linger(), timeout_s=0.01)
+    assert ended.is_set()
+    assert thread.run(echo(1)) == 1
+
+
+def test_an_interrupt_cancels_the_coroutine_it_waits_for(thread):
+    ended = threading.Event()
+
+    async def interrupted():
+        try:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(interrupted())
+    assert ended.is_set()
+    assert thread.run(echo(1)) == 1
+
+
+def test_calls_are_served_by_the_thread_that_waits(thread):
+    served = []
+
+    def listener(word):
+        served.append((word, threading.get_ident(), thread.run(echo("nested"))))
+        return word.upper()
+
+    async def poll():
+        return [await on_caller(listener, "one"), await on_caller(listener, "two")]
+
+    assert thread.run(poll()) == ["ONE", "TWO"]
+    here = threading.get_ident()
+    assert served == [("one", here, "nested"), ("two", here, "nested")]
+
+
+def test_what_a_served_call_raises_is_raised_in_the_coroutine(thread):
+    def listener():
+        raise LookupError("mine")
+
+    async def poll():
+        try:
+            await on_caller(listener)
+        except LookupError as failed:
+            return str(failed)
+
+    assert thread.run(poll()) == "mine"
+
+
+def test_an_interrupt_in_a_served_call_ends_the_coroutine_and_not_the_loop(thread):
+    def listener():
+        raise KeyboardInterrupt
+
+    async def poll():
+        await on_caller(listener)
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(poll())
+    assert thread.run(echo(1)) == 1
+
+
+def test_without_another_thread_a_call_is_made_at_once():
+    async def poll():
+        return await on_caller(threading.get_ident)
+
+    assert asyncio.run(poll()) == threading.get_ident()
+
+
+def test_posts_are_made_in_order_on_the_loops_thread(thread):
+    seen = []
+    for number in range(1000):
+        thread.post(seen.append, number)
+    thread.run(echo(None))
+    assert seen == list(range(1000))
+
+
+def test_waiting_on_its_own_thread_is_refused(thread):
+    refused = []
+
+    def callback():
+        coroutine = echo(1)
+        with pytest.raises(InvalidState, match="wait for ever") as caught:
+            thread.run(coroutine)
+        refused.append(caught.value)
+        with pytest.raises(InvalidState, match="own thread"):
+            thread.close()
+
+    thread.post(callback)
+    thread.run(echo(None))
+    assert len(refused) == 1
+
+
+def test_after_close_a_call_is_refused_and_what_waited_is_told(thread):
+    outcome = []
+    waiting = threading.Event()
+
+    async def linger():
+        waiting.set()
+        await asyncio.sleep(60)
+
+    def work():
+        try:
+            thread.run(linger())
+        except ClientClosed as closed:
+            outcome.append(str(closed))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    waiting.wait()
+    thread.close()
+    thread.close()
+    worker.join()
+    assert outcome == ["tester-1 was closed while this call was under way"]
+    with pytest.raises(ClientClosed, match="tester-1 has been closed"):
+        thread.run(echo(1))
+    with pytest.raises(ClientClosed):
+        thread.post(print)
+
+
+def test_a_forked_child_is_told_to_make_its_own(thread, monkeypatch):
+    monkeypatch.setattr(loop_thread.os, "getpid", lambda: -1)
+    with pytest.raises(InvalidState, match="forked"):
+        thread.run(echo(1))
+    monkeypatch.undo()
+    assert os.getpid() > 0
+
+
+def test_blocking_methods_are_those_of_the_client_without_await(thread):
+    class Client:
+        async def double(self, number, *, extra=0):
+            """Twice as much."""
+            return 2 * number + extra
+
+    class Blocking:
+        double = blocking(Client.double)
+
+        def __init__(self):
+            self._client = Client()
+            self._thread = thread
+
+    assert Blocking().double(4, extra=1) == 9
+    assert Blocking.double.__doc__ == "Twice as much."
+    assert Blocking.double.__name__ == "double"
