@@ -1,5 +1,189 @@
-"""Odradek: Kafka you can pip install."""
+"""Odradek: Kafka you can pip install.
+
+The clients here wait for what they are asked; those of ``odradek.aio`` are for asyncio. Names are imported
+when they are first used, so that a broker, or a program that only produces, pays for nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from odradek.version import VERSION as __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from odradek.client.admin.cluster import ClusterDescription, Features, VersionRange
+    from odradek.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym
+    from odradek.client.admin.groups import GroupDescription, GroupListing, GroupMember, MemberToRemove
+    from odradek.client.admin.log_dirs import LogDir, Replica, ReplicaInLogDir
+    from odradek.client.admin.offsets import OffsetSpec
+    from odradek.client.admin.records import ALL_RECORDS
+    from odradek.client.admin.topics import (
+        CreatedTopic,
+        NewPartitions,
+        NewTopic,
+        TopicDescription,
+        TopicListing,
+    )
+    from odradek.client.admin.transactions import (
+        ProducerIdAndEpoch,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from odradek.client.blocking.admin import Admin
+    from odradek.client.values import (
+        GroupMetadata,
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionInfo,
+        RecordMetadata,
+    )
+    from odradek.model.client_errors import (
+        AuthenticationFailed,
+        AuthorizationFailed,
+        BufferFull,
+        ClientClosed,
+        ClientError,
+        CommitFailed,
+        ConcurrentUse,
+        ConnectionFailed,
+        FatalProducerError,
+        InvalidState,
+        NoOffset,
+        OffsetOutOfRange,
+        ProducerFenced,
+        RecordCorrupt,
+        RecordTooLarge,
+        RequestRefused,
+        SerializationFailed,
+        SomeFailed,
+        TimedOut,
+        TransactionAborted,
+        UnknownTopic,
+        UnsupportedVersion,
+        Woken,
+    )
+    from odradek.model.errors import ConfigError, ErrorCode
+    from odradek.model.ids import TopicPartition
+    from odradek.model.levels import ConfigSource, ConfigType, IsolationLevel, ResourceType, TimestampType
+    from odradek.model.operations import Operation
+
+_PLACES = {
+    "odradek.client.blocking.admin": ("Admin",),
+    "odradek.client.admin.cluster": ("ClusterDescription", "Features", "VersionRange"),
+    "odradek.client.admin.configs": ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"),
+    "odradek.client.admin.groups": ("GroupDescription", "GroupListing", "GroupMember", "MemberToRemove"),
+    "odradek.client.admin.log_dirs": ("LogDir", "Replica", "ReplicaInLogDir"),
+    "odradek.client.admin.offsets": ("OffsetSpec",),
+    "odradek.client.admin.records": ("ALL_RECORDS",),
+    "odradek.client.admin.topics": (
+        *("CreatedTopic", "NewPartitions", "NewTopic", "TopicDescription", "TopicListing"),
+    ),
+    "odradek.client.admin.transactions": (
+        *("ProducerIdAndEpoch", "ProducerState", "TransactionDescription", "TransactionListing"),
+    ),
+    "odradek.client.values": (
+        *("GroupMetadata", "Node", "OffsetAndMetadata", "OffsetAndTimestamp", "PartitionInfo"),
+        "RecordMetadata",
+    ),
+    "odradek.model.client_errors": (
+        *("AuthenticationFailed", "AuthorizationFailed", "BufferFull", "ClientClosed", "ClientError"),
+        *("CommitFailed", "ConcurrentUse", "ConnectionFailed", "FatalProducerError", "InvalidState"),
+        *("NoOffset", "OffsetOutOfRange", "ProducerFenced", "RecordCorrupt", "RecordTooLarge"),
+        *("RequestRefused", "SerializationFailed", "SomeFailed", "TimedOut", "TransactionAborted"),
+        *("UnknownTopic", "UnsupportedVersion", "Woken"),
+    ),
+    "odradek.model.errors": ("ConfigError", "ErrorCode"),
+    "odradek.model.ids": ("TopicPartition",),
+    "odradek.model.levels": (
+        *("ConfigSource", "ConfigType", "IsolationLevel", "ResourceType", "TimestampType"),
+    ),
+    "odradek.model.operations": ("Operation",),
+}
+"""Where each exported name lives. The imports above say the same to type checkers; a test compares them."""
+
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "ALL_RECORDS",
+    "Admin",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
+    "BufferFull",
+    "ClientClosed",
+    "ClientError",
+    "ClusterDescription",
+    "CommitFailed",
+    "ConcurrentUse",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "ConnectionFailed",
+    "CreatedTopic",
+    "ErrorCode",
+    "FatalProducerError",
+    "Features",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "GroupMetadata",
+    "InvalidState",
+    "IsolationLevel",
+    "LogDir",
+    "MemberToRemove",
+    "NewPartitions",
+    "NewTopic",
+    "NoOffset",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRange",
+    "OffsetSpec",
+    "Operation",
+    "PartitionInfo",
+    "ProducerFenced",
+    "ProducerIdAndEpoch",
+    "ProducerState",
+    "RecordCorrupt",
+    "RecordMetadata",
+    "RecordTooLarge",
+    "Replica",
+    "ReplicaInLogDir",
+    "RequestRefused",
+    "ResourceType",
+    "SerializationFailed",
+    "SomeFailed",
+    "TimedOut",
+    "TimestampType",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPartition",
+    "TransactionAborted",
+    "TransactionDescription",
+    "TransactionListing",
+    "UnknownTopic",
+    "UnsupportedVersion",
+    "VersionRange",
+    "Woken",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import an exported name when it is first asked for (PEP 562)."""
+    place = _PLACE_OF.get(name)
+    if place is None:
+        raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    found = getattr(import_module(place), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,1 +1,7 @@
 """The clients for asyncio: the same names and options as in ``odradek``."""
+
+from __future__ import annotations
+
+from odradek.client.admin.client import Admin
+
+__all__ = ["Admin"]

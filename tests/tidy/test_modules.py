@@ -81,7 +81,9 @@ def test_a_folder_decides_nothing_unless_it_is_a_table() -> None:
     deciding = [
         name_of(path)
         for path in SOURCE.rglob("__init__.py")
-        if path.parent.name != "handlers" and any(isinstance(node, kinds) for node in tree_of(path).body)
+        # The package itself imports its exports when they are asked for.
+        if path.parent not in (SOURCE, SOURCE / "broker" / "handlers")
+        and any(isinstance(node, kinds) for node in tree_of(path).body)
     ]
     assert deciding == []
 

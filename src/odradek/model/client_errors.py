@@ -31,7 +31,7 @@ may succeed later. Subclasses exist where a program has a reason to treat a fail
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode
@@ -177,28 +177,3 @@ def _spelled_out(what: str, errors: list[ClientError], succeeded: int) -> str:
     if len(errors) > len(words):
         words.append(f"and {len(errors) - len(words)} more")
     return f"{what}: {len(errors)} of {len(errors) + succeeded} failed: {'; '.join(words)}"
-
-
-_CLASSES: Final[Mapping[Hashable, type[RequestRefused]]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,
-    ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopic,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationFailed,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationFailed,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationFailed,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationFailed,
-    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: AuthorizationFailed,
-    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
-    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationFailed,
-    ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
-    ErrorCode.MESSAGE_TOO_LARGE: RecordTooLarge,
-    ErrorCode.RECORD_LIST_TOO_LARGE: RecordTooLarge,
-    ErrorCode.PRODUCER_FENCED: ProducerFenced,
-}
-
-
-def refusal(
-    code: ErrorCode, what: str, message: str | None = None, *, broker: str | None = None
-) -> RequestRefused:
-    """The exception for an error code: what was asked, the code, and the broker's words if it had any."""
-    words = f"{what}: {code.name}" if not message else f"{what}: {code.name}: {message}"
-    return _CLASSES.get(code, RequestRefused)(words, code=code, broker=broker)

@@ -23,6 +23,16 @@ def bit_field(operations: Iterable[Operation]) -> int:
     return sum(1 << operation for operation in operations)
 
 
+_NOT_TOLD: Final = -2147483648
+
+
+def operations_in(field: int) -> frozenset[Operation] | None:
+    """The operations of a bit field; None for the number that says they were not asked for."""
+    if field == _NOT_TOLD:
+        return None
+    return frozenset(operation for operation in Operation if field >> operation & 1)
+
+
 _CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 
 TOPIC_OPERATIONS: Final = bit_field(

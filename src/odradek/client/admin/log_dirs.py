@@ -1,0 +1,151 @@
+"""Data directories of brokers: what lies in them, and replicas on their way from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.client.admin.area import Area
+from odradek.client.admin.progress import Refused, Work
+from odradek.client.admin.routes import at_broker, by_topic
+from odradek.client.retries import refusal
+from odradek.model.client_errors import ClientError
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from odradek.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+
+class Replica(NamedTuple):
+    """A partition's copy at one broker."""
+
+    topic: str
+    partition: int
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} of broker {self.broker}"
+
+
+class ReplicaInLogDir(NamedTuple):
+    """A replica in a directory. ``is_future`` marks one that is being moved there."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDir(NamedTuple):
+    """A data directory. Brokers before 3.3 do not tell how large the disk is (-1)."""
+
+    path: str
+    error: ClientError | None
+    replicas: Mapping[TopicPartition, ReplicaInLogDir]
+    total_bytes: int
+    usable_bytes: int
+
+
+class LogDirs(Area):
+    """The data directories of ``Admin``."""
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_s: float | None = None,
+    ) -> dict[int, dict[str, LogDir]]:
+        """Directories by broker and path, with the replicas in each: of all brokers and partitions, or some.
+
+        >>> (broker, directories), *_ = admin.describe_log_dirs().items()
+        >>> all(one.error is None for one in directories.values())
+        True
+        """
+        wanted = None if partitions is None else by_topic(partitions)
+        topics = None if wanted is None else [DescribableLogDirTopic(*one) for one in wanted.items()]
+
+        def read(
+            asked: Sequence[int], answer: DescribeLogDirsResponse
+        ) -> Iterable[tuple[int, dict[str, LogDir] | Refused]]:
+            if answer.error_code:
+                yield asked[0], Refused(ErrorCode(answer.error_code))
+            else:
+                yield asked[0], {one.log_dir: _log_dir(one) for one in answer.results}
+
+        work: Work[int, dict[str, LogDir]] = Work(
+            what="describe log dirs",
+            name=lambda broker: f"broker {broker}",
+            route=at_broker(int),
+            request=lambda keys, timeout_ms: DescribeLogDirsRequest(topics),
+            read=read,
+        )
+        asked = await self._asker.brokers(timeout_s) if brokers is None else brokers
+        return await self._asker.settle(work, asked, timeout_s)
+
+    async def alter_replica_log_dirs(
+        self, moves: Mapping[Replica, str], *, timeout_s: float | None = None
+    ) -> None:
+        """Have brokers move replicas to another of their directories. The moves go on after that:
+        ``describe_log_dirs`` shows how far they are.
+
+        >>> broker, directories = next(iter(admin.describe_log_dirs().items()))
+        >>> admin.alter_replica_log_dirs({Replica("castle", 0, broker): next(iter(directories))})
+        """
+
+        def request(replicas: Sequence[Replica], timeout_ms: int) -> AlterReplicaLogDirsRequest:
+            by_path: dict[str, list[TopicPartition]] = {}
+            for one in replicas:
+                by_path.setdefault(moves[one], []).append(TopicPartition(one.topic, one.partition))
+            return AlterReplicaLogDirsRequest(
+                [
+                    AlterReplicaLogDir(
+                        path, [AlterReplicaLogDirTopic(*one) for one in by_topic(those).items()]
+                    )
+                    for path, those in by_path.items()
+                ]
+            )
+
+        def read(
+            replicas: Sequence[Replica], answer: AlterReplicaLogDirsResponse
+        ) -> Iterable[tuple[Replica, Refused | None]]:
+            for topic in answer.results:
+                for one in topic.partitions:
+                    code = ErrorCode(one.error_code)
+                    replica = Replica(topic.topic_name, one.partition_index, replicas[0].broker)
+                    yield replica, Refused(code) if code else None
+
+        work: Work[Replica, None] = Work(
+            what="alter replica log dirs",
+            name=str,
+            route=at_broker(lambda replica: replica.broker),
+            request=request,
+            read=read,
+        )
+        await self._asker.settle(work, moves, timeout_s)
+
+
+def _log_dir(one: DescribeLogDirsResult) -> LogDir:
+    code = ErrorCode(one.error_code)
+    return LogDir(
+        one.log_dir,
+        refusal(code, f"directory {one.log_dir}") if code else None,
+        {
+            TopicPartition(topic.name, entry.partition_index): ReplicaInLogDir(
+                entry.partition_size, entry.offset_lag, entry.is_future_key
+            )
+            for topic in one.topics
+            for entry in topic.partitions
+        },
+        one.total_bytes,
+        one.usable_bytes,
+    )

@@ -1,0 +1,65 @@
+"""Records: deleted up to an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from odradek.client.admin.area import Area
+from odradek.client.admin.progress import LEADER_MOVED, Refused, Work
+from odradek.client.admin.routes import at_leader, by_topic
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+ALL_RECORDS: Final = -1
+"""In place of an offset: all records that consumers can see."""
+
+
+class Records(Area):
+    """The records of ``Admin``."""
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before an offset (or ``ALL_RECORDS``); gives where each partition now begins.
+
+        >>> admin.delete_records({TopicPartition("castle", 0): 1})[TopicPartition("castle", 0)]
+        1
+        """
+
+        def request(partitions: Sequence[TopicPartition], timeout_ms: int) -> DeleteRecordsRequest:
+            topics = [
+                DeleteRecordsTopic(
+                    topic,
+                    [DeleteRecordsPartition(one, before[TopicPartition(topic, one)]) for one in numbers],
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ]
+            return DeleteRecordsRequest(topics, timeout_ms)
+
+        def read(
+            partitions: Sequence[TopicPartition], answer: DeleteRecordsResponse
+        ) -> Iterable[tuple[TopicPartition, int | Refused]]:
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    code = ErrorCode(one.error_code)
+                    yield (
+                        TopicPartition(topic.name, one.partition_index),
+                        Refused(code) if code else one.low_watermark,
+                    )
+
+        work: Work[TopicPartition, int] = Work(
+            what="delete records",
+            name=lambda partition: f"partition {partition}",
+            route=at_leader(lambda partition: partition),
+            request=request,
+            read=read,
+            again=LEADER_MOVED,
+        )
+        return await self._asker.settle(work, before, timeout_s)

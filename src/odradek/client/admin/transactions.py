@@ -1,0 +1,285 @@
+"""Producers and transactions: who writes, what is open, what hangs; aborted and fenced from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from odradek.client.admin.area import Area
+from odradek.client.admin.progress import COORDINATOR_MOVED, LEADER_MOVED, Refused, Route, Work
+from odradek.client.admin.routes import at_broker, at_coordinator, at_leader, by_topic
+from odradek.client.routing import CoordinatorKind
+from odradek.model.errors import ErrorCode, LocalProtocolViolation
+from odradek.model.ids import TopicPartition
+from odradek.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from odradek.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+NOT_OLD: Final = -1
+
+
+class ProducerState(NamedTuple):
+    """A producer as a partition's leader knows it; ``transaction_start_offset`` is -1 if none is open."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id among others."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id as its coordinator knows it; ``start_time_ms`` is -1 while nothing is open."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: frozenset[TopicPartition]
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """What a fenced transactional id has now; whoever has an older epoch can write no more."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Transactions(Area):
+    """The producers and transactions of ``Admin``. Brokers from 2.8 (producers) or 3.0 on."""
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker: int | None = None,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """The producers of partitions, as the leader knows them, or the replica of a broker.
+
+        >>> castle = TopicPartition("castle", 0)
+        >>> [one.last_sequence for one in admin.describe_producers([castle])[castle]]
+        [1]
+        """
+        leader: Route[TopicPartition] = at_leader(lambda partition: partition)
+        work: Work[TopicPartition, list[ProducerState]] = Work(
+            what="describe producers",
+            name=lambda partition: f"partition {partition}",
+            route=leader if broker is None else at_broker(lambda _: broker),
+            request=lambda keys, timeout_ms: DescribeProducersRequest(
+                [TopicRequest(*one) for one in by_topic(keys).items()]
+            ),
+            read=_read_producers,
+            again=LEADER_MOVED if broker is None else frozenset(),
+        )
+        return await self._asker.settle(work, partitions, timeout_s)
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        running_longer_than_ms: int = NOT_OLD,
+        timeout_s: float | None = None,
+    ) -> dict[str, TransactionListing]:
+        """All transactional ids, or those in some states (Ongoing, …), with some producer ids, or whose
+        transactions are open for longer than a time (brokers from 3.8 on).
+
+        >>> admin.list_transactions(states=["Ongoing"])
+        {}
+        """
+        wanted = ListTransactionsRequest(list(states), list(producer_ids), running_longer_than_ms)
+
+        def read(
+            brokers: Sequence[int], answer: ListTransactionsResponse
+        ) -> Iterable[tuple[int, list[TransactionListing] | Refused]]:
+            listed = [
+                TransactionListing(one.transactional_id, one.producer_id, one.transaction_state)
+                for one in answer.transaction_states
+            ]
+            yield brokers[0], Refused(ErrorCode(answer.error_code)) if answer.error_code else listed
+
+        work: Work[int, list[TransactionListing]] = Work(
+            what="list transactions",
+            name=lambda broker: f"transactions of broker {broker}",
+            route=at_broker(int),
+            request=lambda brokers, timeout_ms: wanted,
+            read=read,
+            again=COORDINATOR_MOVED,
+        )
+        found = await self._asker.settle(work, await self._asker.brokers(timeout_s), timeout_s)
+        return {one.transactional_id: one for listed in found.values() for one in listed}
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """States and partitions of transactional ids.
+
+        >>> admin.describe_transactions(["clerk"])["clerk"].state
+        'Empty'
+        """
+
+        def read(
+            ids: Sequence[str], answer: DescribeTransactionsResponse
+        ) -> Iterable[tuple[str, TransactionDescription | Refused]]:
+            for one in answer.transaction_states:
+                code = ErrorCode(one.error_code)
+                yield one.transactional_id, Refused(code) if code else _described(one)
+
+        work: Work[str, TransactionDescription] = Work(
+            what="describe transactions",
+            name=transactional_name,
+            route=at_coordinator(CoordinatorKind.TRANSACTION, str),
+            request=lambda ids, timeout_ms: DescribeTransactionsRequest(list(ids)),
+            read=read,
+            again=COORDINATOR_MOVED,
+        )
+        return await self._asker.settle(work, transactional_ids, timeout_s)
+
+    async def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        coordinator_epoch: int = -1,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Abort a transaction that hangs in a partition: one that ``describe_producers`` shows open and its
+        coordinator does not know. Aborting one that its coordinator knows loses records.
+
+        >>> from odradek import SomeFailed
+        >>> try:
+        ...     admin.abort_transaction(TopicPartition("nowhere", 0), 1, 0)
+        ... except SomeFailed as failed:
+        ...     print(failed.code.name)
+        UNKNOWN_TOPIC_OR_PARTITION
+        """
+        marker = WritableTxnMarker(
+            producer_id,
+            producer_epoch,
+            False,
+            [WritableTxnMarkerTopic(partition.topic, [partition.partition])],
+            coordinator_epoch,
+        )
+        work: Work[TopicPartition, None] = Work(
+            what=f"abort the transaction of producer {producer_id}",
+            name=lambda one: f"partition {one}",
+            route=at_leader(lambda one: one),
+            request=lambda keys, timeout_ms: WriteTxnMarkersRequest([marker]),
+            read=_read_markers,
+            again=LEADER_MOVED,
+        )
+        await self._asker.settle(work, [partition], timeout_s)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, ProducerIdAndEpoch]:
+        """Shut out the producers that have these transactional ids now; what they have open is aborted.
+
+        >>> admin.fence_producers(["clerk"])["clerk"].producer_epoch >= 0
+        True
+        """
+
+        def read(
+            ids: Sequence[str], answer: InitProducerIdResponse
+        ) -> Iterable[tuple[str, ProducerIdAndEpoch | Refused]]:
+            code = ErrorCode(answer.error_code)
+            yield (
+                ids[0],
+                Refused(code) if code else ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch),
+            )
+
+        work: Work[str, ProducerIdAndEpoch] = Work(
+            what="fence producers",
+            name=transactional_name,
+            route=at_coordinator(CoordinatorKind.TRANSACTION, str),
+            request=_fencing,
+            read=read,
+            again=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
+        )
+        return await self._asker.settle(work, transactional_ids, timeout_s)
+
+
+def transactional_name(transactional_id: str) -> str:
+    """A transactional id as errors call it."""
+    return f"transactional id {transactional_id}"
+
+
+def _fencing(ids: Sequence[str], timeout_ms: int) -> InitProducerIdRequest:
+    if len(ids) > 1:
+        raise LocalProtocolViolation("one transactional id at a time")
+    return InitProducerIdRequest(ids[0], timeout_ms)
+
+
+def _read_producers(
+    partitions: Sequence[TopicPartition], answer: DescribeProducersResponse
+) -> Iterable[tuple[TopicPartition, list[ProducerState] | Refused]]:
+    for topic in answer.topics:
+        for one in topic.partitions:
+            partition = TopicPartition(topic.name, one.partition_index)
+            if one.error_code:
+                yield partition, Refused(ErrorCode(one.error_code), one.error_message)
+                continue
+            yield (
+                partition,
+                [
+                    ProducerState(
+                        state.producer_id,
+                        state.producer_epoch,
+                        state.last_sequence,
+                        state.last_timestamp,
+                        state.coordinator_epoch,
+                        state.current_txn_start_offset,
+                    )
+                    for state in one.active_producers
+                ],
+            )
+
+
+def _described(one: TransactionState) -> TransactionDescription:
+    return TransactionDescription(
+        one.transactional_id,
+        one.transaction_state,
+        one.producer_id,
+        one.producer_epoch,
+        one.transaction_timeout_ms,
+        one.transaction_start_time_ms,
+        frozenset(TopicPartition(topic.topic, number) for topic in one.topics for number in topic.partitions),
+    )
+
+
+def _read_markers(
+    partitions: Sequence[TopicPartition], answer: WriteTxnMarkersResponse
+) -> Iterable[tuple[TopicPartition, Refused | None]]:
+    for marker in answer.markers:
+        for topic in marker.topics:
+            for one in topic.partitions:
+                code = ErrorCode(one.error_code)
+                yield TopicPartition(topic.name, one.partition_index), Refused(code) if code else None

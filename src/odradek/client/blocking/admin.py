@@ -1,0 +1,97 @@
+"""The admin client for code without an event loop: each method waits for its twin in ``client/admin``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+
+from odradek.client.admin.client import Admin as AsyncAdmin
+from odradek.client.blocking.loop_thread import LoopThread, blocking
+from odradek.client.connect import World
+from odradek.model.client_errors import InvalidState
+
+
+class Admin:
+    """Looks after a cluster: topics, settings, groups and their offsets, records, transactions.
+
+    Options have Kafka's names, in a mapping or, with underscores, as keywords. Calls about many things give
+    a dict by name, or None where there is nothing to tell. If some of these things fail, the call raises one
+    ``SomeFailed``: its ``errors`` say why by name, its ``results`` hold what the others gave. Calls about one
+    thing raise what went wrong as it is. Whatever may go better at another broker or a moment later is tried
+    again until ``default.api.timeout.ms`` is over, or the ``timeout_s`` of the call. It may be used by many
+    threads.
+
+    >>> from odradek import Admin
+    >>> with Admin(bootstrap_servers="localhost:9092") as admin:
+    ...     len(admin.describe_cluster().nodes)
+    1
+    """
+
+    def __init__(
+        self, config: Mapping[str, object] | None = None, /, *, world: World | None = None, **options: object
+    ) -> None:
+        self._client = AsyncAdmin(config, world=world, **options)
+        self._thread = LoopThread(self._client.client_id)
+        self._thread.run(self._client.start())
+
+    @property
+    def client_id(self) -> str:
+        """What brokers call this client in their logs."""
+        return self._client.client_id
+
+    create_topics = blocking(AsyncAdmin.create_topics)
+    delete_topics = blocking(AsyncAdmin.delete_topics)
+    list_topics = blocking(AsyncAdmin.list_topics)
+    describe_topics = blocking(AsyncAdmin.describe_topics)
+    create_partitions = blocking(AsyncAdmin.create_partitions)
+
+    describe_configs = blocking(AsyncAdmin.describe_configs)
+    alter_configs = blocking(AsyncAdmin.alter_configs)
+    replace_configs = blocking(AsyncAdmin.replace_configs)
+
+    list_groups = blocking(AsyncAdmin.list_groups)
+    describe_groups = blocking(AsyncAdmin.describe_groups)
+    delete_groups = blocking(AsyncAdmin.delete_groups)
+    remove_group_members = blocking(AsyncAdmin.remove_group_members)
+    list_group_offsets = blocking(AsyncAdmin.list_group_offsets)
+    list_offsets_of_groups = blocking(AsyncAdmin.list_offsets_of_groups)
+    alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
+
+    delete_records = blocking(AsyncAdmin.delete_records)
+    list_offsets = blocking(AsyncAdmin.list_offsets)
+
+    describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
+    alter_replica_log_dirs = blocking(AsyncAdmin.alter_replica_log_dirs)
+
+    describe_producers = blocking(AsyncAdmin.describe_producers)
+    list_transactions = blocking(AsyncAdmin.list_transactions)
+    describe_transactions = blocking(AsyncAdmin.describe_transactions)
+    abort_transaction = blocking(AsyncAdmin.abort_transaction)
+    fence_producers = blocking(AsyncAdmin.fence_producers)
+
+    describe_cluster = blocking(AsyncAdmin.describe_cluster)
+    describe_features = blocking(AsyncAdmin.describe_features)
+    api_versions = blocking(AsyncAdmin.api_versions)
+
+    def metrics(self) -> dict[str, float]:
+        """The client's figures by name, as they are now."""
+        return self._client.metrics()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """End all connections and the client's thread; calls under way fail. Closing twice is allowed."""
+        with suppress(InvalidState):  # closed before, or made before this process was forked
+            self._thread.run(self._client.close(timeout_s))
+        self._thread.close()
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,49 @@
+"""An admin client and a whole broker in memory, on virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from odradek.client.admin.client import Admin
+from odradek.client.connect import World
+from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster, serving
+from odradek.testing.clock import run_virtually
+from odradek.testing.entropy import SeededEntropy
+
+
+class Scene:
+    """A broker, an admin client of it, and a connection for what an admin client does not do."""
+
+    def __init__(self, cluster: MemoryCluster, memory: MemoryBroker, raw: Client, admin: Admin) -> None:
+        self.cluster = cluster
+        self.memory = memory
+        self.raw = raw
+        self.admin = admin
+
+    def another_admin(self, **options: Any) -> Admin:
+        return admin_of(self.cluster, **options)
+
+
+def admin_of(cluster: MemoryCluster, **options: Any) -> Admin:
+    world = World(cluster.clock, SeededEntropy(7), lambda *_: cluster.network.host(CLIENT_HOST))
+    return Admin(world=world, **{"bootstrap_servers": "broker:9092", **options})
+
+
+Scenario = Callable[[Scene], Awaitable[None]]
+
+
+@pytest.fixture(scope="session")
+def play() -> Callable[..., None]:
+    """Run a scenario with a broker and an admin client of its own."""
+
+    def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **options: Any) -> None:
+        async def main() -> None:
+            async with serving(settings) as (cluster, broker), admin_of(cluster, **options) as admin:
+                await scenario(Scene(cluster, broker, await broker.connect(), admin))
+
+        run_virtually(main)
+
+    return run
