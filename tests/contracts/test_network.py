@@ -10,6 +10,7 @@ import uvloop
 from odradek.ports.network import Network
 from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
+from odradek.system.transports import TransportNetwork
 from odradek.testing.clock import run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
@@ -39,6 +40,18 @@ class TestSocketsOnUvloop(_OnRealFiles):
     @pytest.fixture
     def play(self) -> Play:
         return lambda scenario: uvloop.run(_as_coroutine(scenario(SocketNetwork())))
+
+
+class TestTransports(_OnRealFiles):
+    @pytest.fixture
+    def play(self) -> Play:
+        return lambda scenario: asyncio.run(_as_coroutine(scenario(TransportNetwork())))
+
+
+class TestTransportsOnUvloop(_OnRealFiles):
+    @pytest.fixture
+    def play(self) -> Play:
+        return lambda scenario: uvloop.run(_as_coroutine(scenario(TransportNetwork())))
 
 
 class TestMemoryNetwork(NetworkContract):

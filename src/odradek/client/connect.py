@@ -10,7 +10,7 @@ from odradek.ports.entropy import Entropy
 from odradek.ports.network import Network
 from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
-from odradek.system.network import SocketNetwork
+from odradek.system.transports import TransportNetwork
 
 
 class World(NamedTuple):
@@ -22,4 +22,4 @@ class World(NamedTuple):
 
 
 def real_world() -> World:
-    return World(SystemClock(), SystemEntropy(), SocketNetwork)
+    return World(SystemClock(), SystemEntropy(), TransportNetwork)

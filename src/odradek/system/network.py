@@ -111,7 +111,7 @@ class SocketConnection:
             try:
                 small = _joined(parts)
             except OSError as unreadable:
-                self._end(_reason(unreadable))
+                self._end(reason_of(unreadable))
                 return
             if small is not None:
                 self._send_small(small)
@@ -131,7 +131,7 @@ class SocketConnection:
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as broken:
-            self._end(_reason(broken))
+            self._end(reason_of(broken))
             return
         if sent < len(data):
             self._queue.append(memoryview(data)[sent:])
@@ -153,7 +153,7 @@ class SocketConnection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as broken:
-            self._end(_reason(broken))
+            self._end(reason_of(broken))
             return
         if count:
             receiver.bytes_received(count)
@@ -183,7 +183,7 @@ class SocketConnection:
             self._await_room()
             return
         except OSError as broken:
-            self._end(_reason(broken))
+            self._end(reason_of(broken))
             return
         if self._writing:
             self._writing = False
@@ -214,7 +214,7 @@ class SocketConnection:
             return
         failure = bringing.exception()
         if failure is not None:
-            self._end(_reason(failure))
+            self._end(reason_of(failure))
         else:
             self._at_hand_bytes = min(len(self._queue[0]), PIECE_BYTES)
             self._flush()
@@ -250,7 +250,7 @@ class SocketConnection:
     def _send_file(self, part: FileSlice, limit: int) -> int:
         descriptor = part.file.fileno()
         if descriptor < 0:
-            self._queue[0] = data = _read_whole(part)
+            self._queue[0] = data = whole_range(part)
             return self._socket.send(data)
         sent = os.sendfile(self._fd, descriptor, part.position, min(len(part), limit))
         if sent == 0:
@@ -333,7 +333,7 @@ class SocketListener:
             self._welcome(sock, address)
 
     def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        _tune(sock)
+        tune(sock)
         connection = SocketConnection(self._loop, sock, address, self._offload_read)
         receiver = self._accept(connection)
         if receiver is None:
@@ -403,7 +403,7 @@ class SocketNetwork:
             except BaseException:
                 sock.close()
                 raise
-        _tune(sock)
+        tune(sock)
         connection = SocketConnection(loop, sock, (host, port), self._offload_read)
         connection.attach(attach(connection))
         return connection
@@ -421,13 +421,13 @@ def _joined(parts: Parts) -> bytes | None:
         if not isinstance(part, FileSlice):
             pieces.append(part)
         elif part.is_recent or part.starts_at_hand(JOIN_BYTES_MAX):
-            pieces.append(_read_whole(part))
+            pieces.append(whole_range(part))
         else:
             return None
     return b"".join(pieces)
 
 
-def _read_whole(part: FileSlice) -> bytes:
+def whole_range(part: FileSlice) -> bytes:
     """All of a range, or an error: a frame that is shorter than its length says would garble all after it."""
     data = part.read()
     if len(data) != len(part):
@@ -439,11 +439,11 @@ def _too_short(part: FileSlice) -> OSError:
     return OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")
 
 
-def _tune(sock: socket.socket) -> None:
+def tune(sock: socket.socket) -> None:
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def _reason(broken: BaseException) -> str:
+def reason_of(broken: BaseException) -> str:
     return (isinstance(broken, OSError) and broken.strerror) or str(broken)
