@@ -10,7 +10,6 @@ from odradek.model.client_errors import (
     AuthenticationFailed,
     AuthorizationFailed,
     ClientError,
-    FatalProducerError,
     ProducerFenced,
     RecordTooLarge,
     RequestRefused,
@@ -61,11 +60,6 @@ _CLASS_OF: dict[ErrorCode, type[RequestRefused]] = {
     ErrorCode.MESSAGE_TOO_LARGE: RecordTooLarge,
     ErrorCode.RECORD_LIST_TOO_LARGE: RecordTooLarge,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
-    ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: FatalProducerError,
-    ErrorCode.UNKNOWN_PRODUCER_ID: FatalProducerError,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: FatalProducerError,
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED: FatalProducerError,
 }
 
 
