@@ -122,9 +122,9 @@ class Peers:
         if place.dialling is not None:
             place.dialling.cancel()
         gone = ConnectionFailed("the broker is no longer part of the cluster", broker=place.name)
+        _wake(place, gone)
         if place.peer is not None:
             place.peer.close(gone)
-        _wake(place, gone)
 
     def ids(self) -> Iterable[int]:
         return self._places.keys()
