@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.cases import (
+    client_consume,
+    client_produce,
     cold_reader,
     compaction_rate,
     consume_rate,
@@ -48,6 +50,8 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "B5": request_rate.run,
     "B6": exactly_once.run,
     "B7": cold_reader.run,
+    "C1": client_produce.run,
+    "C2": client_consume.run,
     "G1": segment_growth.run,
     "G2": group_size.run,
     "G3": producer_ids.run,

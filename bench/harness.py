@@ -161,14 +161,21 @@ class Bench:
 
     @contextmanager
     def brokers(
-        self, *, pinned: bool, running: bool = True, settings: Mapping[str, str] | None = None
+        self,
+        *,
+        pinned: bool,
+        running: bool = True,
+        settings: Mapping[str, str] | None = None,
+        only: str | None = None,
     ) -> Iterator[Sides]:
-        """Both brokers in fresh directories, on the broker core if pinned; stopped on leaving."""
+        """Both brokers, or one, in fresh directories, on the broker core if pinned; stopped on leaving."""
         cores = frozenset({BROKER_CORE}) if pinned else None
         sides = Sides({}, dict(self._missing))
         made: list[Broker] = []
         try:
             for side, kind in self._kinds.items():
+                if only not in (None, side):
+                    continue
                 self._count += 1
                 broker = kind(self._workspace / f"{side}-{self._count}", cores=cores, settings=settings)
                 made.append(broker)

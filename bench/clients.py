@@ -1,0 +1,41 @@
+"""How clients are compared: all of them in turn against one broker, and a row for each pair."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from bench.harness import PEER, SUBJECT, Bench, Goal, Row, Sample
+from bench.peers.broker import Broker
+
+
+@contextmanager
+def one_broker(bench: Bench, case: str) -> Iterator[Broker | None]:
+    """The broker that all clients talk to, on its own core: ours, or Kafka with `BROKER=kafka`.
+
+    None if it cannot be had; the results then say why.
+    """
+    side = PEER if os.environ.get("BROKER") == "kafka" else SUBJECT
+    with bench.brokers(pinned=True, only=side) as sides:
+        if side not in sides.running:
+            reason = sides.missing.get(side, f"there is no broker {side}")
+            bench.rows.append(Row(case, "all loads", "records/s", None, not_run={SUBJECT: reason}))
+        yield sides.running.get(side)
+
+
+def compare_clients(
+    bench: Bench,
+    case: str,
+    load: str,
+    ours: str,
+    peers: Sequence[str],
+    goals: Mapping[str, Goal | None],
+    measure: Callable[[str], Sample],
+) -> None:
+    """Measure our client and its peers in turn; a row for each peer, with our samples of the same rounds."""
+    first, *others = peers
+    row = Row(case, load, "records/s", goals.get(first), peer=first)
+    bench.compare(row, {SUBJECT: ours, **{peer: peer for peer in peers}}, measure)
+    for peer in others:
+        bench.rows.append(Row(case, load, row.unit, goals.get(peer), row.samples, row.not_run, peer=peer))
