@@ -23,6 +23,7 @@ from odradek.telemetry import events
 
 ALIASES: Final = {"metadata.broker.list": "bootstrap.servers"}
 
+_KINDS: Final = {"producer": "a producer", "consumer": "a consumer", "admin": "an admin client"}
 _log: Final = events.logger("client")
 _ordinals: Final = {kind: itertools.count(1) for kind in ("producer", "consumer", "admin")}
 
@@ -87,7 +88,7 @@ class _Reading:
         servers = connection.BOOTSTRAP_SERVERS
         if not self.values[servers] and servers not in self._refused:
             self.problems.append(
-                f"bootstrap.servers is missing: which brokers shall this {self._table.kind} ask first?"
+                f"bootstrap.servers is missing: which brokers shall {_KINDS[self._table.kind]} ask first?"
             )
 
 
@@ -124,13 +125,13 @@ def _words(setting: Setting[Any], value: Iterable[object]) -> Iterator[str]:
 
 def _unknown(table: ClientTable, name: str) -> str:
     if (advice := foreign_options.advice(name)) is not None:
-        return f"{name} is not an option of this {table.kind}: {advice}"
+        return f"{name} is not an option of {_KINDS[table.kind]}: {advice}"
     from difflib import get_close_matches
 
     dotted = name.replace("_", ".") if "." not in name else name
     nearest = get_close_matches(dotted.lower(), table.by_name, 1)
     hint = f"; did you mean {nearest[0] if '.' in name else nearest[0].replace('.', '_')}?" if nearest else ""
-    return f"{name} is not an option of this {table.kind}{hint}"
+    return f"{name} is not an option of {_KINDS[table.kind]}{hint}"
 
 
 def _client_id(kind: str, settings: Settings, chosen: Mapping[Setting[Any], str]) -> str:

@@ -130,17 +130,17 @@ def test_two_names_of_one_option_must_agree() -> None:
 )
 def test_an_unknown_option_names_the_right_one(table: ClientTable, name: str, hint: str) -> None:
     (problem,) = problems(table, {name: "1"})
-    assert problem.startswith(f"{name} is not an option of this {table.kind}")
+    assert problem.startswith(f"{name} is not an option of a")
     assert hint in problem
 
 
 def test_a_name_like_no_other_is_refused_without_a_guess() -> None:
-    assert problems(ADMIN, {"zzz": 1}) == ("zzz is not an option of this admin",)
+    assert problems(ADMIN, {"zzz": 1}) == ("zzz is not an option of an admin client",)
 
 
 def test_options_of_other_kinds_of_clients_are_unknown() -> None:
     (problem,) = problems(CONSUMER, {"linger.ms": 1})
-    assert "not an option of this consumer" in problem
+    assert "not an option of a consumer" in problem
 
 
 def test_a_password_is_never_shown() -> None:
