@@ -283,8 +283,8 @@ def test_static_members_keep_their_turn_when_they_come_back_with_another_id() ->
     assert before["z"] == later["zz"]
 
 
-def test_assignors_are_chosen_by_their_names_or_by_those_of_kafkas_classes() -> None:
-    chosen = assignors_of(["range", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"])
+def test_a_group_changes_over_cooperatively_if_all_its_assignors_can() -> None:
+    chosen = assignors_of(["range", "cooperative-sticky"])
     assert [one.name for one in chosen] == ["range", "cooperative-sticky"]
     assert protocol_of(chosen) is RebalanceProtocol.EAGER
     assert protocol_of(chosen[1:]) is RebalanceProtocol.COOPERATIVE

@@ -19,20 +19,12 @@ BY_NAME: Final[Mapping[str, Callable[[], Assignor]]] = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 
-_CLASS_NAMES: Final[Mapping[str, str]] = {
-    "RangeAssignor": "range",
-    "RoundRobinAssignor": "roundrobin",
-    "StickyAssignor": "sticky",
-    "CooperativeStickyAssignor": "cooperative-sticky",
-}
-"""As Kafka's own settings name them, after the name of their package."""
-
 
 def assignors_of(names: Iterable[str], own: Sequence[Assignor] = ()) -> tuple[Assignor, ...]:
     """The program's own assignors, then those of ``partition.assignment.strategy``, most wanted first."""
     chosen = list(own)
     if not own:
-        chosen = [_by_name(name.strip()) for name in names]
+        chosen = [_by_name(name) for name in names]
     twice = {one.name for one in chosen if sum(one.name == other.name for other in chosen) > 1}
     if twice:
         raise ConfigError([f"partition.assignment.strategy: {', '.join(sorted(twice))} is named twice"])
@@ -54,8 +46,6 @@ def protocol_of(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
 
 def _by_name(name: str) -> Assignor:
-    short = _CLASS_NAMES.get(name.rpartition(".")[2], name)
-    if short not in BY_NAME:
-        known = ", ".join(BY_NAME)
-        raise ConfigError([f"partition.assignment.strategy: {name!r} is none of {known}"])
-    return BY_NAME[short]()
+    if name not in BY_NAME:
+        raise ConfigError([f"partition.assignment.strategy: {name!r} is none of {', '.join(BY_NAME)}"])
+    return BY_NAME[name]()

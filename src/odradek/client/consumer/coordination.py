@@ -1,0 +1,469 @@
+"""A consumer's part in its group: joining, giving partitions up and taking them over, committing, leaving.
+
+``ensure_active`` is called in every poll and brings the member forward by as much as the time allows; what
+waits for others goes on between polls. Callbacks of the application are called in here and nowhere else, so
+they run where it polls. Decisions are ``Membership``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from odradek.client.cluster import Cluster, ClusterImage, CoordinatorKind
+from odradek.client.consumer.assignors import Assignor, RebalanceProtocol, assignors_of
+from odradek.client.consumer.auto_commit import AutoCommit
+from odradek.client.consumer.commits import Commits, Offsets, OnCommit
+from odradek.client.consumer.group_requests import GroupRequests, read_leave
+from odradek.client.consumer.joining import Joining
+from odradek.client.consumer.keeping_alive import KeepingAlive
+from odradek.client.consumer.membership import Again, Fail, GiveUp, Membership, State, Take
+from odradek.client.consumer.positions import SubscriptionState
+from odradek.client.consumer.rebalance_calls import Callbacks, OnCaller, RebalanceCalls, here
+from odradek.client.consumer.topic_snapshot import matching, snapshot
+from odradek.client.interceptors import ConsumerInterceptors
+from odradek.client.retries import backoff, refusal
+from odradek.client.values import GroupMetadata, OffsetAndMetadata
+from odradek.config.client.connection import CLIENT_RACK, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
+from odradek.config.client.consumer import (
+    AUTO_COMMIT_INTERVAL_MS,
+    ENABLE_AUTO_COMMIT,
+    EXCLUDE_INTERNAL_TOPICS,
+    GROUP_ID,
+    GROUP_INSTANCE_ID,
+    INTERNAL_LEAVE_GROUP_ON_CLOSE,
+    MAX_POLL_INTERVAL_MS,
+    PARTITION_ASSIGNMENT_STRATEGY,
+    SESSION_TIMEOUT_MS,
+)
+from odradek.config.table import Settings
+from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.ports.clock import Clock
+from odradek.ports.entropy import Entropy
+from odradek.telemetry import events
+
+_log: Final = events.logger("consumer")
+
+_REVOKING_COMMIT_MS: Final = 5000
+"""How long partitions that go to others are kept for a last commit."""
+
+
+class Coordination:
+    """The membership of one consumer. Starts nothing until the first ``ensure_active``."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        subscription: SubscriptionState,
+        clock: Clock,
+        entropy: Entropy,
+        assignors: Sequence[Assignor] = (),
+        interceptors: ConsumerInterceptors | None = None,
+        on_caller: OnCaller = here,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._subscription = subscription
+        self._clock = clock
+        self._entropy = entropy
+        self.news = asyncio.Event()
+        """Set when the group wants the attention of a poll."""
+        group_id = settings[GROUP_ID] or ""
+        instance_id = settings[GROUP_INSTANCE_ID]
+        self._rack = settings[CLIENT_RACK] or None
+        self._rebalance_timeout_ms = settings[MAX_POLL_INTERVAL_MS]
+        strategy = settings[PARTITION_ASSIGNMENT_STRATEGY]
+        chosen = assignors_of(strategy, assignors)
+        self._membership = Membership(group_id, instance_id, chosen, self._rack)
+        requests = GroupRequests(
+            group_id, instance_id, settings[SESSION_TIMEOUT_MS], self._rebalance_timeout_ms
+        )
+        self._requests = requests
+        callbacks = Callbacks(on_caller)
+        self._calls = RebalanceCalls(group_id, callbacks)
+        self._alive = KeepingAlive(
+            cluster,
+            settings,
+            self._membership,
+            requests,
+            clock,
+            leave=self._leave_silently,
+            on_news=self.news.set,
+        )
+        self._joining = Joining(
+            cluster, settings, self._membership, requests, subscription, self._alive.begin
+        )
+        self._commits = Commits(
+            cluster,
+            settings,
+            self._membership,
+            requests,
+            clock,
+            entropy,
+            callbacks=callbacks,
+            interceptors=interceptors or ConsumerInterceptors(),
+            is_by_group=lambda: subscription.is_by_group,
+            on_news=self.news.set,
+        )
+        self._auto_commit = AutoCommit(settings[ENABLE_AUTO_COMMIT], settings[AUTO_COMMIT_INTERVAL_MS])
+        self._log = _log.bind(group=group_id)
+        self._attempt: asyncio.Task[Take | Again | Fail] | None = None
+        self._last_commit: asyncio.Task[None] | None = None
+        self._giving_up: GiveUp | None = None
+        self._failures = 0
+        self._not_before_ms = 0
+        self._looked_at_version = -1
+        self._is_listening = False
+        self._rebalances = cluster.meters.counter("rebalance-total", "Rebalances that came to an end.")
+        self._failed_rebalances = cluster.meters.counter("failed-rebalance-total", "Rebalances that did not.")
+        cluster.meters.gauge(
+            "assigned-partitions",
+            "Partitions that this consumer reads now.",
+            lambda: len(subscription.assigned),
+        )
+
+    # What a poll asks for.
+
+    def polled(self, now_ms: int) -> None:
+        """The application is at work."""
+        self._alive.polled(now_ms)
+
+    async def ensure_active(self, deadline_ms: int) -> bool:
+        """Take part in the group: whether there is an assignment that may be used."""
+        self.news.clear()
+        self.polled(self._now_ms())
+        self._listen()
+        failure, self._alive.failure = self._alive.failure, None
+        if failure is not None:
+            raise failure
+        await self._commits.run_callbacks()
+        is_usable = not self._subscription.is_by_group or await self._take_part(deadline_ms)
+        self.maybe_auto_commit(self._now_ms())
+        return is_usable
+
+    async def _take_part(self, deadline_ms: int) -> bool:
+        self._look_around(self._cluster.image)
+        while self._membership.needs_join or self._attempt is not None:
+            if not await self._advance(deadline_ms):
+                return self._reads_on
+            self._calls.raise_failure()
+            self._look_around(self._cluster.image)
+        return True
+
+    @property
+    def _reads_on(self) -> bool:
+        """Whether partitions at hand may be read while the group rebalances."""
+        is_cooperative = self._membership.protocol is RebalanceProtocol.COOPERATIVE
+        return is_cooperative and bool(self._subscription.assigned)
+
+    async def _advance(self, deadline_ms: int) -> bool:
+        """One step towards an assignment; False if there is no time left for it."""
+        if self._attempt is not None:
+            return await self._await_attempt(self._attempt, deadline_ms)
+        state = self._membership.state
+        if state is State.PREPARING and self._giving_up is not None:
+            return await self._give_up(self._giving_up, deadline_ms)
+        if state is State.PREPARED:
+            return await self._begin_attempt(deadline_ms)
+        self._prepare()
+        return True
+
+    # Giving up.
+
+    def _prepare(self) -> None:
+        topics = self._subscription.subscribed_topics
+        self._giving_up = giving_up = self._membership.begin(self._subscription.assigned, topics)
+        if giving_up.partitions:
+            self._subscription.mark_pending_revocation(giving_up.partitions)
+        if self._auto_commit.enabled and not giving_up.lost and self._last_commit is None:
+            consumed = self._subscription.all_consumed()
+            commit = self._commit_last(consumed, self._rebalance_timeout_ms)
+            self._last_commit = asyncio.get_running_loop().create_task(commit, name="last commit")
+
+    async def _commit_last(self, offsets: Offsets, timeout_ms: int) -> None:
+        """Commit before partitions go; a failure means that others read some records again."""
+        try:
+            await self._commits.send(offsets, timeout_ms)
+        except ClientClosed:
+            raise
+        except ClientError as failed:
+            self._log.warning("auto_commit_failed", reason=failed)
+
+    async def _give_up(self, giving_up: GiveUp, deadline_ms: int) -> bool:
+        if self._last_commit is not None:
+            if not await self._done(self._last_commit, deadline_ms):
+                return False
+            self._last_commit = None
+        self._giving_up = None
+        subscription, gone = self._subscription, giving_up.partitions
+        if giving_up.lost:
+            if gone:
+                await self._calls.lost(subscription.listener, gone)
+        elif gone or self._membership.protocol is RebalanceProtocol.EAGER:
+            await self._calls.revoked(subscription.listener, gone)
+        if gone and subscription.is_by_group:
+            subscription.assign_from_subscription(tp for tp in [*subscription.assigned] if tp not in gone)
+        if self._membership.state is State.PREPARING:
+            self._membership.prepared()
+            subscription.forget_group_topics()
+            self._joining.led_from = None
+        return True
+
+    # Joining.
+
+    async def _begin_attempt(self, deadline_ms: int) -> bool:
+        rest_ms = self._not_before_ms - self._now_ms()
+        if rest_ms > 0:
+            if self._reads_on or self._now_ms() + rest_ms > deadline_ms:
+                self._wake_later(rest_ms)
+                if self._reads_on:
+                    return False
+            await self._clock.sleep_ms(max(0, min(rest_ms, deadline_ms - self._now_ms())))
+            return self._now_ms() >= self._not_before_ms
+        if self._subscription.pattern is not None and not await self._see_all_topics(deadline_ms):
+            return False
+        self._attempt = asyncio.get_running_loop().create_task(self._joining.attempt(), name="join")
+        self._attempt.add_done_callback(lambda _attempt: self.news.set())
+        return True
+
+    def _wake_later(self, rest_ms: int) -> None:
+        asyncio.get_running_loop().call_later(rest_ms / 1000, self.news.set)
+
+    async def _see_all_topics(self, deadline_ms: int) -> bool:
+        """A pattern is matched against topics as they are now, or somebody else's newer ones surprise."""
+        try:
+            left_ms = max(0, deadline_ms - self._now_ms())
+            image = await self._cluster.refreshed(self._cluster.refresh(), left_ms)
+        except TimedOut:
+            return False
+        self._look_around(image)
+        return True
+
+    async def _await_attempt(self, attempt: asyncio.Task[Take | Again | Fail], deadline_ms: int) -> bool:
+        if not await self._done(attempt, self._now_ms() if self._reads_on else deadline_ms):
+            return False
+        self._attempt = None
+        if attempt.cancelled():
+            return True
+        step = attempt.result()
+        if isinstance(step, Take):
+            self._failures = 0
+            await self._take_over(step)
+            return True
+        self._failed_rebalances.add()
+        if isinstance(step, Fail):
+            raise refusal(step.code, f"could not {step.call.value} of {self._membership.group_id}")
+        if step.rest:
+            self._not_before_ms = self._now_ms() + backoff(self._failures, self._settings, self._entropy)
+            self._failures += 1
+        return True
+
+    # Taking over.
+
+    async def _take_over(self, take: Take) -> None:
+        subscription, partitions = self._subscription, take.assignment.partitions
+        if take.generation != self._membership.generation:
+            return
+        if not subscription.fits(partitions):
+            self._membership.request_rejoin("the assignment does not fit the subscription, which has changed")
+            return
+        changes = self._membership.changes(subscription.assigned, partitions)
+        if changes.revoked:
+            await self._revoke(changes.revoked)
+        self._remember_matches(partitions)
+        self._tell_assignor(take)
+        self._auto_commit.restart(self._now_ms())
+        subscription.assign_from_subscription(partitions)
+        self._rebalances.add()
+        await self._calls.assigned(subscription.listener, changes.added)
+
+    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
+        """Part with what others are to get, with a last commit: more may have been read meanwhile."""
+        self._subscription.mark_pending_revocation(partitions)
+        if self._auto_commit.enabled:
+            consumed = self._subscription.all_consumed()
+            going = {tp: offset for tp, offset in consumed.items() if tp in partitions}
+            await self._commit_last(going, _REVOKING_COMMIT_MS)
+        await self._calls.revoked(self._subscription.listener, partitions)
+
+    def _remember_matches(self, partitions: Iterable[TopicPartition]) -> None:
+        """A leader may know of matching topics that this member has not heard of yet."""
+        if self._subscription.pattern is not None:
+            topics = self._subscription.subscribed_topics | {tp.topic for tp in partitions}
+            self._subscription.set_matched(topics)
+            self._joining.joined_topics = topics
+
+    def _tell_assignor(self, take: Take) -> None:
+        try:
+            take.assignor.on_assignment(take.assignment, take.generation.id)
+        except Exception as failure:  # noqa: BLE001 - an application's assignor may raise anything
+            self._log.failure("assignor_failed", failure, assignor=take.assignor.name)
+            self._calls.keep(failure)
+
+    # Reasons to join again.
+
+    def request_rejoin(self, reason: str) -> None:
+        """Rebalance the group with the next poll."""
+        self._log.info("rejoin_requested", reason=reason)
+        self._membership.request_rejoin(reason)
+        self.news.set()
+
+    def _listen(self) -> None:
+        if not self._is_listening:
+            self._is_listening = True
+            self._cluster.on_update(self._on_image)
+
+    def _on_image(self, image: ClusterImage) -> None:
+        if self._subscription.is_by_group:
+            self._look_around(image)
+
+    def _look_around(self, image: ClusterImage) -> None:
+        """Whether topics, or what is wanted of them, are others than the assignment was made from."""
+        subscription, joined = self._subscription, self._joining.joined_topics
+        if image.version != self._looked_at_version:
+            self._looked_at_version = image.version
+            if subscription.pattern is not None and image.version:
+                with_internal = not self._settings[EXCLUDE_INTERNAL_TOPICS]
+                subscription.set_matched(matching(image, subscription.matches, with_internal=with_internal))
+            self._compare_with_assignment(image)
+        is_settled = self._membership.state is State.STABLE and self._attempt is None
+        if is_settled and joined is not None and joined != subscription.subscribed_topics:
+            self._joining.joined_topics = subscription.subscribed_topics
+            self.request_rejoin("the subscription has changed")
+
+    def _compare_with_assignment(self, image: ClusterImage) -> None:
+        led_from = self._joining.led_from
+        if led_from is None or not self._membership.is_leader:
+            return
+        now = snapshot(image, self._subscription.group_topics)
+        if self._rack is None:
+            # Without racks only the number of partitions matters.
+            is_same = {t: len(each) for t, each in now.items()} == {
+                t: len(each) for t, each in led_from.items()
+            }
+        else:
+            is_same = now == led_from
+        if not is_same:
+            self._joining.led_from = now
+            self.request_rejoin("topics or their partitions have changed since they were assigned")
+
+    # Offsets.
+
+    async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
+        """Commit; returns when it is done, and raises if it cannot be."""
+        await self._commits.commit(offsets, timeout_ms)
+
+    def commit_soon(self, offsets: Offsets, on_commit: OnCommit | None = None) -> None:
+        """Commit without waiting; ``on_commit(offsets, error)`` is called in a later poll or close."""
+        self._commits.commit_soon(offsets, on_commit)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where there is nothing."""
+        return await self._commits.committed(partitions, timeout_ms)
+
+    def maybe_auto_commit(self, now_ms: int) -> None:
+        """Commit what was consumed, if it is time."""
+        consumed = self._subscription.all_consumed()
+        may_commit = (
+            not self._subscription.is_by_group or self._membership.committing_generation() is not None
+        )
+        if consumed and may_commit and self._auto_commit.begin(now_ms):
+            self._commits.commit_soon(consumed, self._auto_committed)
+
+    def _auto_committed(self, offsets: Offsets, error: ClientError | None) -> None:
+        del offsets
+        may_retry = error is not None and error.retriable
+        self._auto_commit.ended(self._now_ms(), self._settings[RETRY_BACKOFF_MS] if may_retry else None)
+        if error is not None:
+            self._log.warning("auto_commit_failed", reason=error)
+
+    def group_metadata(self) -> GroupMetadata:
+        """What a transaction must say to commit this consumer's offsets."""
+        return self._membership.metadata()
+
+    # Leaving.
+
+    async def leave(self, timeout_ms: int, reason: str) -> None:
+        """Give everything up and leave the group; what a listener raised is raised at the end."""
+        await self._leave(timeout_ms, reason, tells=True)
+        self._calls.raise_failure()
+
+    async def close(self, timeout_ms: int) -> None:
+        """Commit, call back for commits, leave, and end all tasks."""
+        deadline_ms = self._now_ms() + timeout_ms
+        try:
+            if self._auto_commit.enabled:
+                await self._commit_last(self._subscription.all_consumed(), timeout_ms)
+            await self._commits.settle(max(0, deadline_ms - self._now_ms()))
+            await self._commits.run_callbacks()
+            tells = self._settings[INTERNAL_LEAVE_GROUP_ON_CLOSE]
+            left_ms = max(0, deadline_ms - self._now_ms())
+            await self._leave(left_ms, "the consumer is being closed", tells=tells)
+        finally:
+            self._cluster.unlisten(self._on_image)
+            self._is_listening = False
+            await self._alive.end()
+            await self._commits.end()
+        self._calls.raise_failure()
+
+    async def _leave(self, timeout_ms: int, reason: str, *, tells: bool) -> None:
+        await self._stop_joining()
+        subscription, held = self._subscription, frozenset(self._subscription.assigned)
+        if subscription.is_by_group and held:
+            if self._membership.generation.id < 0:
+                await self._calls.lost(subscription.listener, held)
+            else:
+                await self._calls.revoked(subscription.listener, held)
+            subscription.assign_from_subscription([])
+        member_id = self._membership.leave(reason)
+        self._joining.joined_topics = self._joining.led_from = None
+        subscription.forget_group_topics()
+        await self._alive.end()
+        if member_id is not None and tells:
+            await self._say_farewell(member_id, timeout_ms, reason)
+
+    async def _stop_joining(self) -> None:
+        under_way = [task for task in (self._attempt, self._last_commit) if task is not None]
+        self._attempt = self._last_commit = self._giving_up = None
+        for task in under_way:
+            task.cancel()
+        if under_way:
+            await asyncio.wait(under_way)
+
+    async def _leave_silently(self, reason: str) -> None:
+        """Leave from within the heartbeats: callbacks wait for the next poll, which finds everything lost."""
+        member_id = self._membership.leave(reason)
+        if member_id is not None:
+            await self._say_farewell(member_id, self._settings[REQUEST_TIMEOUT_MS], reason)
+
+    async def _say_farewell(self, member_id: str, timeout_ms: int, reason: str) -> None:
+        """A group that cannot be told finds out when the session ends."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                group_id = self._membership.group_id
+                node = await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, timeout_ms)
+                answer = await self._cluster.ask(node, self._requests.leave(member_id, reason))
+        except (ClientError, TimeoutError) as failed:
+            self._log.info("leave_unheard", reason=failed or "no answer in time")
+            return
+        code = read_leave(answer)
+        self._log.info("group_left", member=member_id, reason=reason, code=code.name)
+        if code is ErrorCode.NOT_COORDINATOR:
+            self._cluster.forget_coordinator(CoordinatorKind.GROUP, group_id)
+
+    # Waiting.
+
+    async def _done(self, task: asyncio.Task[object], deadline_ms: int) -> bool:
+        """Wait for something that goes on if this wait is over before."""
+        if not task.done():
+            await asyncio.wait([task], timeout=max(0, deadline_ms - self._now_ms()) / 1000)
+        return task.done()
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()

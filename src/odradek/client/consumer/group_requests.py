@@ -1,0 +1,198 @@
+"""Requests of a group's member, in every version that brokers may speak, and what their answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from odradek.client.consumer.membership import Generation, Join, JoinAnswer
+from odradek.client.values import OffsetAndMetadata
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import UNKNOWN_OFFSET, TopicPartition
+from odradek.net.versions import ByVersion
+from odradek.wire.consumer_protocol import PROTOCOL_TYPE
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+_REASON_CHARACTERS_MAX: Final = 255
+_MANY_MEMBERS_SINCE: Final = 3
+_MANY_GROUPS_SINCE: Final = 8
+_STABLE_SINCE: Final = 7
+
+
+class GroupRequests:
+    """Requests in the name of one member. A static one needs brokers that know instance ids."""
+
+    def __init__(
+        self, group_id: str, instance_id: str | None, session_timeout_ms: int, rebalance_timeout_ms: int
+    ) -> None:
+        self._group_id = group_id
+        self._instance_id = instance_id
+        self._session_timeout_ms = session_timeout_ms
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+
+    def join(self, join: Join) -> Any:
+        return JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._rebalance_timeout_ms,
+            member_id=join.member_id,
+            group_instance_id=self._instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=words) for name, words in join.protocols],
+            reason=join.reason[:_REASON_CHARACTERS_MAX],
+        )
+
+    def sync(self, generation: Generation, assignments: Mapping[str, bytes]) -> Any:
+        return SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=generation.id,
+            member_id=generation.member_id,
+            group_instance_id=self._instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=generation.protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in assignments.items()
+            ],
+        )
+
+    def heartbeat(self, generation: Generation) -> Any:
+        return HeartbeatRequest(
+            group_id=self._group_id,
+            generation_id=generation.id,
+            member_id=generation.member_id,
+            group_instance_id=self._instance_id,
+        )
+
+    def leave(self, member_id: str, reason: str) -> ByVersion:
+        def build(version: int) -> Any:
+            if version < _MANY_MEMBERS_SINCE:
+                return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
+            member = MemberIdentity(
+                member_id=member_id,
+                group_instance_id=self._instance_id,
+                reason=reason[:_REASON_CHARACTERS_MAX],
+            )
+            return LeaveGroupRequest(group_id=self._group_id, members=[member])
+
+        return ByVersion(LeaveGroupRequest, build)
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: Generation) -> Any:
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=partition.partition,
+                        committed_offset=offsets[partition].offset,
+                        committed_leader_epoch=offsets[partition].leader_epoch,
+                        committed_metadata=offsets[partition].metadata,
+                    )
+                    for partition in partitions
+                ],
+            )
+            for topic, partitions in by_topic(offsets)
+        ]
+        return OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=generation.id,
+            member_id=generation.member_id,
+            group_instance_id=self._instance_id,
+            topics=topics,
+        )
+
+    def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> ByVersion:
+        """Offsets that no open transaction may still change, from brokers that can tell."""
+        wanted = [(topic, [tp.partition for tp in those]) for topic, those in by_topic(partitions)]
+
+        def build(version: int) -> Any:
+            stable = version >= _STABLE_SINCE
+            if version < _MANY_GROUPS_SINCE:
+                topics = [
+                    OffsetFetchRequestTopic(name=name, partition_indexes=those) for name, those in wanted
+                ]
+                return OffsetFetchRequest(group_id=self._group_id, topics=topics, require_stable=stable)
+            group = OffsetFetchRequestGroup(
+                group_id=self._group_id,
+                topics=[
+                    OffsetFetchRequestTopics(name=name, partition_indexes=those) for name, those in wanted
+                ],
+            )
+            return OffsetFetchRequest(groups=[group], require_stable=stable)
+
+        return ByVersion(OffsetFetchRequest, build)
+
+
+class CommittedAnswer(NamedTuple):
+    """An answer to OffsetFetch: an error of all, offsets (None where there is none), errors of some."""
+
+    code: ErrorCode
+    offsets: dict[TopicPartition, OffsetAndMetadata | None]
+    errors: dict[TopicPartition, ErrorCode]
+
+
+def read_join(response: Any) -> JoinAnswer:
+    return JoinAnswer(
+        ErrorCode(response.error_code),
+        response.generation_id,
+        response.protocol_name,
+        response.leader,
+        response.member_id,
+        [(each.member_id, each.group_instance_id, bytes(each.metadata)) for each in response.members],
+        response.skip_assignment,
+    )
+
+
+def read_leave(response: Any) -> ErrorCode:
+    """What became of the one member that left."""
+    code = ErrorCode(response.error_code)
+    if code is ErrorCode.NONE and response.members:
+        return ErrorCode(response.members[0].error_code)
+    return code
+
+
+def read_commit(response: Any) -> dict[TopicPartition, ErrorCode]:
+    """Partitions whose offset was not stored."""
+    return {
+        TopicPartition(topic.name, each.partition_index): ErrorCode(each.error_code)
+        for topic in response.topics
+        for each in topic.partitions
+        if each.error_code
+    }
+
+
+def read_committed(response: Any) -> CommittedAnswer:
+    group = response.groups[0] if response.groups else response
+    offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for topic in group.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if each.error_code:
+                errors[partition] = ErrorCode(each.error_code)
+            elif each.committed_offset == UNKNOWN_OFFSET:
+                offsets[partition] = None
+            else:
+                offsets[partition] = OffsetAndMetadata(
+                    each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                )
+    return CommittedAnswer(ErrorCode(group.error_code), offsets, errors)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    return [(topic, list(those)) for topic, those in groupby(sorted(partitions), key=lambda tp: tp.topic)]

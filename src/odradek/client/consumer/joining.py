@@ -1,0 +1,121 @@
+"""One attempt to join a group: find the coordinator, join, assign if elected to, hear the assignment.
+
+An attempt goes on while the application does something else between two polls. What it asks is decided by
+``Membership``; this carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from odradek.client.cluster import Cluster, CoordinatorKind
+from odradek.client.consumer.assignors import Topics
+from odradek.client.consumer.group_requests import GroupRequests, read_join
+from odradek.client.consumer.membership import Again, Fail, Lead, Membership, Take
+from odradek.client.consumer.positions import SubscriptionState
+from odradek.client.consumer.subscription_bytes import write_assignment
+from odradek.client.consumer.topic_snapshot import snapshot
+from odradek.config.client.connection import REQUEST_TIMEOUT_MS
+from odradek.config.client.consumer import MAX_POLL_INTERVAL_MS
+from odradek.config.table import Settings
+from odradek.model.client_errors import ConnectionFailed, TimedOut
+from odradek.model.errors import ErrorCode
+from odradek.telemetry import events
+
+_log: Final = events.logger("consumer")
+
+_JOIN_GRACE_MS: Final = 5000
+"""A coordinator may wait for members as long as a rebalance may take, and then needs a moment."""
+
+
+class Joining:
+    """Attempts of one member. ``led_from`` is what its last assignment as leader was made from."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        membership: Membership,
+        requests: GroupRequests,
+        subscription: SubscriptionState,
+        on_joined: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._membership = membership
+        self._requests = requests
+        self._subscription = subscription
+        self._on_joined = on_joined
+        self._rebalance_timeout_ms = settings[MAX_POLL_INTERVAL_MS]
+        self._join_timeout_ms = max(settings[REQUEST_TIMEOUT_MS], self._rebalance_timeout_ms + _JOIN_GRACE_MS)
+        self.joined_topics: frozenset[str] | None = None
+        self.led_from: Topics | None = None
+        self._joins = cluster.meters.counter(
+            "join-total", "Times that this member has asked to join its group."
+        )
+        self._syncs = cluster.meters.counter("sync-total", "Times that it has asked for its assignment.")
+
+    async def attempt(self) -> Take | Again | Fail:
+        try:
+            step = await self._attempt()
+        except (ConnectionFailed, TimedOut) as failed:
+            _log.info("join_interrupted", group=self._membership.group_id, reason=failed)
+            step = Again(rest=True, rediscover=True)
+        finally:
+            # Whatever came in between: a member that has not got through may try again.
+            self._membership.interrupted()
+        if isinstance(step, Again) and step.rediscover:
+            self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._membership.group_id)
+        return step
+
+    async def _attempt(self) -> Take | Again | Fail:
+        membership = self._membership
+        node = await self._coordinator()
+        self.joined_topics = topics = self._subscription.subscribed_topics
+        join = membership.join(self._subscription.assigned, topics)
+        asked = membership.generation
+        self._joins.add()
+        answer = await self._cluster.ask(node, self._requests.join(join), timeout_ms=self._join_timeout_ms)
+        step = membership.joined(read_join(answer), asked)
+        if isinstance(step, Again | Fail):
+            return step
+        self._on_joined()
+        self._log_joined()
+        assignments = await self._lead(step) if isinstance(step, Lead) else {}
+        return await self._sync(node, assignments)
+
+    async def _sync(self, node: int, assignments: dict[str, bytes]) -> Take | Again | Fail:
+        asked = self._membership.generation
+        self._syncs.add()
+        request = self._requests.sync(asked, assignments)
+        answer: Any = await self._cluster.ask(node, request, timeout_ms=self._join_timeout_ms)
+        return self._membership.synced(
+            ErrorCode(answer.error_code), bytes(answer.assignment), asked, answer.protocol_name
+        )
+
+    async def _lead(self, lead: Lead) -> dict[str, bytes]:
+        """Assign what there is to who is there."""
+        wanted = frozenset(topic for member in lead.members for topic in member.topics)
+        if self._subscription.set_group_topics(wanted):
+            self._cluster.follow_only(self._subscription.group_topics)
+            await self._cluster.refreshed(self._cluster.refresh(), self._rebalance_timeout_ms)
+        self.led_from = topics = snapshot(self._cluster.image, wanted)
+        if lead.skip:
+            return {}
+        assigned = lead.assignor.assign(topics, lead.members)
+        return {member_id: write_assignment(assignment) for member_id, assignment in assigned.items()}
+
+    async def _coordinator(self) -> int:
+        group_id = self._membership.group_id
+        return await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, self._rebalance_timeout_ms)
+
+    def _log_joined(self) -> None:
+        generation = self._membership.generation
+        _log.info(
+            "group_joined",
+            group=self._membership.group_id,
+            generation=generation.id,
+            member=generation.member_id,
+            assignor=generation.protocol,
+            leader=self._membership.is_leader,
+        )
