@@ -8,7 +8,7 @@ they run where it polls. Decisions are ``Membership``'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from odradek.client.cluster import Cluster, ClusterImage, CoordinatorKind
@@ -52,7 +52,11 @@ _REVOKING_COMMIT_MS: Final = 5000
 
 
 class Coordination:
-    """The membership of one consumer. Starts nothing until the first ``ensure_active``."""
+    """The membership of one consumer. Starts nothing until the first ``ensure_active``.
+
+    ``on_caller`` calls functions of the application where it is; ``on_news`` is called when the group wants
+    the attention of a poll.
+    """
 
     def __init__(
         self,
@@ -64,14 +68,14 @@ class Coordination:
         assignors: Sequence[Assignor] = (),
         interceptors: ConsumerInterceptors | None = None,
         on_caller: OnCaller = here,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._subscription = subscription
         self._clock = clock
         self._entropy = entropy
-        self.news = asyncio.Event()
-        """Set when the group wants the attention of a poll."""
+        self._on_news = on_news
         group_id = settings[GROUP_ID] or ""
         instance_id = settings[GROUP_INSTANCE_ID]
         self._rack = settings[CLIENT_RACK] or None
@@ -92,7 +96,7 @@ class Coordination:
             requests,
             clock,
             leave=self._leave_silently,
-            on_news=self.news.set,
+            on_news=self._on_news,
         )
         self._joining = Joining(
             cluster, settings, self._membership, requests, subscription, self._alive.begin
@@ -107,7 +111,7 @@ class Coordination:
             callbacks=callbacks,
             interceptors=interceptors or ConsumerInterceptors(),
             is_by_group=lambda: subscription.is_by_group,
-            on_news=self.news.set,
+            on_news=self._on_news,
         )
         self._auto_commit = AutoCommit(settings[ENABLE_AUTO_COMMIT], settings[AUTO_COMMIT_INTERVAL_MS])
         self._log = _log.bind(group=group_id)
@@ -134,7 +138,6 @@ class Coordination:
 
     async def ensure_active(self, deadline_ms: int) -> bool:
         """Take part in the group: whether there is an assignment that may be used."""
-        self.news.clear()
         self.polled(self._now_ms())
         self._listen()
         failure, self._alive.failure = self._alive.failure, None
@@ -227,11 +230,11 @@ class Coordination:
         if self._subscription.pattern is not None and not await self._see_all_topics(deadline_ms):
             return False
         self._attempt = asyncio.get_running_loop().create_task(self._joining.attempt(), name="join")
-        self._attempt.add_done_callback(lambda _attempt: self.news.set())
+        self._attempt.add_done_callback(lambda _attempt: self._on_news())
         return True
 
     def _wake_later(self, rest_ms: int) -> None:
-        asyncio.get_running_loop().call_later(rest_ms / 1000, self.news.set)
+        asyncio.get_running_loop().call_later(rest_ms / 1000, self._on_news)
 
     async def _see_all_topics(self, deadline_ms: int) -> bool:
         """A pattern is matched against topics as they are now, or somebody else's newer ones surprise."""
@@ -310,7 +313,7 @@ class Coordination:
         """Rebalance the group with the next poll."""
         self._log.info("rejoin_requested", reason=reason)
         self._membership.request_rejoin(reason)
-        self.news.set()
+        self._on_news()
 
     def _listen(self) -> None:
         if not self._is_listening:
