@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.client.connect import World
-from odradek.client.coordinators import question, read_answer
+from odradek.client.connection_meters import declare_connection_meters
+from odradek.client.coordinators import Coordinators, Found
 from odradek.client.interest import Interest
 from odradek.client.metadata import ClusterImage, TopicImage, with_leader
 from odradek.client.meters import Meters
@@ -52,7 +53,9 @@ class Cluster:
         self._settings = settings
         self._request_timeout_ms = settings[options.REQUEST_TIMEOUT_MS]
         network = world.network(settings[options.SEND_BUFFER_BYTES], settings[options.RECEIVE_BUFFER_BYTES])
-        self._peers = Peers(network, world.clock, world.entropy, limits_of(settings), client_id)
+        self._peers = Peers(
+            network, world.clock, world.entropy, limits_of(settings), client_id, lost=self._suspect
+        )
         interest = Interest(
             settings[options.METADATA_MAX_AGE_MS],
             settings[options.METADATA_MAX_IDLE_MS],
@@ -65,13 +68,16 @@ class Cluster:
             self._learned,
             may_create=settings[options.ALLOW_AUTO_CREATE_TOPICS],
         )
-        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
+        self._coordinators = Coordinators(
+            lambda request: self.ask(ANY_NODE, request), self._rest, self._place_coordinator
+        )
         self._bootstrap = [
             (bootstrap_id(index), *address)
             for index, address in enumerate(options.bootstrap_addresses(settings))
         ]
         self._task: asyncio.Task[None] | None = None
         self._closed: ClientClosed | None = None
+        declare_connection_meters(self.meters, self._peers, self._age_s)
 
     # Life.
 
@@ -137,16 +143,24 @@ class Cluster:
                 while self.image.version <= beyond:
                     await self._refresher.next_image()
         except TimeoutError:
-            raise TimedOut(f"no metadata within {timeout_ms} ms") from None
+            raise self._late(f"no metadata within {timeout_ms} ms") from None
         return self.image
 
-    async def topic(self, name: str, timeout_ms: int, *, partition: int | None = None) -> TopicImage:
-        """A topic once it is known, and once it has this partition.
+    def _late(self, what: str) -> TimedOut:
+        """Time is over; if brokers could not be asked, the words say why."""
+        trouble = self._refresher.trouble
+        return TimedOut(what if trouble is None else f"{what}: {trouble}")
+
+    async def topic(
+        self, name: str, timeout_ms: int, *, partition: int | None = None, expires: bool = False
+    ) -> TopicImage:
+        """A topic once it is known, and once it has this partition; followed from now on as by ``follow``.
 
         Raises at once what waiting cannot mend, and UnknownTopic or TimedOut when the time is over.
         """
         self._check()
-        self.follow([name])
+        if expires or not self._refresher.interest.wants(name):
+            self.follow([name], expires=expires)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while (found := self._usable(name, partition)) is None:
@@ -171,7 +185,7 @@ class Cluster:
     def _still_missing(self, name: str, partition: int | None, timeout_ms: int) -> ClientError:
         topic = self.image.topics.get(name)
         if topic is None:
-            return self._refresher.trouble or TimedOut(f"no metadata of topic {name} within {timeout_ms} ms")
+            return self._late(f"no metadata of topic {name} within {timeout_ms} ms")
         what = f"topic {name} is not there after {timeout_ms} ms"
         if topic.error is ErrorCode.NONE:
             count = len(topic.partitions)
@@ -202,13 +216,26 @@ class Cluster:
             self.refresh()
         return is_later
 
+    def _suspect(self) -> None:
+        """A connection was lost: who leads what may be different now."""
+        self._refresher.interest.request()
+        self._refresher.wake()
+
+    def _age_s(self) -> float:
+        return (self._clock.monotonic_ms() - self._refresher.refreshed_ms) / 1000
+
     def _learned(self, image: ClusterImage) -> None:
-        """Brokers may have moved. Addresses that were only there to begin with are not needed any more."""
+        """Brokers may have moved, or left; bootstrap addresses have done their work."""
         for node in image.nodes.values():
             self._peers.put(node.id, node.host, node.port, str(node))
-        if image.nodes:
-            for peer_id, _, _ in self._bootstrap:
-                self._peers.retire(peer_id)
+        if not image.nodes:
+            return
+        for peer_id, _, _ in self._bootstrap:
+            self._peers.retire(peer_id)
+        needed = {*image.nodes, *self._coordinators.node_ids(), *(one[0] for one in self._bootstrap)}
+        for peer_id in [one for one in self._peers.ids() if one not in needed]:
+            if not self._peers.standing(peer_id).in_flight:
+                self._peers.drop(peer_id)
 
     # Asking.
 
@@ -310,7 +337,7 @@ class Cluster:
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout_ms: int) -> int:
         """The node that looks after a group or a transactional id; asked for until it is known."""
-        found = self._coordinators.get((kind, key))
+        found = self._coordinators.get(kind, key)
         return (await self.coordinators(kind, [key], timeout_ms))[key] if found is None else found
 
     async def coordinators(
@@ -318,47 +345,20 @@ class Cluster:
     ) -> dict[str, int]:
         """The same for many keys; brokers that can answer for all at once are asked so."""
         self._check()
-        attempt = 0
-        trouble: ClientError | None = None
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while missing := [key for key in keys if (kind, key) not in self._coordinators]:
-                    before = len(self._coordinators)
-                    try:
-                        trouble = await self._find(kind, missing)
-                    except (ConnectionFailed, TimedOut) as failed:
-                        trouble = failed
-                    if trouble is not None or len(self._coordinators) == before:
-                        await self._clock.sleep_ms(backoff(attempt, self._settings, self._entropy))
-                        attempt += 1
-        except TimeoutError:
-            what = f"no coordinator of {', '.join(keys)} within {timeout_ms} ms"
-            raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
-        return {key: self._coordinators[kind, key] for key in keys}
-
-    async def _find(self, kind: CoordinatorKind, keys: Sequence[str]) -> ClientError | None:
-        """Ask once, and keep what was found. Gives what may pass, raises what will not."""
-        trouble = None
-        for found in read_answer(keys, await self.ask(ANY_NODE, question(kind, keys))):
-            if found.error is ErrorCode.NONE:
-                self._coordinators[kind, found.key] = self._place_coordinator(
-                    kind, found.node_id, found.host, found.port
-                )
-                continue
-            trouble = refusal(found.error, f"coordinator of {found.key}", message=found.message)
-            if not found.error.retriable:
-                raise trouble
-        return trouble
-
-    def _place_coordinator(self, kind: CoordinatorKind, node_id: int, host: str, port: int) -> int:
-        name = str(Node(node_id, host, port))
-        peer_id = group_connection_id(node_id) if kind is CoordinatorKind.GROUP else node_id
-        self._peers.put(peer_id, host, port, name)
-        return peer_id
+        return await self._coordinators.find(kind, keys, timeout_ms)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """It was not, or is no longer, the coordinator: ask again next time."""
-        self._coordinators.pop((kind, key), None)
+        """It is no longer the coordinator, or was not: ask again next time."""
+        self._coordinators.forget(kind, key)
+
+    def _place_coordinator(self, kind: CoordinatorKind, found: Found) -> int:
+        is_group = kind is CoordinatorKind.GROUP
+        peer_id = group_connection_id(found.node_id) if is_group else found.node_id
+        self._peers.put(peer_id, found.host, found.port, str(Node(found.node_id, found.host, found.port)))
+        return peer_id
+
+    async def _rest(self, attempt: int) -> None:
+        await self._clock.sleep_ms(backoff(attempt, self._settings, self._entropy))
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -1,11 +1,14 @@
-"""Where coordinators are: how brokers are asked for them, and what they said."""
+"""Where coordinators are: how brokers are asked for them, and what they said, kept until it proves wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from odradek.client.retries import refusal
 from odradek.client.routing import CoordinatorKind
+from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.net.versions import ByVersion
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -45,3 +48,66 @@ def read_answer(keys: Sequence[str], response: Any) -> list[Found]:
         ]
     code = ErrorCode(response.error_code)
     return [Found(keys[0], response.node_id, response.host, response.port, code, response.error_message)]
+
+
+class Coordinators:
+    """What is known of coordinators.
+
+    ``ask`` sends a request to any broker, ``rest`` waits before a retry, and ``place`` gives the id that a
+    coordinator is asked under.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[Any], Awaitable[Any]],
+        rest: Callable[[int], Awaitable[None]],
+        place: Callable[[CoordinatorKind, Found], int],
+    ) -> None:
+        self._ask = ask
+        self._rest = rest
+        self._place = place
+        self._known: dict[tuple[CoordinatorKind, str], int] = {}
+
+    def get(self, kind: CoordinatorKind, key: str) -> int | None:
+        return self._known.get((kind, key))
+
+    def node_ids(self) -> Iterable[int]:
+        return self._known.values()
+
+    def forget(self, kind: CoordinatorKind, key: str) -> None:
+        self._known.pop((kind, key), None)
+
+    async def find(self, kind: CoordinatorKind, keys: Sequence[str], timeout_ms: int) -> dict[str, int]:
+        """The coordinator of each key, asked for until all are known; raises TimedOut, or a refusal."""
+        trouble: ClientError | None = None
+        attempt = 0
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while missing := [key for key in keys if (kind, key) not in self._known]:
+                    trouble = await self._try(kind, missing)
+                    if trouble is not None:
+                        await self._rest(attempt)
+                        attempt += 1
+        except TimeoutError:
+            what = f"no coordinator of {', '.join(keys)} within {timeout_ms} ms"
+            raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
+        return {key: self._known[kind, key] for key in keys}
+
+    async def _try(self, kind: CoordinatorKind, keys: Sequence[str]) -> ClientError | None:
+        """Ask once, and keep what was found. Gives what may pass, raises what will not."""
+        try:
+            response = await self._ask(question(kind, keys))
+        except (ConnectionFailed, TimedOut) as failed:
+            return failed
+        trouble: ClientError | None = None
+        answered = {found.key: found for found in read_answer(keys, response)}
+        for key, found in answered.items():
+            if found.error is ErrorCode.NONE:
+                self._known[kind, key] = self._place(kind, found)
+                continue
+            trouble = refusal(found.error, f"coordinator of {key}", message=found.message)
+            if not found.error.retriable:
+                raise trouble
+        if keys[0] not in answered:
+            return ConnectionFailed(f"the answer does not tell of {keys[0]}")
+        return trouble

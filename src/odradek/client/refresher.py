@@ -48,6 +48,9 @@ class Refresher:
         self.interest = interest
         self.is_asking = False
         self.trouble: ClientError | None = None
+        """Why the last attempt to ask failed; None if it did not."""
+
+        self.refreshed_ms = clock.monotonic_ms()
         self._clock = clock
         self._ask = ask
         self._learned = learned
@@ -107,6 +110,9 @@ class Refresher:
             self.is_asking = True
             try:
                 await self._refresh()
+            except Exception as broken:  # noqa: BLE001 - the edge of a task: without it a client learns nothing more
+                log.failure("metadata_lost", broken)
+                self.interest.fail(self._clock.monotonic_ms())
             finally:
                 self.is_asking = False
 
@@ -128,17 +134,20 @@ class Refresher:
                 ByVersion(MetadataRequest, lambda version: self._request(asked, version))
             )
         except (ConnectionFailed, TimedOut) as failed:
-            log.info("metadata_failed", reason=str(failed))
-            self.interest.fail(self._clock.monotonic_ms())
+            log.debug("metadata_failed", reason=str(failed))
+            self._fail(failed)
             return
         except (AuthenticationFailed, UnsupportedVersion) as refused:
             log.warning("metadata_refused", reason=str(refused))
-            self.interest.fail(self._clock.monotonic_ms())
-            self.trouble = refused
+            self._fail(refused)
             self.fail_waiting(refused)
             return
         self.trouble = None
         self._apply(response)
+
+    def _fail(self, reason: ClientError) -> None:
+        self.trouble = reason
+        self.interest.fail(self._clock.monotonic_ms())
 
     def _request(self, asked: list[str] | None, version: int) -> MetadataRequest:
         self._version = version
@@ -160,6 +169,7 @@ class Refresher:
         if not new.nodes and old.nodes:
             # A broker that has just started may know of nobody yet; what is known is better than that.
             new = new._replace(nodes=old.nodes)
+        self.refreshed_ms = self._clock.monotonic_ms()
         is_news = new._replace(version=old.version) != old
         self.interest.answer(self._clock.monotonic_ms(), is_news=is_news, is_unsettled=update.is_unsettled)
         self.publish(new)

@@ -16,8 +16,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnsupportedVersion
+from odradek.model.client_errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionFailed,
+    TimedOut,
+    UnsupportedVersion,
+)
 from odradek.model.errors import ErrorCode, LocalProtocolViolation, RemoteProtocolViolation
+from odradek.net.traffic import Traffic
 from odradek.net.versions import ApiCall, ByVersion, call_of, negotiated, read_versions, throttles
 from odradek.ports.clock import Clock
 from odradek.ports.network import Connection, Network
@@ -31,6 +38,13 @@ FRAME_BYTES_MAX: Final = 1 << 30
 
 SOFTWARE_NAME: Final = "odradek"
 _GREETING_VERSION: Final = 3
+_AUTHENTICATION: Final = frozenset(
+    {
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
 
 Handshake = Callable[["Peer"], Awaitable[None]]
 
@@ -69,8 +83,10 @@ class Peer:
         "_loop",
         "_plans",
         "_sent",
+        "_traffic",
         "_wire",
         "idle_since_ms",
+        "is_retired",
         "muted_until_ms",
         "name",
         "versions",
@@ -83,13 +99,16 @@ class Peer:
         client_id: str | None,
         changed: Callable[[Peer], None],
         scratch: memoryview | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self.name = name
         self.versions: Mapping[int, range] = {}
         self.idle_since_ms = clock.monotonic_ms()
         self.muted_until_ms = 0
+        self.is_retired = False
         self._clock = clock
         self._changed = changed
+        self._traffic = traffic or Traffic()
         self._loop = asyncio.get_running_loop()
         self._wire = ClientConnection(FRAME_BYTES_MAX, client_id, scratch)
         self._connection: Connection | None = None
@@ -150,8 +169,7 @@ class Peer:
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             answer = await self.begin_in(ApiVersionsRequest(), 0, timeout_ms)
         if answer.error_code:
-            code = ErrorCode(answer.error_code)
-            raise ConnectionFailed(f"ApiVersions was refused: {code.name}", code=code, broker=self.name)
+            raise greeting_refusal(ErrorCode(answer.error_code), "ApiVersions", self.name)
         return {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
 
     # Asking.
@@ -204,6 +222,10 @@ class Peer:
             self._sent.append(_Sent(answer, plan, now_ms, deadline_ms))
             if self._alarm is None or deadline_ms < self._alarm_ms:
                 self._watch(deadline_ms, now_ms)
+        traffic = self._traffic
+        traffic.request_count += 1
+        for part in parts:
+            traffic.sent_bytes += len(part)
         connection.send(parts)
         if not expects_answer:
             self._say_sent(answer)
@@ -223,6 +245,7 @@ class Peer:
 
     def bytes_received(self, count: int) -> None:
         now_ms = self.idle_since_ms = self._clock.monotonic_ms()
+        self._traffic.received_bytes += count
         try:
             for response in self._wire.received(count):
                 self._deliver(response, now_ms)
@@ -242,17 +265,25 @@ class Peer:
             self._end(ConnectionFailed(what, broker=self.name))
 
     def _deliver(self, response: Response, now_ms: int) -> None:
-        answer, plan, _, _ = self._sent[0]
-        decode = plan.decode
+        answer, plan, sent_ms, _ = self._sent[0]
         if plan.call.is_greeting:
             message = read_versions(response)
         else:
-            message, _ = decode(response.frame, response.body_position)
+            message, _ = plan.decode(response.frame, response.body_position)
         self._sent.popleft()
+        traffic, latency_ms = self._traffic, now_ms - sent_ms
+        traffic.response_count += 1
+        traffic.latency_ms_sum += latency_ms
+        traffic.latency_ms_max = max(traffic.latency_ms_max, latency_ms)
         if plan.throttles and message.throttle_time_ms > 0:
-            self.muted_until_ms = max(self.muted_until_ms, now_ms + message.throttle_time_ms)
+            self._mute(now_ms, message.throttle_time_ms)
         if not answer.done():
             answer.set_result(message)
+
+    def _mute(self, now_ms: int, throttle_ms: int) -> None:
+        self.muted_until_ms = max(self.muted_until_ms, now_ms + throttle_ms)
+        self._traffic.throttle_ms_sum += throttle_ms
+        self._traffic.throttle_ms_max = max(self._traffic.throttle_ms_max, throttle_ms)
 
     # Time.
 
@@ -296,6 +327,12 @@ class Peer:
         while self._sent:
             _fail(self._sent.popleft().answer, reason)
         self._changed(self)
+
+
+def greeting_refusal(code: ErrorCode, what: str, broker: str) -> ClientError:
+    """The exception for an error code in a handshake: some say that the broker does not know us."""
+    cls = AuthenticationFailed if code in _AUTHENTICATION else ConnectionFailed
+    return cls(f"{what} was refused: {code.name}", code=code, broker=broker)
 
 
 def _plan_in(call: ApiCall, version: int) -> _Plan:

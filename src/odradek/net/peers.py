@@ -8,12 +8,13 @@ failure. Whoever waits for an attempt that fails is told at once, and may turn t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from odradek.model.client_errors import ClientClosed, ClientError, ConnectionFailed, TimedOut
 from odradek.net.backoff import exponential_ms
 from odradek.net.peer import Handshake, Peer
+from odradek.net.traffic import Traffic
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.ports.network import Network
@@ -88,7 +89,10 @@ class Peers:
         limits: Limits,
         client_id: str | None,
         handshake: Handshake | None = None,
+        lost: Callable[[], None] | None = None,
     ) -> None:
+        """``lost`` is called when a broker could not be reached, or ended a connection."""
+        self._lost = lost
         self._network = network
         self._clock = clock
         self._entropy = entropy
@@ -99,6 +103,7 @@ class Peers:
         self._scratch: memoryview | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._closed: ClientError | None = None
+        self.traffic = Traffic()
         self.made_count = 0
         self.closed_count = 0
 
@@ -126,7 +131,7 @@ class Peers:
         if place.peer is not None:
             place.peer.close(gone)
 
-    def ids(self) -> Iterable[int]:
+    def ids(self) -> Collection[int]:
         return self._places.keys()
 
     def name(self, peer_id: int) -> str:
@@ -248,7 +253,12 @@ class Peers:
         place.last_attempt_ms = self._clock.monotonic_ms()
         limits = self._limits
         peer = Peer(
-            place.name, self._clock, self._client_id, lambda peer: self._changed(place, peer), self._scratch
+            place.name,
+            self._clock,
+            self._client_id,
+            lambda peer: self._changed(place, peer),
+            self._scratch,
+            self.traffic,
         )
         timeout_ms = exponential_ms(
             limits.setup_timeout_ms, limits.setup_timeout_max_ms, place.failures, self._entropy
@@ -271,11 +281,16 @@ class Peers:
         if done.cancelled():
             return
         failed = done.exception()
-        if failed is not None:
-            log.info("connection_failed", broker=place.name, reason=str(failed))
-            self._rest(place)
+        if failed is None:
+            return
+        # Once for a broker that is away, however long it is.
+        tell = log.debug if place.failures else log.warning
+        tell("connection_failed", broker=place.name, reason=str(failed))
+        self._rest(place)
 
     def _rest(self, place: _Place) -> None:
+        if self._lost is not None and self._closed is None:
+            self._lost()
         limits = self._limits
         rest_ms = exponential_ms(
             limits.reconnect_backoff_ms, limits.reconnect_backoff_max_ms, place.failures, self._entropy
@@ -287,8 +302,9 @@ class Peers:
         if not peer.is_open and place.peer is peer:
             place.peer = None
             self.closed_count += 1
-            self._rest(place)
-            log.info("connection_ended", broker=place.name)
+            if not peer.is_retired:
+                log.info("connection_ended", broker=place.name)
+                self._rest(place)
         if place.waiting:
             _wake(place, None)
 
@@ -312,8 +328,8 @@ class Peers:
 
     def _retire(self, place: _Place, peer: Peer, why: str) -> None:
         """End a connection in order: the next may be made at once."""
+        peer.is_retired = True
         peer.close(ConnectionFailed(why, broker=place.name))
-        place.failures = place.retry_at_ms = 0
 
     def retire(self, peer_id: int) -> None:
         """End a connection that nothing is under way on; the place stays."""

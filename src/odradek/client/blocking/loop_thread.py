@@ -48,18 +48,15 @@ class _Call:
         self.error: BaseException | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        context = contextvars.copy_context()
-        context.run(_CALL.set, self)
-        self.task = loop.create_task(self.coroutine, context=context)
-        self.task.add_done_callback(self._finish)
+        self.task = loop.create_task(self._carry_out())
 
-    def _finish(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            self.error = asyncio.CancelledError()
-        else:
-            self.error = task.exception()
-            if self.error is None:
-                self.result = task.result()
+    async def _carry_out(self) -> None:
+        """Tell the outcome in the coroutine's last step: a task's callbacks come a turn of the loop later."""
+        _CALL.set(self)
+        try:
+            self.result = await self.coroutine
+        except BaseException as failed:  # noqa: BLE001 - whatever it is, it is the waiting thread's
+            self.error = failed
         self.is_done = True
         self.signal()
 

@@ -1,0 +1,302 @@
+"""A client's cluster when brokers are away, restart, move, or throttle."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+from tests.support.releases import RELEASES, Disguise
+
+from odradek.client.cluster import ANY_NODE, CONTROLLER, CoordinatorKind
+from odradek.client.values import Node
+from odradek.config.client.connection import (
+    ALLOW_AUTO_CREATE_TOPICS,
+    BOOTSTRAP_SERVERS,
+    CONNECTIONS_MAX_IDLE_MS,
+    METADATA_MAX_AGE_MS,
+    METADATA_MAX_IDLE_MS,
+    METADATA_RECOVERY_STRATEGY,
+)
+from odradek.model.client_errors import ConnectionFailed, TimedOut, UnknownTopic
+from odradek.model.ids import TopicPartition
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.list_groups import ListGroupsRequest
+
+LETTERS = TopicPartition("letters", 0)
+
+
+async def create(cluster, name, partitions=1):
+    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1)], timeout_ms=5000)
+    assert (await cluster.ask(CONTROLLER, request)).topics[0].error_code == 0
+
+
+def test_a_cluster_that_cannot_be_reached_is_said_with_its_reason(stage):
+    async def scenario(town):
+        cluster = await town.cluster({BOOTSTRAP_SERVERS: ("nobody:9092",)})
+        with pytest.raises(TimedOut, match=r"no metadata within 2000 ms: .*Connection refused.*nobody:9092"):
+            await cluster.refreshed(0, 2000)
+        with pytest.raises(TimedOut, match=r"topic letters within 2000 ms: .*nobody:9092"):
+            await cluster.topic("letters", 2000)
+        with pytest.raises(ConnectionFailed, match="nobody:9092"):
+            await cluster.ask(ANY_NODE, ListGroupsRequest())
+        with pytest.raises(TimedOut, match=r"no coordinator of g within 2000 ms: .*nobody:9092"):
+            await cluster.coordinator(CoordinatorKind.GROUP, "g", 2000)
+
+    stage(scenario)
+
+
+def test_any_address_to_begin_with_will_do(stage):
+    async def scenario(town):
+        addresses = ("nobody:9092", "broker:1", "broker:9092")
+        cluster = await town.cluster({BOOTSTRAP_SERVERS: addresses})
+        await cluster.refreshed(0, 5000)
+        assert town.memory.clock.monotonic_ms() < 1000
+
+    stage(scenario)
+
+
+def test_a_silent_address_does_not_keep_others_from_being_asked(stage):
+    async def scenario(town):
+        town.network.part("client", "silent")
+        cluster = await town.cluster({BOOTSTRAP_SERVERS: ("silent:9092", "broker:9092")})
+        await cluster.refreshed(0, 30_000)
+
+    stage(scenario)
+
+
+def test_the_first_connection_is_given_up_for_that_of_the_node(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.refreshed(0, 5000)
+        assert town.connections() == []
+        await cluster.ask(cluster.image.controller_id, ListGroupsRequest())
+        assert len(town.connections()) == 1
+
+    stage(scenario)
+
+
+def test_a_client_outlives_a_restart_of_its_broker(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "letters")
+        topic = await cluster.topic("letters", 5000)
+        leader = topic.partitions[0].leader
+        await cluster.ask(leader, ListGroupsRequest())
+        await town.broker.kill()
+        with pytest.raises(ConnectionFailed):
+            await cluster.ask(leader, ListGroupsRequest())
+        await town.memory.clock.sleep_ms(5000)
+        town.broker = await town.memory.start()
+        try:
+            await cluster.refreshed(cluster.refresh(), 30_000)
+            assert (await cluster.topic("letters", 5000)).topic_id == topic.topic_id
+            await cluster.ask(leader, ListGroupsRequest())
+        finally:
+            await cluster.close()
+            await town.broker.stop()
+
+    stage(scenario)
+
+
+def test_a_lost_connection_is_a_reason_to_ask_for_metadata(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.refreshed(0, 5000)
+        await cluster.ask(cluster.image.controller_id, ListGroupsRequest())
+        before = cluster.image.version
+        for line in list(town.network.connections):
+            line.reset()
+        await cluster.refreshed(before, 5000)
+
+    stage(scenario)
+
+
+def test_metadata_is_asked_for_again_when_it_is_old_and_not_before(stage):
+    async def scenario(town):
+        cluster = await town.cluster({METADATA_MAX_AGE_MS: 60_000})
+        await cluster.refreshed(0, 5000)
+        await town.memory.clock.sleep_ms(55_000)
+        assert cluster.image.version == 1
+        await town.memory.clock.sleep_ms(6000)
+        assert cluster.image.version == 2
+        await town.memory.clock.sleep_ms(60_000)
+        assert cluster.image.version == 3
+
+    stage(scenario)
+
+
+def test_topics_that_nobody_names_any_more_are_not_asked_for(stage):
+    async def scenario(town):
+        cluster = await town.cluster({METADATA_MAX_AGE_MS: 10_000, METADATA_MAX_IDLE_MS: 30_000})
+        await create(cluster, "busy")
+        await create(cluster, "quiet")
+        for name in ("busy", "quiet"):
+            await cluster.topic(name, 5000, expires=True)
+        for _ in range(5):
+            await town.memory.clock.sleep_ms(10_000)
+            cluster.follow(["busy"], expires=True)
+        assert set(cluster.image.topics) == {"busy"}
+        assert (await cluster.topic("quiet", 5000, expires=True)).name == "quiet"
+
+    stage(scenario)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_asking_about_a_topic_makes_it_only_if_that_is_allowed(stage, allowed):
+    async def scenario(town):
+        cluster = await town.cluster({ALLOW_AUTO_CREATE_TOPICS: allowed})
+        if allowed:
+            assert (await cluster.topic("letters", 5000)).name == "letters"
+        else:
+            with pytest.raises(UnknownTopic):
+                await cluster.topic("letters", 5000)
+
+    stage(scenario)
+
+
+def test_a_topic_made_anew_replaces_the_one_before(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "letters")
+        first = await cluster.topic("letters", 5000)
+        assert cluster.learn_leader(LETTERS, first.partitions[0].leader, 7)
+        deletion = DeleteTopicsRequest([DeleteTopicState("letters")], timeout_ms=5000)
+        assert (await cluster.ask(CONTROLLER, deletion)).responses[0].error_code == 0
+        await create(cluster, "letters", 2)
+        await cluster.refreshed(cluster.refresh(), 5000)
+        second = await cluster.topic("letters", 5000)
+        assert second.topic_id != first.topic_id
+        assert [one.leader_epoch for one in second.partitions] == [0, 0]
+
+    stage(scenario, {"auto.create.topics.enable": "false"})
+
+
+def test_a_leader_named_in_passing_is_believed_if_its_epoch_is_later(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        topic = await cluster.topic("letters", 5000)
+        node = topic.partitions[0].leader
+        seen = []
+        cluster.on_update(seen.append)
+        assert not cluster.learn_leader(LETTERS, 77, 9)
+        assert not cluster.learn_leader(LETTERS, node, 0)
+        assert cluster.learn_leader(LETTERS, 77, 3, [Node(77, "broker", 9092)])
+        assert cluster.image.leader(LETTERS) == (77, 3)
+        assert seen == [cluster.image]
+        await cluster.ready(77, 5000)
+        # A broker that has not heard of it yet does not turn it back.
+        await cluster.refreshed(cluster.refresh(), 5000)
+        assert cluster.image.leader(LETTERS) == (77, 3)
+        cluster.unlisten(seen.append)
+
+    stage(scenario)
+
+
+def test_a_later_epoch_seen_is_a_reason_to_ask_for_metadata(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.topic("letters", 5000)
+        before = cluster.image.version
+        assert not cluster.saw_epoch(LETTERS, 0)
+        assert cluster.saw_epoch(LETTERS, 1)
+        await cluster.refreshed(before, 5000)
+
+    stage(scenario)
+
+
+def test_brokers_that_left_are_disconnected(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.topic("letters", 5000)
+        cluster.learn_leader(LETTERS, 77, 3, [Node(77, "broker", 9092)])
+        await cluster.ready(77, 5000)
+        await cluster.refreshed(cluster.refresh(), 5000)
+        with pytest.raises(ConnectionFailed, match="there is no broker 77"):
+            await cluster.ask(77, ListGroupsRequest())
+
+    stage(scenario)
+
+
+@pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
+def test_when_all_known_brokers_are_gone_the_first_addresses_count_again(stage, strategy):
+    async def scenario(town):
+        front = Disguise(town.network, "front", RELEASES["2.8"], ("broker", 9092))
+        await front.listen(9092)
+        cluster = await town.cluster(
+            {BOOTSTRAP_SERVERS: ("front:9092",), METADATA_RECOVERY_STRATEGY: strategy}
+        )
+        await cluster.ask(CONTROLLER, ListGroupsRequest())
+        town.network.part("client", "broker")
+        for line in list(town.network.connections):
+            line.reset()
+        beyond = cluster.refresh()
+        if strategy == "rebootstrap":
+            await cluster.refreshed(beyond, 60_000)
+        else:
+            with pytest.raises(TimedOut):
+                await cluster.refreshed(beyond, 60_000)
+        await cluster.close()
+        town.network.heal()
+        front.close()
+        await asyncio.sleep(1)
+
+    stage(scenario)
+
+
+def test_idle_connections_are_closed_and_made_again(stage):
+    async def scenario(town):
+        cluster = await town.cluster({CONNECTIONS_MAX_IDLE_MS: 1000})
+        await cluster.ask(CONTROLLER, ListGroupsRequest())
+        assert len(town.connections()) == 1
+        await town.memory.clock.sleep_ms(3000)
+        assert town.connections() == []
+        await cluster.ask(CONTROLLER, ListGroupsRequest())
+
+    stage(scenario)
+
+
+def test_a_line_with_delays_and_pieces_changes_nothing(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        topic = await cluster.topic("letters", 30_000)
+        asked = [cluster.ask(topic.partitions[0].leader, ListGroupsRequest()) for _ in range(20)]
+        assert len(await asyncio.gather(*asked)) == 20
+
+    stage(scenario, delay_max_ms=20, splits=True)
+
+
+def test_meters_tell_what_went_over_the_lines(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        assert math.isnan(cluster.meters.read()["request-latency-avg"])
+        await cluster.ask(CONTROLLER, ListGroupsRequest())
+        await town.memory.clock.sleep_ms(2000)
+        found = cluster.meters.read()
+        assert found["connection-count"] == 1
+        assert found["connection-creation-total"] == 2
+        assert found["connection-close-total"] == 1
+        assert found["request-total"] == found["response-total"] == 4
+        assert found["outgoing-byte-total"] > 0 < found["incoming-byte-total"]
+        assert found["request-latency-avg"] <= found["request-latency-max"]
+        assert 2 <= found["metadata-age"] < 3
+        assert all(cluster.meters.meanings[name] for name in found)
+
+    stage(scenario)
+
+
+def test_a_listener_that_breaks_does_not_end_the_asking(stage, caplog):
+    async def scenario(town):
+        cluster = await town.cluster()
+
+        def broken(image):
+            raise LookupError("mine")
+
+        cluster.on_update(broken)
+        await town.memory.clock.sleep_ms(1000)
+        cluster.unlisten(broken)
+        await cluster.topic("letters", 5000)
+        assert "metadata_lost" in caplog.text
+
+    stage(scenario)
