@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from odradek.client.connect import World
 from odradek.client.connection_meters import declare_connection_meters
@@ -41,6 +41,8 @@ from odradek.model.ids import NO_LEADER, TopicPartition
 from odradek.net.peers import Limits, Peers
 
 __all__ = ["ANY_NODE", "CONTROLLER", "Cluster", "ClusterImage", "CoordinatorKind", "TopicImage"]
+
+_CLOSED: Final = "the client has been closed"
 
 
 class Cluster:
@@ -76,15 +78,15 @@ class Cluster:
             for index, address in enumerate(options.bootstrap_addresses(settings))
         ]
         self._task: asyncio.Task[None] | None = None
-        self._closed: ClientClosed | None = None
+        self._is_closed = False
         declare_connection_meters(self.meters, self._peers, self._age_s)
 
     # Life.
 
     async def start(self) -> None:
         """Begin to learn about the cluster; does not wait for it. May be called again."""
-        if self._closed is not None:
-            raise self._closed
+        if self._is_closed:
+            raise ClientClosed(_CLOSED)
         if self._task is None:
             for peer_id, host, port in self._bootstrap:
                 self._peers.put(peer_id, host, port, f"{host}:{port}")
@@ -92,17 +94,16 @@ class Cluster:
 
     async def close(self) -> None:
         """End connections and tasks; whatever waits fails with ``ClientClosed``."""
-        if self._closed is None:
-            self._closed = ClientClosed("the client has been closed")
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._refresher.fail_waiting(self._closed)
-        await self._peers.close(self._closed)
+        self._refresher.fail_waiting(ClientClosed(_CLOSED))
+        await self._peers.close(ClientClosed(_CLOSED))
 
     def _check(self) -> None:
-        if self._closed is not None:
-            raise self._closed
+        if self._is_closed:
+            raise ClientClosed(_CLOSED)
         if self._task is None:
             raise InvalidState("the client has not been started")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import copy
 from typing import Any, Final
 
 from odradek.client.interest import Interest
@@ -83,7 +84,7 @@ class Refresher:
         waiting, self._waiting = self._waiting, []
         for change in waiting:
             if not change.done():
-                change.set_exception(reason)
+                change.set_exception(copy(reason))
 
     def publish(self, image: ClusterImage) -> None:
         """Replace the image, and tell everybody."""

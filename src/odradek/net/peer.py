@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 from odradek.model.client_errors import (
@@ -209,7 +210,7 @@ class Peer:
     def _send(self, plan: _Plan, request: Any, timeout_ms: int, expects_answer: bool) -> asyncio.Future[Any]:
         connection = self._connection
         if connection is None or self._ended_by is not None:
-            raise self._ended_by or ConnectionFailed("there is no connection", broker=self.name)
+            raise copy(self._ended_by) or ConnectionFailed("there is no connection", broker=self.name)
         try:
             body = plan.encode(request)
         except LocalProtocolViolation as cannot:
@@ -236,7 +237,7 @@ class Peer:
         if self._ended_by is None:
             answer.set_result(None)
         else:
-            answer.set_exception(self._ended_by)
+            answer.set_exception(copy(self._ended_by))
 
     # What the network tells.
 
@@ -325,7 +326,7 @@ class Peer:
             self._alarm.cancel()
             self._alarm = None
         while self._sent:
-            _fail(self._sent.popleft().answer, reason)
+            _fail(self._sent.popleft().answer, copy(reason))  # one each: whoever raises it adds a traceback
         self._changed(self)
 
 

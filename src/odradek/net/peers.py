@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 from odradek.model.client_errors import ClientClosed, ClientError, ConnectionFailed, TimedOut
@@ -174,8 +175,7 @@ class Peers:
         """Send now, if the broker is connected, not throttling us, and has room; else give None."""
         place = self._places.get(peer_id)
         if place is None or not self._is_free(place):
-            if self._closed is not None:
-                raise self._closed
+            self._check_open()
             return None
         assert place.peer is not None
         return place.peer.begin(
@@ -201,8 +201,7 @@ class Peers:
 
     async def _come_nearer(self, place: _Place) -> None:
         """Wait for the next thing that is in the way of a request."""
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         peer = place.peer
         if peer is None:
             if place.dialling is None:
@@ -219,9 +218,10 @@ class Peers:
         """Wait for an attempt that others may wait for too: giving up waiting does not end it."""
         await asyncio.wait([dialling])
         if dialling.cancelled():
-            raise self._closed or ConnectionFailed("the attempt to connect was given up")
+            self._check_open()
+            raise ConnectionFailed("the attempt to connect was given up")
         if (failed := dialling.exception()) is not None:
-            raise failed
+            raise copy(failed) from failed.__cause__
 
     def _is_free(self, place: _Place) -> bool:
         peer = place.peer
@@ -357,8 +357,13 @@ class Peers:
     def _place(self, peer_id: int) -> _Place:
         place = self._places.get(peer_id)
         if place is None:
-            raise self._closed or ConnectionFailed(f"there is no broker {peer_id} in the cluster")
+            self._check_open()
+            raise ConnectionFailed(f"there is no broker {peer_id} in the cluster")
         return place
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise copy(self._closed)
 
 
 def _wake(place: _Place, failed: ClientError | None) -> None:
@@ -369,4 +374,4 @@ def _wake(place: _Place, failed: ClientError | None) -> None:
         if failed is None:
             room.set_result(None)
         else:
-            room.set_exception(failed)
+            room.set_exception(copy(failed))
