@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tests.support.client_stage import ADDRESS, Stage, world_of
@@ -40,7 +40,7 @@ class Reader:
         self.clock = stage.memory.clock
         given = {"bootstrap_servers": ADDRESS, "client_id": name, "group_id": "g", **QUICK, **options}
         settings = read_options(CONSUMER, None, given)
-        self.cluster = Cluster(world_of(stage.network, self.clock), settings, client_id=name)
+        self.cluster = Cluster(world_of(stage.network, self.clock, name), settings, client_id=name)
         stage.made.append(self.cluster)
         self.subscription = SubscriptionState(OffsetReset.EARLIEST)
         self.committed_by_interceptor: list[Any] = []
@@ -122,6 +122,10 @@ class Reader:
         return set(self.subscription.assigned)
 
     @property
+    def is_rebalancing(self) -> bool:
+        return self.coordination._membership.needs_join or self.coordination._attempt is not None
+
+    @property
     def words(self) -> list[str]:
         return [word for word, _ in self.heard]
 
@@ -168,15 +172,25 @@ class Readers:
         )
         assert answer.results[0].error_code == ErrorCode.NONE
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(120):
+            while not holds():
+                await asyncio.sleep(0.05)
+
     async def until_shared(self, readers: Iterable[Reader], partitions: Iterable[TopicPartition]) -> None:
         """Wait until these have all partitions, each once, and nobody is about to change that."""
         those, wanted = list(readers), sorted(partitions)
-        async with asyncio.timeout(120):
-            while sorted(tp for one in those for tp in one.assigned) != wanted or any(
-                one.coordination._membership.needs_join for one in those
-            ):
-                await asyncio.sleep(0.05)
+        await self.until(
+            lambda: (
+                sorted(tp for one in those for tp in one.assigned) == wanted
+                and not any(one.is_rebalancing for one in those)
+            )
+        )
 
     async def close(self) -> None:
         for one in self.all:
             await one.close()
+        hosts = {one.name for one in self.all}
+        assert [one.peer for one in self.stage.network.connections if one.host in hosts] == []
+        names = {"heartbeats", "join", "commit", "last commit"}
+        assert [task for task in asyncio.all_tasks() if task.get_name() in names] == []
