@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
-from odradek.client.blocking import loop_thread
 from odradek.client.blocking.loop_thread import LoopThread, blocking, on_caller
 from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
 
@@ -189,12 +190,80 @@ def test_after_close_a_call_is_refused_and_what_waited_is_told(thread):
         thread.post(print)
 
 
-def test_a_forked_child_is_told_to_make_its_own(thread, monkeypatch):
-    monkeypatch.setattr(loop_thread.os, "getpid", lambda: -1)
-    with pytest.raises(InvalidState, match="forked"):
-        thread.run(echo(1))
-    monkeypatch.undo()
-    assert os.getpid() > 0
+def test_a_forked_child_is_told_to_make_its_own(thread):
+    told_in, told_out = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of what is tested here
+        child = os.fork()
+    if child == 0:
+        try:
+            thread.run(echo(1))
+        except InvalidState as refused:
+            os.write(told_out, str(refused).encode())
+        thread.close()
+        os._exit(0)
+    os.close(told_out)
+    with os.fdopen(told_in) as told:
+        assert "made before this process was forked" in told.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert thread.run(echo(1)) == 1
+
+
+def test_a_call_cancelled_before_its_first_step_ends_as_well(thread):
+    for _ in range(50):
+        with pytest.raises(TimedOut):
+            thread.run(asyncio.sleep(60), timeout_s=0)
+
+
+def test_a_posted_function_that_raises_does_not_hold_up_the_others(thread):
+    seen, broken = [], []
+    thread.loop.set_exception_handler(lambda loop, context: broken.append(context["exception"]))
+
+    def fail_now():
+        raise LookupError("mine")
+
+    thread.run(asyncio.sleep(0))
+    for function in (fail_now, seen.append, fail_now, seen.append):
+        thread.post(function, *(() if function is fail_now else (len(seen),)))
+    while len(seen) < 2:
+        thread.run(echo(None))
+    assert len(broken) == 2
+
+
+def test_calls_that_race_with_close_all_end(thread):
+    outcomes = []
+
+    def work():
+        while True:
+            try:
+                thread.run(echo(1))
+            except ClientClosed:
+                outcomes.append("closed")
+                return
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    thread.close()
+    for worker in workers:
+        worker.join(10)
+    assert outcomes == ["closed"] * 8
+
+
+def test_a_thread_that_nobody_closed_does_not_keep_a_program_from_ending():
+    program = (
+        "import asyncio\n"
+        "from odradek.client.blocking.loop_thread import LoopThread\n"
+        "thread = LoopThread('left-open')\n"
+        "print(thread.run(asyncio.sleep(0, 'done')))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("done\n", "", 0)
 
 
 def test_blocking_methods_are_those_of_the_client_without_await(thread):

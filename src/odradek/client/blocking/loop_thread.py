@@ -9,6 +9,7 @@ than the whole rest of a round trip.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
 import functools
 import os
@@ -17,6 +18,7 @@ from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from weakref import WeakSet
 
 from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
 
@@ -25,6 +27,7 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 _CALL: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", default=None)
+_OPEN: WeakSet[LoopThread] = WeakSet()
 _FOREVER: Final = -1
 
 
@@ -49,6 +52,20 @@ class _Call:
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self.task = loop.create_task(self._carry_out())
+        self.task.add_done_callback(self._settle)
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        """A task that was cancelled before its first step has told nobody."""
+        del task
+        if not self.is_done:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """It will not be carried out, or not to its end."""
+        self.coroutine.close()
+        self.error = asyncio.CancelledError()
+        self.is_done = True
+        self.signal()
 
     async def _carry_out(self) -> None:
         """Tell the outcome in the coroutine's last step: a task's callbacks come a turn of the loop later."""
@@ -86,9 +103,11 @@ class LoopThread:
         self._is_woken = False
         self._is_closed = False
         self._closing = threading.Lock()
+        self._calls: set[_Call] = set()
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
+        _OPEN.add(self)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -98,11 +117,13 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Have a coroutine run, and give its result; raises TimedOut after a time, and then cancels it."""
+        call = _Call(coroutine)
         try:
             self._check()
-            call = _Call(coroutine)
+            self._calls.add(call)
             self.post(call.begin, self._loop)
         except BaseException:
+            self._calls.discard(call)
             coroutine.close()
             raise
         try:
@@ -110,6 +131,8 @@ class LoopThread:
         except BaseException:
             self._abandon(call)
             raise
+        finally:
+            self._calls.discard(call)
         if call.error is not None:
             if isinstance(call.error, asyncio.CancelledError):
                 raise ClientClosed(f"{self._name} was closed while this call was under way")
@@ -134,6 +157,7 @@ class LoopThread:
             return
         if threading.get_ident() == self._thread.ident:
             raise InvalidState(f"{self._name} cannot be closed from a callback on its own thread")
+        _OPEN.discard(self)
         with self._closing:
             if not self._is_closed:
                 self._is_closed = True
@@ -198,9 +222,13 @@ class LoopThread:
         # Down before anything is taken: what is posted from here on wakes the loop again.
         self._is_woken = False
         posted = self._posted
-        for _ in range(len(posted)):
-            function, args = posted.popleft()
-            function(*args)
+        try:
+            for _ in range(len(posted)):
+                function, args = posted.popleft()
+                function(*args)
+        except BaseException:
+            self._loop.call_soon(self._serve_posted)
+            raise
 
     def _end(self) -> None:
         loop = self._loop
@@ -216,6 +244,17 @@ class LoopThread:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+            # Calls that were posted while the loop ended; from here on a post is refused.
+            for call in list(self._calls):
+                if not call.is_done:
+                    call.give_up()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A thread must not be in the middle of a loop when the interpreter ends."""
+    for thread in list(_OPEN):
+        thread.close()
 
 
 def blocking(
