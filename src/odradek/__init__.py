@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         TransactionListing,
     )
     from odradek.client.blocking.admin import Admin
+    from odradek.client.blocking.consumer import Consumer
+    from odradek.client.consumer.rebalance_listener import RebalanceListener
     from odradek.client.values import (
         GroupMetadata,
         Node,
@@ -69,9 +71,12 @@ if TYPE_CHECKING:
     from odradek.model.ids import TopicPartition
     from odradek.model.levels import ConfigSource, ConfigType, IsolationLevel, ResourceType, TimestampType
     from odradek.model.operations import Operation
+    from odradek.records.codec import ConsumerRecord
 
 _PLACES = {
     "odradek.client.blocking.admin": ("Admin",),
+    "odradek.client.blocking.consumer": ("Consumer",),
+    "odradek.client.consumer.rebalance_listener": ("RebalanceListener",),
     "odradek.client.admin.cluster": ("ClusterDescription", "Features", "VersionRange"),
     "odradek.client.admin.configs": ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"),
     "odradek.client.admin.groups": ("GroupDescription", "GroupListing", "GroupMember", "MemberToRemove"),
@@ -101,6 +106,7 @@ _PLACES = {
         *("ConfigSource", "ConfigType", "IsolationLevel", "ResourceType", "TimestampType"),
     ),
     "odradek.model.operations": ("Operation",),
+    "odradek.records.codec": ("ConsumerRecord",),
 }
 """Where each exported name lives. The imports above say the same to type checkers; a test compares them."""
 
@@ -125,6 +131,8 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "ConnectionFailed",
+    "Consumer",
+    "ConsumerRecord",
     "CreatedTopic",
     "ErrorCode",
     "FatalProducerError",
@@ -150,6 +158,7 @@ __all__ = [
     "ProducerFenced",
     "ProducerIdAndEpoch",
     "ProducerState",
+    "RebalanceListener",
     "RecordCorrupt",
     "RecordMetadata",
     "RecordTooLarge",

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from odradek.client.admin.client import Admin
+from odradek.client.consumer.consumer import Consumer
 
-__all__ = ["Admin"]
+__all__ = ["Admin", "Consumer"]

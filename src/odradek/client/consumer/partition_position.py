@@ -107,11 +107,13 @@ class PartitionPosition:
     def has_valid_position(self) -> bool:
         return self.state is _S.FETCHING
 
-    def _move(self, state: PositionState) -> bool:
+    def _move(self, state: PositionState, position: FetchPosition | None = None) -> bool:
         if self.state not in MAY_COME_FROM[state]:
             return False
-        self.state = state
+        # The position before the state: whoever sees FETCHING sees where to fetch.
+        self.position = position or self.position
         self.next_retry_ms = 0
+        self.state = state
         return True
 
     # Moves.
@@ -123,8 +125,7 @@ class PartitionPosition:
 
     def seek_validated(self, position: FetchPosition) -> None:
         """Read on at a position that the leader has just given."""
-        if self._move(_S.FETCHING):
-            self.position = position
+        if self._move(_S.FETCHING, position):
             self.reset = None
 
     def seek_unvalidated(self, position: FetchPosition) -> None:
@@ -135,8 +136,7 @@ class PartitionPosition:
     def _ask_for_validation(self, position: FetchPosition) -> None:
         """Only an offset whose epoch is known, at a leader whose epoch is known, can be validated."""
         known = NO_LEADER_EPOCH not in (position.offset_epoch, position.leader_epoch)
-        if self._move(_S.AWAITING_VALIDATION if known else _S.FETCHING):
-            self.position = position
+        self._move(_S.AWAITING_VALIDATION if known else _S.FETCHING, position)
 
     def meet_leader(self, leader_id: int, leader_epoch: int, *, can_validate: bool = True) -> bool:
         """Hear who leads the partition now; True if the position waits for its leader's word."""
@@ -148,8 +148,8 @@ class PartitionPosition:
             self.preferred_replica = NO_LEADER
             if can_validate:
                 self._ask_for_validation(changed)
-            elif self._move(_S.FETCHING):
-                self.position = changed
+            else:
+                self._move(_S.FETCHING, changed)
         return self.state is _S.AWAITING_VALIDATION
 
     def complete_validation(self) -> None:

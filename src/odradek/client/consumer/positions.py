@@ -167,10 +167,14 @@ class SubscriptionState:
         return found
 
     def serve_last(self, partition: TopicPartition) -> None:
-        """Let the other partitions come first next time."""
-        found = self._assigned.pop(partition, None)
-        if found is not None:
-            self._assigned[partition] = found
+        """Let the other partitions come first next time.
+
+        ``assigned`` is replaced, not changed: another thread may be walking over it (see ``fetch_buffer``).
+        """
+        found = self._assigned.get(partition)
+        if found is not None and len(self._assigned) > 1:
+            others = {each: state for each, state in self._assigned.items() if each != partition}
+            self._assigned = {**others, partition: found}
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch and return no more of these: they are about to go."""
@@ -227,6 +231,10 @@ class SubscriptionState:
 
     # What answers mean.
 
+    @property
+    def has_reset_policy(self) -> bool:
+        return self.reset_policy is not OffsetReset.NONE
+
     def request_reset(self, partition: TopicPartition, reset: OffsetReset | None = None) -> None:
         """Look for a new position, by the policy unless one is named."""
         wanted = reset or self.reset_policy
@@ -264,13 +272,12 @@ class SubscriptionState:
         found = self._assigned.get(partition)
         if found is None or found.state is not PositionState.AWAITING_VALIDATION or found.position != asked:
             return None
-        has_policy = self.reset_policy is not OffsetReset.NONE
         if end_offset == UNKNOWN_OFFSET or end_epoch == NO_LEADER_EPOCH:
-            if not has_policy:
+            if not self.has_reset_policy:
                 return Truncation(asked, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
             self.request_reset(partition)
         elif end_offset < asked.offset:
-            if not has_policy:
+            if not self.has_reset_policy:
                 return Truncation(asked, end_offset, end_epoch)
             found.seek_validated(FetchPosition(end_offset, end_epoch, asked.leader_id, asked.leader_epoch))
         else:

@@ -1,0 +1,229 @@
+"""The consumer for code without an event loop.
+
+The engine lives on a loop thread; methods run there while the application waits. Records that have come are
+decoded in the application's own thread, where rebalance listeners and callbacks run as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from odradek.client.arrow import record_batch
+from odradek.client.blocking.loop_thread import LoopThread, on_caller
+from odradek.client.connect import World
+from odradek.client.consumer.assignors import Assignor
+from odradek.client.consumer.consumer import (
+    ARROW_ROWS_MAX,
+    ITERATION_POLL_S,
+    deserialize_by,
+    make_engine,
+)
+from odradek.client.consumer.consumer import Consumer as AsyncConsumer
+from odradek.client.consumer.engine import ConsumerEngine
+from odradek.client.consumer.exclusive import ThreadExclusion
+from odradek.client.interceptors import ConsumerInterceptor
+from odradek.client.options import read_options
+from odradek.client.serdes import AnyDeserializer
+from odradek.config.client import CONSUMER, connection
+from odradek.model.client_errors import ClientClosed
+from odradek.records.codec import ColumnBuilder, ConsumerRecord
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Unguarded(AsyncConsumer):
+    """The asyncio consumer on a loop thread: whose turn it is, is known where threads are."""
+
+    def __init__(self, engine: ConsumerEngine) -> None:
+        self._engine = engine
+        self._exclusive = nullcontext()
+
+
+def _waiting(
+    method: Callable[Concatenate[AsyncConsumer, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Consumer, P], T]:
+    """A method that runs its asyncio twin on the loop's thread, one call at a time."""
+
+    @functools.wraps(method)
+    def call(self: Consumer, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._exclusive:
+            return self._thread.run(method(self._client, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Consumer, P], T]", call)
+
+
+def _calling(
+    method: Callable[Concatenate[AsyncConsumer, P], T],
+) -> Callable[Concatenate[Consumer, P], T]:
+    """The same for methods that wait for nothing: the state they touch belongs to the loop's thread."""
+
+    @functools.wraps(method)
+    def call(self: Consumer, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def called() -> T:
+            return method(self._client, *args, **kwargs)
+
+        with self._exclusive:
+            return self._thread.run(called())
+
+    return cast("Callable[Concatenate[Consumer, P], T]", call)
+
+
+class Consumer:
+    """Reads records. ``odradek.aio.Consumer`` is the same for asyncio.
+
+    Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
+    ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
+    ``"str"``, ``"json"`` and ``"bytes"``, which is the default. A consumer is used by one thread at a time;
+    ``wakeup`` alone may be called from any.
+
+    >>> from odradek import Consumer, TopicPartition
+    >>> with Consumer(bootstrap_servers="localhost:9092") as consumer:
+    ...     consumer.assign([TopicPartition("castle", 0)])
+    ...     consumer.seek_to_beginning()
+    ...     next(iter(consumer)).value
+    b'Someone must have slandered Josef K.'
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        /,
+        *,
+        key_deserializer: AnyDeserializer = None,
+        value_deserializer: AnyDeserializer = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        assignors: Sequence[Assignor] | None = None,
+        world: World | None = None,
+        **options: object,
+    ) -> None:
+        settings = read_options(CONSUMER, config, options)
+        self.client_id: str = settings[connection.CLIENT_ID]
+        deserialize = deserialize_by(key_deserializer, value_deserializer)
+        engine = make_engine(
+            settings, deserialize, interceptors, assignors, world, on_caller, self._send_fetches
+        )
+        self._engine = engine
+        self._client = _Unguarded(engine)
+        self._exclusive = ThreadExclusion(f"consumer {self.client_id}")
+        self._thread = LoopThread(self.client_id)
+        self._thread.run(engine.start())
+
+    def _send_fetches(self) -> None:
+        with suppress(ClientClosed):
+            self._thread.post(self._engine.send_fetches)
+
+    # Life.
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Commit if that is automatic, leave the group, end all connections. Closing twice is allowed.
+
+        Waits at most ``timeout_s`` for brokers, 30 seconds unless given.
+
+        >>> consumer.close()
+        """
+        with self._exclusive:
+            try:
+                self._thread.run(self._client.close(timeout_s))
+            except ClientClosed:
+                return
+            finally:
+                self._thread.close()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def wakeup(self) -> None:
+        """End the call that waits now, or else the next one that would, with ``Woken``. From any thread.
+
+        >>> consumer.wakeup()
+        """
+        self._engine.news.wake()
+
+    # Records.
+
+    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
+
+        At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
+        the group's life on the way, calls its listener, and commits if that is automatic.
+
+        >>> len(consumer.poll(timeout_s=1.0, max_records=1))
+        1
+        """
+        with self._exclusive:
+            engine = self._engine
+            if engine.may_take() and (records := engine.take(max_records)):
+                return records
+            deadline_ms = engine.now_ms() + int(timeout_s * 1000)
+            while True:
+                self._thread.run(engine.until_readable(max(deadline_ms - engine.now_ms(), 0)))
+                records = engine.take(max_records)
+                if records or engine.now_ms() >= deadline_ms:
+                    return records
+
+    def poll_arrow(self, timeout_s: float = 1.0, max_records: int | None = None) -> Any:
+        """The same as a ``pyarrow.RecordBatch``, with no Python object per record.
+
+        Columns: ``key``, ``value`` (binary, as they are), ``topic``, ``partition``, ``offset``, ``timestamp``
+        and ``headers``. At most ``max_records`` rows, or else what is at hand.
+
+        >>> consumer.poll_arrow(timeout_s=1.0).column_names
+        ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
+        """
+        with self._exclusive:
+            engine = self._engine
+            rows_max = ARROW_ROWS_MAX if max_records is None else max_records
+            columns = ColumnBuilder()
+            deadline_ms = engine.now_ms() + int(timeout_s * 1000)
+            count = engine.take_columns(rows_max, columns) if engine.may_take() else 0
+            while not count:
+                self._thread.run(engine.until_readable(max(deadline_ms - engine.now_ms(), 0)))
+                count = engine.take_columns(rows_max, columns)
+                if engine.now_ms() >= deadline_ms:
+                    break
+            return record_batch(columns.finish())
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record after record, however long they take to come."""
+        while True:
+            yield from self.poll(ITERATION_POLL_S)
+
+    # The rest waits for its twin.
+
+    subscribe = _calling(AsyncConsumer.subscribe)
+    assign = _calling(AsyncConsumer.assign)
+    unsubscribe = _waiting(AsyncConsumer.unsubscribe)
+    subscription = _calling(AsyncConsumer.subscription)
+    assignment = _calling(AsyncConsumer.assignment)
+    pause = _calling(AsyncConsumer.pause)
+    resume = _calling(AsyncConsumer.resume)
+    paused = _calling(AsyncConsumer.paused)
+
+    seek = _calling(AsyncConsumer.seek)
+    seek_to_beginning = _calling(AsyncConsumer.seek_to_beginning)
+    seek_to_end = _calling(AsyncConsumer.seek_to_end)
+    position = _waiting(AsyncConsumer.position)
+    current_lag = _calling(AsyncConsumer.current_lag)
+    offsets_for_times = _waiting(AsyncConsumer.offsets_for_times)
+    beginning_offsets = _waiting(AsyncConsumer.beginning_offsets)
+    end_offsets = _waiting(AsyncConsumer.end_offsets)
+
+    commit = _waiting(AsyncConsumer.commit)
+    commit_async = _calling(AsyncConsumer.commit_async)
+    committed = _waiting(AsyncConsumer.committed)
+    group_metadata = _calling(AsyncConsumer.group_metadata)
+    enforce_rebalance = _calling(AsyncConsumer.enforce_rebalance)
+
+    partitions_for = _waiting(AsyncConsumer.partitions_for)
+    list_topics = _waiting(AsyncConsumer.list_topics)
+    metrics = _calling(AsyncConsumer.metrics)

@@ -1,0 +1,420 @@
+"""The consumer for asyncio. Each method hands over to the engine, one call at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final
+
+from odradek.client.arrow import record_batch
+from odradek.client.connect import World, real_world
+from odradek.client.consumer.assignors import Assignor
+from odradek.client.consumer.engine import BEGINNING, END, CommitCallback, ConsumerEngine, OffsetsToCommit
+from odradek.client.consumer.exclusive import TaskExclusion
+from odradek.client.consumer.fetch_buffer import Deserialize
+from odradek.client.consumer.partition_position import OffsetReset
+from odradek.client.consumer.rebalance_calls import OnCaller, here
+from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from odradek.client.options import read_options
+from odradek.client.serdes import AnyDeserializer, deserialize_with
+from odradek.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
+from odradek.config.client import CONSUMER, connection
+from odradek.config.table import Settings
+from odradek.model.ids import TopicPartition
+from odradek.records.codec import ColumnBuilder, ConsumerRecord
+
+ARROW_ROWS_MAX: Final = 65_536
+"""Rows of one ``poll_arrow`` unless another number is asked for."""
+ITERATION_POLL_S: Final = 1.0
+
+
+class Consumer:
+    """Reads records. For asyncio; ``odradek.Consumer`` is the same for code without an event loop.
+
+    Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
+    ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
+    ``"str"``, ``"json"`` and ``"bytes"``, which is the default. A consumer is used by one task at a time;
+    ``wakeup`` alone may be called from anywhere.
+
+    >>> import asyncio
+    >>> from odradek import TopicPartition, aio
+    >>> async def first() -> bytes:
+    ...     async with aio.Consumer(bootstrap_servers="localhost:9092") as consumer:
+    ...         consumer.assign([TopicPartition("castle", 0)])
+    ...         consumer.seek_to_beginning()
+    ...         async for record in consumer:
+    ...             return record.value
+    >>> asyncio.run(first())
+    b'Someone must have slandered Josef K.'
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        /,
+        *,
+        key_deserializer: AnyDeserializer = None,
+        value_deserializer: AnyDeserializer = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        assignors: Sequence[Assignor] | None = None,
+        world: World | None = None,
+        **options: object,
+    ) -> None:
+        settings = read_options(CONSUMER, config, options)
+        self.client_id: str = settings[connection.CLIENT_ID]
+        deserialize = deserialize_by(key_deserializer, value_deserializer)
+        self._engine = make_engine(settings, deserialize, interceptors, assignors, world, here)
+        self._exclusive: AbstractContextManager[None] = TaskExclusion(f"consumer {self.client_id}")
+        self._ahead: list[ConsumerRecord] = []
+
+    # Life.
+
+    async def start(self) -> None:
+        """Begin to connect. The first call does that as well."""
+        await self._engine.start()
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Commit if that is automatic, leave the group, end all connections. Closing twice is allowed.
+
+        Waits at most ``timeout_s`` for brokers, 30 seconds unless given.
+
+        >>> consumer.close()
+        """
+        with self._exclusive:
+            await (self._engine.close() if timeout_s is None else self._engine.close(int(timeout_s * 1000)))
+
+    async def __aenter__(self) -> Consumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def wakeup(self) -> None:
+        """End the call that waits now, or else the next one that would, with ``Woken``. From any thread.
+
+        >>> consumer.wakeup()
+        """
+        self._engine.news.wake()
+
+    def metrics(self) -> dict[str, float]:
+        """The client's figures by Kafka's names, as they are now.
+
+        >>> consumer.metrics()["records-consumed-total"] >= 0
+        True
+        """
+        return self._engine.metrics()
+
+    # What is read.
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics together with the other members of the group.
+
+        Either names, or a regular expression that whole names must match; topics that come later count too.
+        ``listener`` hears inside ``poll`` which partitions come and go. Replaces what was subscribed before;
+        ``subscribe`` and ``assign`` exclude each other until ``unsubscribe``.
+
+        >>> consumer.subscribe(["castle"])
+        """
+        with self._exclusive:
+            self._engine.check_open()
+            self._engine.subscribe(topics, pattern, listener)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group's help. Those read before keep their positions.
+
+        >>> consumer.assign([TopicPartition("castle", 0)])
+        """
+        with self._exclusive:
+            self._engine.check_open()
+            self._engine.assign(partitions)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group.
+
+        >>> consumer.unsubscribe()
+        """
+        with self._exclusive:
+            self._engine.check_open()
+            await self._engine.unsubscribe()
+
+    def subscription(self) -> frozenset[str]:
+        """Topics that were subscribed to, or that match the pattern now.
+
+        >>> consumer.subscription()
+        frozenset()
+        """
+        return self._engine.subscription.subscribed_topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Partitions that are read now.
+
+        >>> consumer.assignment()
+        frozenset({TopicPartition(topic='castle', partition=0)})
+        """
+        return frozenset(self._engine.subscription.assigned)
+
+    # Records.
+
+    async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
+
+        At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
+        the group's life on the way, calls its listener, and commits if that is automatic.
+
+        >>> len(consumer.poll(timeout_s=1.0, max_records=1))
+        1
+        """
+        with self._exclusive:
+            engine = self._engine
+            if engine.may_take() and (records := engine.take(max_records)):
+                return records
+            deadline_ms = engine.now_ms() + int(timeout_s * 1000)
+            while True:
+                await engine.until_readable(max(deadline_ms - engine.now_ms(), 0))
+                records = engine.take(max_records)
+                if records or engine.now_ms() >= deadline_ms:
+                    return records
+
+    async def poll_arrow(self, timeout_s: float = 1.0, max_records: int | None = None) -> Any:
+        """The same as a ``pyarrow.RecordBatch``, with no Python object per record.
+
+        Columns: ``key``, ``value`` (binary, as they are), ``topic``, ``partition``, ``offset``, ``timestamp``
+        and ``headers``. At most ``max_records`` rows, or else what is at hand.
+
+        >>> consumer.poll_arrow(timeout_s=1.0).column_names
+        ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
+        """
+        with self._exclusive:
+            engine = self._engine
+            rows_max = ARROW_ROWS_MAX if max_records is None else max_records
+            columns = ColumnBuilder()
+            deadline_ms = engine.now_ms() + int(timeout_s * 1000)
+            count = engine.take_columns(rows_max, columns) if engine.may_take() else 0
+            while not count:
+                await engine.until_readable(max(deadline_ms - engine.now_ms(), 0))
+                count = engine.take_columns(rows_max, columns)
+                if engine.now_ms() >= deadline_ms:
+                    break
+            return record_batch(columns.finish())
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record, however long it takes to come."""
+        while not self._ahead:
+            self._ahead = (await self.poll(ITERATION_POLL_S))[::-1]
+        return self._ahead.pop()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give no records of these partitions until ``resume``; they stay assigned.
+
+        >>> consumer.pause(TopicPartition("castle", 0))
+        """
+        with self._exclusive:
+            self._engine.pause(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Give records of these partitions again.
+
+        >>> consumer.resume(TopicPartition("castle", 0))
+        """
+        with self._exclusive:
+            self._engine.pause(partitions, False)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Partitions that are paused.
+
+        >>> consumer.paused()
+        frozenset()
+        """
+        return self._engine.subscription.paused()
+
+    # Positions.
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on reading a partition at an offset.
+
+        >>> consumer.seek(TopicPartition("castle", 0), 0)
+        """
+        with self._exclusive:
+            self._engine.check_open()
+            self._engine.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first record there is, in these partitions or in all that are assigned.
+
+        >>> consumer.seek_to_beginning()
+        """
+        with self._exclusive:
+            self._engine.seek_by(OffsetReset.EARLIEST, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on with the next record that comes, in these partitions or in all that are assigned.
+
+        >>> consumer.seek_to_end()
+        """
+        with self._exclusive:
+            self._engine.seek_by(OffsetReset.LATEST, partitions)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset that the next record of a partition has, or a later one.
+
+        >>> consumer.position(TopicPartition("castle", 0)) >= 0
+        True
+        """
+        with self._exclusive:
+            return await self._engine.position(partition)
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets the position is behind the end, as far as is known without asking.
+
+        >>> consumer.current_lag(TopicPartition("castle", 0)) in (None, 0, 1, 2, 3)
+        True
+        """
+        with self._exclusive:
+            return self._engine.current_lag(partition)
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """By partition, the first record at or after a time; None where there is none.
+
+        >>> consumer.offsets_for_times({TopicPartition("castle", 0): 0})[TopicPartition("castle", 0)].offset
+        0
+        """
+        with self._exclusive:
+            return await self._engine.offsets_for_times(times_ms)
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition.
+
+        >>> consumer.beginning_offsets([TopicPartition("castle", 0)])
+        {TopicPartition(topic='castle', partition=0): 0}
+        """
+        with self._exclusive:
+            return await self._engine.ends(partitions, BEGINNING)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record of each partition will have.
+
+        >>> consumer.end_offsets([TopicPartition("castle", 0)])[TopicPartition("castle", 0)] > 0
+        True
+        """
+        with self._exclusive:
+            return await self._engine.ends(partitions, END)
+
+    # The group.
+
+    async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
+        """Tell the group what has been read: all that polls gave, or these offsets of next records.
+
+        >>> consumer.commit({TopicPartition("castle", 0): 1})
+        """
+        with self._exclusive:
+            await self._engine.commit(offsets)
+
+    def commit_async(
+        self, offsets: OffsetsToCommit | None = None, on_commit: CommitCallback | None = None
+    ) -> None:
+        """The same without waiting; ``on_commit(offsets, error)`` is called inside a later ``poll``.
+
+        >>> consumer.commit_async()
+        """
+        with self._exclusive:
+            self._engine.check_open()
+            self._engine.commit_async(offsets, on_commit)
+
+    async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, by partition; None where there is nothing.
+
+        >>> consumer.committed(TopicPartition("castle", 1))
+        {TopicPartition(topic='castle', partition=1): None}
+        """
+        with self._exclusive:
+            return await self._engine.committed(partitions)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group: for a producer's ``send_offsets_to_transaction``.
+
+        >>> consumer.group_metadata().group_id
+        'readers'
+        """
+        return self._engine.group_metadata()
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group assign its partitions anew, with the next poll.
+
+        >>> consumer.enforce_rebalance("a new rack")
+        """
+        with self._exclusive:
+            self._engine.check_open()
+            self._engine.enforce_rebalance(reason)
+
+    # Topics.
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic, and where they are; none if there is no such topic.
+
+        >>> consumer.partitions_for("castle")[0].partition
+        0
+        """
+        with self._exclusive:
+            return await self._engine.partitions_for(topic)
+
+    async def list_topics(self) -> dict[str, list[PartitionInfo]]:
+        """All topics that this client may see, with their partitions.
+
+        >>> "castle" in consumer.list_topics()
+        True
+        """
+        with self._exclusive:
+            return await self._engine.list_topics()
+
+
+def make_engine(
+    settings: Settings,
+    deserialize: Deserialize | None,
+    interceptors: Sequence[ConsumerInterceptor],
+    assignors: Sequence[Assignor] | None,
+    world: World | None,
+    on_caller: OnCaller,
+    drained: Any = None,
+) -> ConsumerEngine:
+    """The engine of a consumer of either world."""
+    return ConsumerEngine(
+        world or real_world(),
+        settings,
+        deserialize=deserialize,
+        interceptors=ConsumerInterceptors(interceptors),
+        assignors=assignors or (),
+        on_caller=on_caller,
+        drained=drained,
+    )
+
+
+def deserialize_by(key: AnyDeserializer, value: AnyDeserializer) -> Deserialize | None:
+    """One function for a whole record; None if records are given as they are."""
+    of_key, of_value = deserialize_with(key, "key"), deserialize_with(value, "value")
+    if of_key is None and of_value is None:
+        return None
+
+    def deserialize(record: ConsumerRecord) -> ConsumerRecord:
+        return record.deserialized(
+            record.key if of_key is None else of_key(record.topic, record.key),
+            record.value if of_value is None else of_value(record.topic, record.value),
+        )
+
+    return deserialize

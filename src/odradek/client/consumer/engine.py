@@ -1,0 +1,381 @@
+"""All parts of a consumer, put together: what the asyncio and the blocking consumer have in common.
+
+Lives on one event loop. Only ``take``, ``take_columns`` and ``wake`` are called from elsewhere: records that
+are at hand are read where the application is, as ``fetch_buffer`` explains. Nothing here guards against two
+calls at once; that is done by the consumers, each in the way of its world.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from odradek.client.cluster import Cluster
+from odradek.client.connect import World
+from odradek.client.consumer.assignors import Assignor
+from odradek.client.consumer.coordination import Coordination
+from odradek.client.consumer.fetch_buffer import Deserialize, FetchBuffer
+from odradek.client.consumer.fetch_plan import FetchLimits
+from odradek.client.consumer.fetching import Fetcher
+from odradek.client.consumer.news import News
+from odradek.client.consumer.offset_answers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.client.consumer.offsets import Offsets
+from odradek.client.consumer.partition_position import FetchPosition, OffsetReset
+from odradek.client.consumer.polling import Polling
+from odradek.client.consumer.positions import SubscriptionKind, SubscriptionState
+from odradek.client.consumer.rebalance_calls import OnCaller
+from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.topic_lookup import describe_topics
+from odradek.client.interceptors import ConsumerInterceptors
+from odradek.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
+from odradek.config.client import connection, consumer
+from odradek.config.table import Settings
+from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
+from odradek.model.ids import TopicPartition
+from odradek.records.codec import ColumnBuilder, ConsumerRecord
+
+CLOSE_TIMEOUT_MS: Final = 30_000
+AT_HAND_MS: Final = 50
+"""How long records are taken without a look at the group after the last poll that had one."""
+
+OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any]
+
+
+class ConsumerEngine:
+    """Starts nothing until ``start``. ``drained`` has ``send_fetches`` called on the loop."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        *,
+        deserialize: Deserialize | None,
+        interceptors: ConsumerInterceptors,
+        assignors: Sequence[Assignor],
+        on_caller: OnCaller,
+        drained: Callable[[], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self._clock = world.clock
+        self._entropy = world.entropy
+        self._interceptors = interceptors
+        self._api_timeout_ms = settings[connection.DEFAULT_API_TIMEOUT_MS]
+        self._rest_ms = settings[connection.RETRY_BACKOFF_MS]
+        self._reads_committed = settings[consumer.ISOLATION_LEVEL] == "read_committed"
+        self._is_closed = False
+        self._at_hand_until_ms = 0
+        self.records_max = settings[consumer.MAX_POLL_RECORDS]
+        self.news = News()
+        self.subscription = SubscriptionState(OffsetReset(settings[consumer.AUTO_OFFSET_RESET]))
+        self._cluster = Cluster(world, settings, client_id=settings[connection.CLIENT_ID])
+        self._buffer = FetchBuffer(self.subscription, drained or self.send_fetches, deserialize)
+        self._fetcher = _fetcher_of(
+            settings, self._cluster, world, self.subscription, self._buffer, self.news
+        )
+        self._offsets = Offsets(
+            self._cluster, world.clock, world.entropy, settings, self.subscription, self.news.tell
+        )
+        self._polling = Polling(
+            self._cluster,
+            world.clock,
+            self.subscription,
+            self._buffer,
+            self._fetcher,
+            self._offsets,
+            self.news,
+            on_caller=on_caller,
+            rest_ms=self._rest_ms,
+        )
+        self._coordination: Coordination | None = None
+        if settings[consumer.GROUP_ID] is not None:
+            self._coordination = self._polling.coordination = Coordination(
+                self._cluster,
+                settings,
+                self.subscription,
+                world.clock,
+                world.entropy,
+                assignors,
+                interceptors,
+                self._polling.call_back,
+                on_news=self.news.tell,
+            )
+        self._declare_meters()
+
+    def _declare_meters(self) -> None:
+        meters, buffer = self._cluster.meters, self._buffer
+        meters.gauge("records-consumed-total", "Records that polls gave.", lambda: buffer.records_read)
+        meters.gauge("bytes-consumed-total", "Bytes of batches they were in.", lambda: buffer.bytes_read)
+        meters.gauge("records-lag-max", "The farthest that a partition is behind its end.", self._lag_max)
+
+    def _lag_max(self) -> float:
+        lags = [each.lag(self._reads_committed) for each in self.subscription.assigned.values()]
+        return max((lag for lag in lags if lag is not None), default=float("nan"))
+
+    # Life.
+
+    async def start(self) -> None:
+        self.check_open()
+        await self._cluster.start()
+
+    def check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the consumer has been closed")
+
+    async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """Commit if that is automatic, leave the group, end all that is under way. May be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._coordination is not None:
+                with self._polling.inside_call():
+                    await self._polling.close()
+                    await self._cluster.start()
+                    await self._coordination.close(timeout_ms)
+        finally:
+            await self._polling.close()
+            await self._offsets.close()
+            await self._fetcher.close()
+            await self._cluster.close()
+            self._interceptors.close()
+
+    def metrics(self) -> dict[str, float]:
+        return self._cluster.meters.read()
+
+    # What is read.
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None,
+        pattern: str | re.Pattern[str] | None,
+        listener: RebalanceListener | None,
+    ) -> None:
+        self._need_group("subscribe")
+        if (topics is None) is (pattern is None):
+            raise InvalidState("subscribe takes either topics or a pattern")
+        if pattern is not None:
+            self.subscription.subscribe_pattern(re.compile(pattern), listener)
+            self._cluster.follow_all(True)
+            return
+        if isinstance(topics, str):
+            raise InvalidState(f"subscribe takes a list of topics: [{topics!r}]")
+        wanted = list(topics or ())
+        if not wanted or not all(isinstance(topic, str) and topic.strip() for topic in wanted):
+            raise InvalidState("subscribe needs the names of topics; unsubscribe reads none")
+        self.subscription.subscribe(wanted, listener)
+        self._follow()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = [TopicPartition(*each) for each in partitions]
+        if self.subscription.assign(wanted):
+            self._follow()
+
+    async def unsubscribe(self) -> None:
+        if self._coordination is not None and self.subscription.is_by_group:
+            with self._polling.inside_call():
+                reason = "the consumer unsubscribed from all topics"
+                await self._coordination.leave(self._api_timeout_ms, reason)
+        self.subscription.unsubscribe()
+        self._cluster.follow_all(False)
+        self._follow()
+
+    def _follow(self) -> None:
+        self._cluster.follow_only(self.subscription.group_topics)
+
+    def _need_group(self, what: str) -> Coordination:
+        if self._coordination is None:
+            raise InvalidState(f"{what} needs a group: set group.id")
+        return self._coordination
+
+    # Records.
+
+    def take(self, records_max: int | None) -> list[ConsumerRecord]:
+        """Records that are at hand, as the application gets them."""
+        records = self._buffer.take(self.records_max if records_max is None else records_max)
+        return self._interceptors.on_consume(records) if records and self._interceptors else records
+
+    def take_columns(self, rows_max: int, into: ColumnBuilder) -> int:
+        return self._buffer.take_columns(rows_max, into)
+
+    def may_take(self) -> bool:
+        """Whether records may be taken without looking after the group and positions first."""
+        return self._clock.monotonic_ms() < self._at_hand_until_ms and not self.news.is_woken
+
+    async def until_readable(self, timeout_ms: int) -> None:
+        """Wait for records to be at hand."""
+        if self.subscription.kind is SubscriptionKind.NOTHING:
+            raise InvalidState("the consumer reads nothing: subscribe to topics or assign partitions first")
+        await self.start()
+        await self._polling.until_readable(timeout_ms)
+        self._at_hand_until_ms = self._clock.monotonic_ms() + AT_HAND_MS
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def send_fetches(self) -> None:
+        if not self._is_closed:
+            self._fetcher.send()
+
+    # Positions.
+
+    def seek(self, partition: TopicPartition, to: int | OffsetAndMetadata) -> None:
+        target = OffsetAndMetadata(to) if isinstance(to, int) else to
+        if target.offset < 0:
+            raise InvalidState(f"cannot seek to offset {target.offset} of {partition}: offsets begin at 0")
+        leader = self._cluster.image.leader(partition)
+        position = FetchPosition(target.offset, target.leader_epoch, *leader)
+        self.subscription.of(partition).seek_unvalidated(position)
+
+    def seek_by(self, reset: OffsetReset, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions or list(self.subscription.assigned):
+            self.subscription.request_reset(partition, reset)
+
+    def pause(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
+        states = [self.subscription.of(partition) for partition in partitions]
+        for state in states:
+            state.paused = is_paused
+        self.news.tell()
+
+    async def position(self, partition: TopicPartition) -> int:
+        await self.start()
+        deadline_ms = self.now_ms() + self._api_timeout_ms
+        with self._polling.inside_call():
+            while True:
+                state = self.subscription.of(partition)
+                if state.has_valid_position and state.position is not None:
+                    return state.position.offset
+                self.news.raise_if_woken()
+                await self._polling.update_positions()
+                left_ms = deadline_ms - self.now_ms()
+                if left_ms <= 0:
+                    raise TimedOut(f"no position of {partition} within {self._api_timeout_ms} ms")
+                await self.news.wait(min(left_ms, self._rest_ms))
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        lag = self.subscription.of(partition).lag(self._reads_committed)
+        if lag is None:
+            self._offsets.ask_end_soon(partition)
+        return lag
+
+    # Offsets that brokers know.
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        for partition, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise InvalidState(f"{timestamp} is no time to look for in {partition}: times begin at 0")
+        return await self._look_up(timestamps)
+
+    async def ends(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        found = await self._look_up(dict.fromkeys(partitions, timestamp))
+        if timestamp == LATEST_TIMESTAMP:
+            self._offsets.note_ends(found)
+        return {each: end.offset for each, end in found.items() if end is not None}
+
+    async def _look_up(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        await self.start()
+        wanted = {TopicPartition(*each): when for each, when in timestamps.items()}
+        return await self.news.unless_woken(self._looked_up(wanted))
+
+    async def _looked_up(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        deadline_ms = self.now_ms() + self._api_timeout_ms
+        try:
+            for partition in timestamps:
+                left_ms = max(deadline_ms - self.now_ms(), 0)
+                await self._cluster.topic(partition.topic, left_ms, partition=partition.partition)
+            return await self._offsets.look_up(timestamps, max(deadline_ms - self.now_ms(), 0))
+        finally:
+            self._follow()
+
+    # The group.
+
+    def consumed(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Offsets to commit: those given, or all that polls have given."""
+        if offsets is None:
+            return self.subscription.all_consumed()
+        return {
+            TopicPartition(*each): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for each, offset in offsets.items()
+        }
+
+    async def commit(self, offsets: OffsetsToCommit | None) -> None:
+        coordination = self._need_group("commit")
+        await self.start()
+        with self._polling.inside_call():
+            await self.news.unless_woken(coordination.commit(self.consumed(offsets), self._api_timeout_ms))
+
+    def commit_async(self, offsets: OffsetsToCommit | None, on_commit: CommitCallback | None) -> None:
+        self._need_group("commit_async").commit_soon(self.consumed(offsets), on_commit)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        coordination = self._need_group("committed")
+        await self.start()
+        wanted = [TopicPartition(*each) for each in partitions]
+        return await self.news.unless_woken(coordination.committed(wanted, self._api_timeout_ms))
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._need_group("group_metadata").group_metadata()
+
+    def enforce_rebalance(self, reason: str | None) -> None:
+        self._need_group("enforce_rebalance").request_rejoin(reason or "the application asked for it")
+
+    # Topics.
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        known = self._cluster.image.partitions_for(topic)
+        return known or (await self._described([topic])).get(topic, [])
+
+    async def list_topics(self) -> dict[str, list[PartitionInfo]]:
+        return await self._described(None)
+
+    async def _described(self, names: list[str] | None) -> dict[str, list[PartitionInfo]]:
+        await self.start()
+        image = await self.news.unless_woken(
+            describe_topics(
+                self._cluster, self._clock, self._entropy, self.settings, names, self._api_timeout_ms
+            )
+        )
+        return {name: list(topic.partitions) for name, topic in image.topics.items()}
+
+
+def _fetcher_of(
+    settings: Settings,
+    cluster: Cluster,
+    world: World,
+    subscription: SubscriptionState,
+    buffer: FetchBuffer,
+    news: News,
+) -> Fetcher:
+    limits = FetchLimits(
+        settings[consumer.FETCH_MIN_BYTES],
+        settings[consumer.FETCH_MAX_BYTES],
+        settings[consumer.FETCH_MAX_WAIT_MS],
+        settings[consumer.MAX_PARTITION_FETCH_BYTES],
+        settings[consumer.ISOLATION_LEVEL] == "read_committed",
+        settings[connection.CLIENT_RACK] or "",
+    )
+    return Fetcher(
+        cluster,
+        world.clock,
+        subscription,
+        buffer,
+        limits,
+        news.tell,
+        check_crcs=settings[consumer.CHECK_CRCS],
+        rest_ms=settings[connection.RETRY_BACKOFF_MS],
+        preference_ms=settings[connection.METADATA_MAX_AGE_MS],
+        request_timeout_ms=settings[connection.REQUEST_TIMEOUT_MS],
+    )
+
+
+BEGINNING: Final = EARLIEST_TIMESTAMP
+END: Final = LATEST_TIMESTAMP

@@ -1,0 +1,71 @@
+"""One call at a time: a consumer belongs to one thread or task, and says so when two use it at once.
+
+A call inside a call is allowed: a rebalance listener, called by ``poll``, may commit and seek.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from typing import Final
+
+from odradek.model.client_errors import ConcurrentUse
+
+_INSIDE: Final[contextvars.ContextVar[tuple[object, ...]]] = contextvars.ContextVar("inside", default=())
+"""Calls that the running code is part of; tasks that a call starts inherit it."""
+
+
+class TaskExclusion:
+    """For asyncio: a call, and the tasks it starts, keep others out."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._call: object | None = None
+        self._token: contextvars.Token[tuple[object, ...]] | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        if self._call is None:
+            self._call = object()
+            self._token = _INSIDE.set((*_INSIDE.get(), self._call))
+        elif self._call not in _INSIDE.get():
+            raise ConcurrentUse(
+                f"{self._name} is used by two tasks at once: a call is under way in another task. Give each "
+                "task a consumer of its own, or let one poll and pass records on"
+            )
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._call = None
+            if self._token is not None:
+                _INSIDE.reset(self._token)
+
+
+class ThreadExclusion:
+    """For threads: the one whose call is under way keeps others out."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        this = threading.get_ident()
+        if self._owner != this:
+            if not self._lock.acquire(blocking=False):
+                raise ConcurrentUse(
+                    f"{self._name} is used by two threads at once: thread {self._owner} is in a call, and "
+                    f"thread {this} began another. Give each thread a consumer of its own; only wakeup may "
+                    "be called from any thread"
+                )
+            self._owner = this
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = 0
+            self._lock.release()

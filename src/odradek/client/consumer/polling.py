@@ -1,0 +1,202 @@
+"""What a poll does before there is something to read: take part in the group, find positions, send fetches.
+
+Parts that may last (joining a group, looking up committed offsets) run in tasks of their own. A poll whose
+time is over, or that was woken, leaves them under way, and the next one goes on waiting for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from odradek.client.cluster import Cluster
+from odradek.client.consumer.coordination import Coordination
+from odradek.client.consumer.fetch_buffer import FetchBuffer
+from odradek.client.consumer.fetching import Fetcher
+from odradek.client.consumer.news import News
+from odradek.client.consumer.offsets import Offsets
+from odradek.client.consumer.partition_position import FetchPosition
+from odradek.client.consumer.positions import SubscriptionState
+from odradek.client.consumer.rebalance_calls import OnCaller
+from odradek.client.metadata import EMPTY_IMAGE
+from odradek.client.values import OffsetAndMetadata
+from odradek.model.client_errors import InvalidState, TimedOut
+from odradek.model.ids import TopicPartition
+from odradek.ports.clock import Clock
+
+COMMITTED_TIMEOUT_MS: Final = 30_000
+"""How long one look-up of committed offsets may take before it is begun anew."""
+
+
+class Polling:
+    """One poll at a time; ``on_caller`` runs the application's functions where it wants them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        fetcher: Fetcher,
+        offsets: Offsets,
+        news: News,
+        *,
+        on_caller: OnCaller,
+        rest_ms: int,
+    ) -> None:
+        self.coordination: Coordination | None = None
+        self._cluster = cluster
+        self._clock = clock
+        self._subscription = subscription
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._offsets = offsets
+        self._news = news
+        self._on_caller = on_caller
+        self._rest_ms = rest_ms
+        self._met_image = EMPTY_IMAGE
+        self._met_assignment = -1
+        self._steps: dict[str, asyncio.Task[Any]] = {}
+        self._call: contextvars.Context | None = None
+        self._began: asyncio.Future[None] | None = None
+        self._is_polling = False
+
+    # Calls of the application.
+
+    @contextmanager
+    def inside_call(self) -> Iterator[None]:
+        """While this lasts, the application's functions can be called: it waits for this call."""
+        before, self._call = self._call, contextvars.copy_context()
+        if self._began is not None and not self._began.done():
+            self._began.set_result(None)
+        try:
+            yield
+        finally:
+            self._call = before
+
+    async def call_back(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the application inside the call that is under way, or the next one."""
+        loop = asyncio.get_running_loop()
+        while self._call is None:
+            self._began = loop.create_future()
+            await self._began
+        return await loop.create_task(self._called(function, args), context=self._call)
+
+    async def _called(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        result = await self._on_caller(function, *args)
+        return await result if inspect.isawaitable(result) else result
+
+    # Polls.
+
+    async def until_readable(self, timeout_ms: int) -> None:
+        """Wait until there is something to read; less if ``timeout_ms`` is over first."""
+        if self._is_polling:
+            raise InvalidState("poll was called inside poll: a rebalance listener cannot poll")
+        self._is_polling = True
+        try:
+            with self.inside_call():
+                await self._until_readable(timeout_ms)
+        finally:
+            self._is_polling = False
+
+    async def _until_readable(self, timeout_ms: int) -> None:
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        has_waited = False
+        while True:
+            self._news.raise_if_woken()
+            if await self._activate(deadline_ms):
+                await self.update_positions()
+                self._fetcher.send()
+                if self._buffer.has_readable():
+                    return
+                self._fetcher.settle()
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0 and has_waited:
+                return
+            # Even a poll without time gives the network a chance.
+            await self._news.wait(max(self._patience(left_ms), 0))
+            has_waited = True
+
+    def _patience(self, left_ms: int) -> int:
+        """How long to wait before looking again: what rests after a failure must not be slept through."""
+        needs_look = not self._subscription.has_all_positions or self._fetcher.is_resting
+        return min(left_ms, self._rest_ms) if needs_look else left_ms
+
+    async def _activate(self, deadline_ms: int) -> bool:
+        coordination = self.coordination
+        if coordination is None:
+            return True
+        done = await self._step("group", lambda: coordination.ensure_active(deadline_ms))
+        return done is not None and bool(done.result())
+
+    # Positions.
+
+    async def update_positions(self) -> bool:
+        """Do what is needed for all partitions to have positions; True if they have."""
+        subscription = self._subscription
+        image = self._cluster.image
+        if image is not self._met_image or subscription.assignment_version != self._met_assignment:
+            self._met_image, self._met_assignment = image, subscription.assignment_version
+            self._offsets.meet_leaders()
+            self._fetcher.leaders_changed()
+        self._offsets.raise_failure()
+        self._offsets.validate_positions()
+        if subscription.has_all_positions:
+            return True
+        if subscription.needs_committed and not await self._start_at_committed():
+            return False
+        subscription.reset_missing()
+        self._offsets.reset_positions()
+        return subscription.has_all_positions
+
+    async def _start_at_committed(self) -> bool:
+        """Look up where the group left off; False while that is under way."""
+        coordination = self.coordination
+        if coordination is None:
+            return True
+        missing = self._subscription.missing_positions()
+        done = await self._step("committed", lambda: coordination.committed(missing, COMMITTED_TIMEOUT_MS))
+        if done is None:
+            return False
+        try:
+            committed: dict[TopicPartition, OffsetAndMetadata | None] = done.result()
+        except TimedOut:
+            return False
+        for partition, found in committed.items():
+            if found is not None:
+                self._cluster.saw_epoch(partition, found.leader_epoch)
+                leader = self._cluster.image.leader(partition)
+                self._subscription.start_at_committed(
+                    partition, FetchPosition(found.offset, found.leader_epoch, *leader)
+                )
+        return committed.keys() >= set(self._subscription.missing_positions())
+
+    async def _step(
+        self, name: str, begin: Callable[[], Coroutine[Any, Any, Any]]
+    ) -> asyncio.Task[Any] | None:
+        """Begin a part of a poll, or find it under way; gives it when it is done."""
+        task = self._steps.get(name)
+        if task is None:
+            task = self._steps[name] = asyncio.get_running_loop().create_task(begin(), name=name)
+            await asyncio.sleep(0)  # most are done at once
+            if not task.done():
+                task.add_done_callback(lambda _: self._news.tell())
+        if not task.done():
+            return None
+        del self._steps[name]
+        return task
+
+    async def close(self) -> None:
+        """End what is under way."""
+        tasks = list(self._steps.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # nobody will ask any more
