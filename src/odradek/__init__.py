@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     )
     from odradek.client.blocking.admin import Admin
     from odradek.client.blocking.consumer import Consumer
+    from odradek.client.blocking.producer import Producer
     from odradek.client.consumer.rebalance_listener import RebalanceListener
+    from odradek.client.producer.deliveries import Deliveries
+    from odradek.client.producer.partitioner import RoundRobin
     from odradek.client.values import (
         GroupMetadata,
         Node,
@@ -75,6 +78,9 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "odradek.client.blocking.admin": ("Admin",),
+    "odradek.client.blocking.producer": ("Producer",),
+    "odradek.client.producer.deliveries": ("Deliveries",),
+    "odradek.client.producer.partitioner": ("RoundRobin",),
     "odradek.client.blocking.consumer": ("Consumer",),
     "odradek.client.consumer.rebalance_listener": ("RebalanceListener",),
     "odradek.client.admin.cluster": ("ClusterDescription", "Features", "VersionRange"),
@@ -134,6 +140,7 @@ __all__ = [
     "Consumer",
     "ConsumerRecord",
     "CreatedTopic",
+    "Deliveries",
     "ErrorCode",
     "FatalProducerError",
     "Features",
@@ -155,6 +162,7 @@ __all__ = [
     "OffsetSpec",
     "Operation",
     "PartitionInfo",
+    "Producer",
     "ProducerFenced",
     "ProducerIdAndEpoch",
     "ProducerState",
@@ -166,6 +174,7 @@ __all__ = [
     "ReplicaInLogDir",
     "RequestRefused",
     "ResourceType",
+    "RoundRobin",
     "SerializationFailed",
     "SomeFailed",
     "TimedOut",

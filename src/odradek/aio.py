@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from odradek.client.admin.client import Admin
 from odradek.client.consumer.consumer import Consumer
+from odradek.client.producer.producer import Producer
 
-__all__ = ["Admin", "Consumer"]
+__all__ = ["Admin", "Consumer", "Producer"]

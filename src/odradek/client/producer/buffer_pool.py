@@ -11,6 +11,11 @@ would fit nothing but their like.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+
+
+def _nobody() -> None:
+    """Wakes nobody: the turn came before there was a wait."""
 
 
 class Waiter:
@@ -21,8 +26,8 @@ class Waiter:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.granted = False
-        self.wake: object = None
-        """Whatever the one who waits wants to be woken by."""
+        self.wake: Callable[[], object] = _nobody
+        """What wakes the one who waits; set by whoever joined the line, called by whoever grants."""
 
 
 class BufferPool:
@@ -77,6 +82,10 @@ class BufferPool:
             return self.give_back(waiter.size_bytes)
         self._waiting.remove(waiter)
         return self._grant()
+
+    def waiters(self) -> list[Waiter]:
+        """The line as it is."""
+        return list(self._waiting)
 
     def _grant(self) -> list[Waiter]:
         granted = []

@@ -1,0 +1,230 @@
+"""The parts of a producer put together, the same for both worlds.
+
+What differs between asyncio and threads is passed in as a ``Side``: the lock around what threads share, how
+those who wait are woken, and how the loop is told that a batch is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Any, NamedTuple
+
+from odradek.client.cluster import Cluster
+from odradek.client.connect import World
+from odradek.client.producer.accumulator import Accumulator
+from odradek.client.producer.buffer_pool import BufferPool
+from odradek.client.producer.deliveries import LoopWaiting, ThreadWaiting
+from odradek.client.producer.intake import Intake, Limits, Signal
+from odradek.client.producer.pace import Pace
+from odradek.client.producer.packing import packing_of
+from odradek.client.producer.partitioner import Partitioner
+from odradek.client.producer.sender import Sender
+from odradek.client.producer.sticking import Sticking
+from odradek.client.producer.transaction_states import State
+from odradek.client.producer.transactions import Transactions
+from odradek.config.client import connection as connection_options
+from odradek.config.client import producer as options
+from odradek.config.table import Settings
+from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
+from odradek.records.codec import Appender
+from odradek.records.layout import BATCH_OVERHEAD
+
+
+class Side(NamedTuple):
+    """How one world waits and wakes."""
+
+    waiting: LoopWaiting | ThreadWaiting
+    lock: AbstractContextManager[Any]
+    new_signal: Callable[[], Signal]
+    post: Callable[[Callable[[], None]], None]
+    """Have a function called on the loop's thread."""
+
+
+class Engine:
+    """Owns cluster, accumulator and sender of one producer. ``appender.send`` is the way in."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        side: Side,
+        slow: Callable[..., Any],
+        partitioner: Partitioner | None,
+        *,
+        has_system_time: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.side = side
+        self.clock = world.clock
+        self.cluster = Cluster(world, settings, client_id=settings[connection_options.CLIENT_ID])
+        batch_bytes = max(settings[options.BATCH_SIZE], BATCH_OVERHEAD)
+        memory_bytes = settings[options.BUFFER_MEMORY]
+        self.order = _order(settings)
+        self.ignores_keys = ignores_keys = settings[options.PARTITIONER_IGNORE_KEYS]
+        self.has_partitioner = partitioner is not None
+        self.appender = Appender(
+            slow,
+            # Without a clock of ours the appender reads the system's, which costs it no call.
+            None if has_system_time else world.clock.wall_ms,
+            ignore_keys=ignores_keys,
+            only_given_partitions=partitioner is not None,
+        )
+        self.accumulator = Accumulator(
+            batch_bytes=batch_bytes,
+            linger_ms=settings[options.LINGER_MS],
+            delivery_timeout_ms=settings[options.DELIVERY_TIMEOUT_MS],
+            order=self.order,
+            sealed=self.appender.clear_open,
+        )
+        self.pool = BufferPool(memory_bytes, batch_bytes)
+        self.pace = Pace(memory_bytes, batch_bytes)
+        packing = packing_of(settings)
+        self.sender = Sender(
+            self.cluster,
+            self.accumulator,
+            self.pool,
+            self.pace,
+            packing,
+            side.lock,
+            settings,
+            world.clock,
+            world.entropy,
+            self.order,
+        )
+        sticking = Sticking(
+            self.accumulator,
+            world.clock,
+            world.entropy.below,
+            self.sender.blocked_since_ms,
+            batch_bytes=batch_bytes,
+            adapts=settings[options.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],
+            availability_timeout_ms=settings[options.PARTITIONER_AVAILABILITY_TIMEOUT_MS],
+        )
+        self.intake = Intake(
+            Limits(
+                batch_bytes, settings[options.LINGER_MS], settings[options.MAX_REQUEST_SIZE], memory_bytes
+            ),
+            lambda: self.cluster.image,
+            self.accumulator,
+            self.pool,
+            self.pace,
+            packing,
+            sticking,
+            self.order,
+            side.lock,
+            world.clock,
+            side.waiting,
+            partitioner,
+            side.new_signal,
+            self._notify,
+            ignores_keys=ignores_keys,
+        )
+        self.intake.appender = self.appender
+        self._closing: asyncio.Task[None] | None = None
+        self._is_started = False
+        self._declare_meters()
+
+    def _notify(self, due_ms: int) -> None:
+        """A batch will be due: wake the sender, unless it looks by then anyway."""
+        sender = self.sender
+        if due_ms < sender.looks_at_ms:
+            sender.looks_at_ms = due_ms
+            self.side.post(sender.wake)
+
+    def _declare_meters(self) -> None:
+        meters, pool = self.cluster.meters, self.pool
+        meters.gauge("buffer-total-bytes", "What buffer.memory is.", lambda: pool.memory_bytes)
+        meters.gauge("buffer-available-bytes", "What of it is free.", lambda: pool.available_bytes)
+        meters.gauge("waiting-threads", "Sends that wait for memory.", lambda: pool.waiting_count)
+        meters.gauge(
+            "requests-in-flight", "Batches that wait for an answer.", lambda: len(list(self.sender.in_flight))
+        )
+
+    # Life; all on the loop.
+
+    async def start(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            await self.cluster.start()
+            self.sender.start()
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until all that was sent before is done, callbacks included."""
+        await self.start()
+        done = asyncio.Event()
+        with self.side.lock:
+            flush = self.accumulator.begin_flush(done.set)
+        self.sender.wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await done.wait()
+        except TimeoutError:
+            raise TimedOut(f"not all records were delivered within {timeout_s} s") from None
+        finally:
+            with self.side.lock:
+                self.accumulator.leave_flush(flush)
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Deliver what was sent, for as long as allowed; fail the rest; end everything. Once."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(timeout_s), name="close")
+        await asyncio.shield(self._closing)
+
+    def refuse_sends(self) -> None:
+        """From now on every send is refused; those that wait hear of it."""
+        with self.side.lock:
+            self.intake.is_closed = True
+            self.appender.paused = True
+            self.accumulator.closing = True
+            self.accumulator.seal_open()
+            self.pace.release()
+            for waiter in self.pool.waiters():
+                waiter.wake()
+
+    async def _close(self, timeout_s: float | None) -> None:
+        self.refuse_sends()
+        try:
+            if self._is_started and (timeout_s is None or timeout_s > 0):
+                await self._finish(timeout_s)
+        finally:
+            closed = ClientClosed("the producer was closed before this record was delivered")
+            if self.order is not None:
+                self.order.close()
+            self.sender.fail_all(closed)
+            if self._is_started:
+                await self.sender.end()
+            await self.cluster.close()
+
+    async def _finish(self, timeout_s: float | None) -> None:
+        """End what is open in order, as far as time allows."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                order = self.order
+                # What was written in a transaction that has failed is worth no wait.
+                if order is None or order.state is not State.ABORTABLE_ERROR:
+                    await self.flush()
+                if order is not None and order.has_ongoing_transaction:
+                    await self._abort(order)
+        except TimeoutError:
+            return
+
+    async def _abort(self, order: Transactions) -> None:
+        """A producer that is closed leaves no transaction open behind it, if it can help it."""
+        with suppress(ClientError):
+            operation = order.abort_transaction()
+            ended = asyncio.Event()
+            operation.when_done(ended.set)
+            self.sender.wake()
+            await ended.wait()
+
+
+def _order(settings: Settings) -> Transactions | None:
+    if not settings[options.ENABLE_IDEMPOTENCE]:
+        return None
+    return Transactions(
+        settings[options.TRANSACTIONAL_ID],
+        settings[options.TRANSACTION_TIMEOUT_MS],
+        settings[connection_options.RETRY_BACKOFF_MS],
+    )

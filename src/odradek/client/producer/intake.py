@@ -1,0 +1,333 @@
+"""Where a record finds its batch: the part of ``send`` that the appender's fast path cannot do.
+
+It runs where ``send`` was called and never sleeps. ``Placing.step`` either places the record or says what it
+needs: metadata of a topic, memory, or that the loop catches up. Whoever calls waits for that in its own way
+(a thread on its event, a task on its own) and steps again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from odradek.client.metadata import ClusterImage, TopicImage
+from odradek.client.producer.accumulator import Accumulator
+from odradek.client.producer.buffer_pool import BufferPool, Waiter
+from odradek.client.producer.idempotence import Idempotence
+from odradek.client.producer.pace import Pace
+from odradek.client.producer.packing import Packing
+from odradek.client.producer.partitioner import Partitioner
+from odradek.client.producer.sticking import Sticking
+from odradek.model.client_errors import ClientClosed, RecordTooLarge, SerializationFailed
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.ports.clock import Clock
+from odradek.records.codec import Appender, Delivery, ProducerBatch, partition_of, record_bytes_max
+from odradek.records.layout import BATCH_OVERHEAD
+
+Headers = Any
+"""None, a sequence of pairs of a text and bytes or None, or a mapping of the same."""
+
+
+class Signal(Protocol):
+    """What a sender waits on: ``threading.Event`` or ``asyncio.Event``."""
+
+    def set(self) -> None: ...
+
+
+class Need(enum.Enum):
+    """What stands between a record and its batch."""
+
+    TOPIC = "metadata of the topic, or of a partition that it does not have yet"
+    MEMORY = "room within buffer.memory"
+    PACE = "the loop to carry off what is queued"
+
+
+class Outgoing(NamedTuple):
+    """A record whose key and value are bytes; ``partition`` None leaves the choice to the producer."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] | None
+    partition: int | None
+    timestamp_ms: int | None
+    on_delivery: Callable[..., object] | None
+
+
+class Limits(NamedTuple):
+    batch_bytes: int
+    linger_ms: int
+    request_bytes_max: int
+    memory_bytes: int
+
+
+class Intake:
+    """Opens batches and puts records into them."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        image: Callable[[], ClusterImage],
+        accumulator: Accumulator,
+        pool: BufferPool,
+        pace: Pace,
+        packing: Packing,
+        sticking: Sticking,
+        order: Idempotence | None,
+        lock: AbstractContextManager[Any],
+        clock: Clock,
+        waiting: Any,
+        partitioner: Partitioner | None,
+        new_signal: Callable[[], Signal],
+        notify: Callable[[int], None],
+        *,
+        ignores_keys: bool,
+    ) -> None:
+        self._limits = limits
+        self._image = image
+        self._accumulator = accumulator
+        self._pool = pool
+        self._pace = pace
+        self._packing = packing
+        self._sticking = sticking
+        self._order = order
+        self._lock = lock
+        self._clock = clock
+        self._waiting = waiting
+        self._partitioner = partitioner
+        self._new_signal = new_signal
+        self._notify = notify
+        self._ignores_keys = ignores_keys
+        self.appender: Appender
+        self.is_closed = False
+
+    def placing(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: Callable[..., object] | None,
+    ) -> Placing:
+        """Begin to place a record; raises what no waiting can mend."""
+        if self.is_closed:
+            raise ClientClosed("the producer has been closed")
+        if not isinstance(topic, str) or not topic:
+            raise ValueError(f"a topic is a text that is not empty, not {topic!r}")
+        if partition is not None and partition < 0:
+            raise ValueError(f"partitions are counted from 0: there is none {partition}")
+        if timestamp_ms is not None and timestamp_ms < 0:
+            raise ValueError(f"a record's time is not before 1970: {timestamp_ms}")
+        record = Outgoing(
+            topic,
+            _plain(value, "value"),
+            _plain(key, "key"),
+            _frozen(headers),
+            partition,
+            timestamp_ms,
+            on_delivery,
+        )
+        size_bytes = BATCH_OVERHEAD + record_bytes_max(record.key, record.value, record.headers)
+        self._refuse_too_large(record, size_bytes)
+        return Placing(self, record, size_bytes)
+
+    def _refuse_too_large(self, record: Outgoing, size_bytes: int) -> None:
+        for name, bound in (
+            ("max.request.size", self._limits.request_bytes_max),
+            ("buffer.memory", self._limits.memory_bytes),
+        ):
+            if size_bytes > bound:
+                raise RecordTooLarge(
+                    f"a record for {record.topic} may take {size_bytes} bytes, and {name} is {bound}",
+                    code=ErrorCode.MESSAGE_TOO_LARGE,
+                )
+
+    def step(self, placing: Placing) -> Need | None:
+        """Place the record, or say what it needs first."""
+        if self.is_closed:
+            raise ClientClosed("the producer has been closed")
+        record = placing.record
+        topic = self._image().topics.get(record.topic)
+        if topic is None or not topic.partitions:
+            return Need.TOPIC
+        if record.partition is not None and record.partition >= len(topic.partitions):
+            return Need.TOPIC
+        chosen = self._chosen(placing, topic)
+        with self._lock:
+            self.appender.set_topic(record.topic, len(topic.partitions))
+            sticks = chosen is None
+            number = self._sticking.partition(self.appender, topic) if chosen is None else chosen
+            partition = TopicPartition(record.topic, number)
+            if self._order is not None:
+                self._order.before_append(partition)
+            if self._append_to_tail(placing, partition, sticks):
+                return None
+            need = self._room(placing)
+            if need is not None:
+                return need
+            due_ms = self._open(placing, partition, sticks)
+        self._notify(due_ms)
+        return None
+
+    def _chosen(self, placing: Placing, topic: TopicImage) -> int | None:
+        """The partition that was given or follows from the key; None leaves it to stick."""
+        record, count = placing.record, len(topic.partitions)
+        if record.partition is not None:
+            return record.partition
+        if self._partitioner is not None:
+            number = self._partitioner(record.topic, record.key, record.value, topic.partitions)
+            if not 0 <= number < count:
+                raise ValueError(f"the partitioner chose {number}, and {record.topic} has {count} partitions")
+            # Asked once for each record, however often the record has to wait.
+            placing.record = record._replace(partition=number)
+            return number
+        return None if record.key is None or self._ignores_keys else partition_of(record.key, count)
+
+    def _append_to_tail(self, placing: Placing, partition: TopicPartition, sticks: bool) -> bool:
+        """Somebody else may have opened a batch meanwhile, or drained none yet."""
+        tail = self._accumulator.tail(partition)
+        if tail is None or not tail.is_open:
+            return False
+        before = tail.size_bytes
+        placing.delivery = self._append(tail, placing.record)
+        if placing.delivery is not None and sticks:
+            self.appender.add_sticky_bytes(partition.topic, tail.size_bytes - before)
+        return placing.delivery is not None
+
+    def _room(self, placing: Placing) -> Need | None:
+        """See that there is memory for a batch of this record."""
+        if placing.may_wait and self._pace.is_too_fast(self._accumulator.queued_bytes):
+            placing.signal = self._new_signal()
+            self._pace.wait(placing.signal.set)
+            return Need.PACE
+        wanted = max(self._capacity_bytes(placing.record.topic), placing.size_bytes)
+        waiter = placing.waiter
+        if waiter is not None:
+            if not waiter.granted or waiter.size_bytes >= wanted:
+                return None if waiter.granted else Need.MEMORY
+            self._leave(placing)
+        placing.memory_bytes = wanted
+        if self._pool.take(wanted):
+            return None
+        placing.waiter = waiter = self._pool.queue(wanted)
+        if waiter.granted:
+            return None
+        placing.signal = self._new_signal()
+        waiter.wake = placing.signal.set
+        return Need.MEMORY
+
+    def _capacity_bytes(self, topic: str) -> int:
+        return min(self._packing.capacity_bytes(topic), self._limits.request_bytes_max)
+
+    def _open(self, placing: Placing, partition: TopicPartition, sticks: bool) -> int:
+        """Open a batch with the record in it; gives when it is due."""
+        now_ms = self._clock.monotonic_ms()
+        memory_bytes = placing.memory_bytes
+        capacity_bytes = self._capacity_bytes(partition.topic)
+        batch = ProducerBatch(
+            partition.topic,
+            partition.partition,
+            capacity_bytes,
+            now_ms,
+            self._pool.buffer(memory_bytes),
+            self._waiting,
+        )
+        placing.waiter = None
+        try:
+            placing.delivery = self._append(batch, placing.record)
+        except BaseException:
+            self._pool.give_back(memory_bytes)
+            raise
+        if sticks:
+            self.appender.add_sticky_bytes(partition.topic, batch.size_bytes - BATCH_OVERHEAD)
+        self._accumulator.add(batch, memory_bytes)
+        if batch.size_bytes < capacity_bytes:
+            self.appender.set_open(batch)
+        is_full = self._accumulator.line_length(partition) > 1 or batch.size_bytes >= capacity_bytes
+        return 0 if is_full else now_ms + self._limits.linger_ms
+
+    def _append(self, batch: ProducerBatch, record: Outgoing) -> Delivery | None:
+        timestamp = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
+        return batch.append(timestamp, record.key, record.value, record.headers, record.on_delivery)
+
+    def abandon(self, placing: Placing) -> None:
+        """The record will not be placed: let go of its turn."""
+        with self._lock:
+            self._leave(placing)
+
+    def _leave(self, placing: Placing) -> None:
+        waiter, placing.waiter = placing.waiter, None
+        if waiter is not None:
+            for granted in self._pool.leave(waiter):
+                granted.wake()
+
+    def gave_up_waiting(self, placing: Placing) -> None:
+        """The loop did not catch up in time: its broker takes nothing, so go on and fill the memory."""
+        with self._lock:
+            if placing.signal is not None:
+                self._pace.gave_up(placing.signal.set)
+
+
+class Placing:
+    """One record on its way into a batch."""
+
+    __slots__ = (
+        "_intake",
+        "delivery",
+        "may_wait",
+        "memory_bytes",
+        "record",
+        "signal",
+        "size_bytes",
+        "waiter",
+    )
+
+    def __init__(self, intake: Intake, record: Outgoing, size_bytes: int) -> None:
+        self._intake = intake
+        self.record = record
+        self.size_bytes = size_bytes
+        self.delivery: Delivery | None = None
+        self.waiter: Waiter | None = None
+        self.signal: Signal | None = None
+        self.memory_bytes = 0
+        self.may_wait = True
+
+    def step(self) -> Need | None:
+        return self._intake.step(self)
+
+    def abandon(self) -> None:
+        if self.waiter is not None:
+            self._intake.abandon(self)
+
+    def gave_up_waiting(self) -> None:
+        self._intake.gave_up_waiting(self)
+
+
+def _plain(given: object, part: str) -> bytes | None:
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    kind = type(given).__name__
+    hint = f'; give {part}_serializer="str"' if kind == "str" else f"; give a {part}_serializer"
+    raise SerializationFailed(f"a {part} without serializer must be bytes, not {kind}{hint}")
+
+
+def _frozen(headers: Headers) -> tuple[tuple[str, bytes | None], ...] | None:
+    """Headers as they are now, whatever becomes of the object that held them."""
+    if not headers:
+        return None
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        frozen = tuple((name, None if value is None else bytes(value)) for name, value in pairs)
+    except (TypeError, ValueError) as wrong:
+        raise SerializationFailed(f"headers are pairs of a text and bytes: {wrong}") from wrong
+    for name, _ in frozen:
+        if not isinstance(name, str):
+            raise SerializationFailed(f"a header's name is a text, not {type(name).__name__}")
+    return frozen

@@ -1,0 +1,413 @@
+"""The producer for asyncio.
+
+``send`` is one call of the compiled appender as long as the record's batch has room; else ``_slow`` waits for
+what the record needs. Nothing of this needs a thread: the sender is driven by the same event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from odradek.client.connect import World, real_world
+from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
+from odradek.client.options import read_options
+from odradek.client.producer.deliveries import Deliveries, LoopWaiting
+from odradek.client.producer.engine import Engine, Side
+from odradek.client.producer.intake import Headers, Need, Placing
+from odradek.client.producer.pace import STALL_S
+from odradek.client.producer.partitioner import Partitioner
+from odradek.client.producer.pouring import Pouring, pour
+from odradek.client.producer.preparing import OnDelivery, Preparing
+from odradek.client.producer.transacting import Transacting
+from odradek.client.serdes import AnySerializer
+from odradek.client.values import GroupMetadata, OffsetAndMetadata, PartitionInfo
+from odradek.config.client import PRODUCER
+from odradek.config.client import connection as connection_options
+from odradek.config.client import producer as producer_options
+from odradek.model.client_errors import BufferFull, ClientError, TimedOut
+from odradek.model.ids import TopicPartition
+from odradek.records.codec import Delivery
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Producer:
+    """Sends records to topics, for asyncio.
+
+    Options have Kafka's names, in a mapping or, with underscores, as keywords. It starts when it is first
+    used; ``async with`` starts it and closes it.
+
+    >>> import asyncio
+    >>> from odradek.aio import Producer
+    >>> async def main():
+    ...     async with Producer(bootstrap_servers="localhost:9092") as producer:
+    ...         delivery = await producer.send("greetings", b"hello", key=b"me")
+    ...         return (await delivery).topic
+    >>> asyncio.run(main())
+    'greetings'
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        /,
+        *,
+        key_serializer: AnySerializer = None,
+        value_serializer: AnySerializer = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
+        world: World | None = None,
+        _side: Side | None = None,
+        _slow: Callable[..., Any] | None = None,
+        **options: object,
+    ) -> None:
+        settings = read_options(PRODUCER, config, options)
+        self._preparing = Preparing(key_serializer, value_serializer, interceptors)
+        self._max_block_ms = settings[producer_options.MAX_BLOCK_MS]
+        self._engine = Engine(
+            settings,
+            world or real_world(),
+            _side or _loop_side(),
+            _slow or self._slow,
+            partitioner,
+            has_system_time=world is None,
+        )
+        self._append = self._engine.appender.send
+        self._transacting = Transacting(self._engine, self._max_block_ms)
+        self.client_id: str = settings[connection_options.CLIENT_ID]
+        """What brokers call this client in their logs."""
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Put a record on its way; ``await`` the delivery that this gives to learn its offset.
+
+        Waits for up to ``max.block.ms`` while the topic is not known or memory is full. It raises if the
+        record was not taken; else its fate is told exactly once: by the delivery, and to ``on_delivery``.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092") as producer:
+        ...         delivery = await producer.send("greetings", b"hello")
+        ...         return (await delivery).partition >= 0
+        >>> asyncio.run(main())
+        True
+        """
+        if self._preparing:
+            return await self._send_prepared(
+                ProducerRecord(topic, value, key, headers, partition, timestamp_ms), on_delivery
+            )
+        made = self._append(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        if type(made) is Delivery:
+            return made
+        return await self._appended(made)
+
+    async def _appended(self, made: Any) -> Delivery:
+        """The appender gives a delivery, or what ``_slow`` is: a coroutine of one."""
+        return made if type(made) is Delivery else cast("Delivery", await made)
+
+    async def _send_prepared(self, given: ProducerRecord, on_delivery: OnDelivery | None) -> Delivery:
+        preparing = self._preparing
+        record = preparing.intercepted(given)
+        told = preparing.on_delivery(record, on_delivery)
+        try:
+            plain = preparing.serialized(record)
+            return await self._appended(self._append(*plain, told))
+        except ClientError as refused:
+            preparing.interceptors.on_send_failed(record, refused)
+            raise
+
+    async def _slow(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        """The way of a record whose batch is not at hand."""
+        engine = self._engine
+        placing = engine.intake.placing(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        await engine.start()
+        deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms
+        try:
+            while (need := placing.step()) is not None:
+                await self._wait(need, placing, deadline_ms)
+        except ClientError as refused:
+            self._transacting.send_failed(refused)
+            raise
+        finally:
+            placing.abandon()
+        assert placing.delivery is not None
+        return placing.delivery
+
+    async def _wait(self, need: Need, placing: Placing, deadline_ms: int) -> None:
+        engine = self._engine
+        left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
+        record = placing.record
+        if need is Need.TOPIC:
+            await engine.cluster.topic(record.topic, left_ms, partition=record.partition)
+            return
+        signal = cast("asyncio.Event", placing.signal)
+        if need is Need.PACE:
+            try:
+                await asyncio.wait_for(signal.wait(), STALL_S)
+            except TimeoutError:
+                placing.gave_up_waiting()
+            return
+        try:
+            await asyncio.wait_for(signal.wait(), left_ms / 1000)
+        except TimeoutError:
+            raise buffer_full(engine, placing, self._max_block_ms) from None
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deliveries:
+        """Send many records in one call; what this gives is awaited to learn how many were acknowledged.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092") as producer:
+        ...         return await (await producer.send_many("greetings", [b"a", b"b", b"c"]))
+        >>> asyncio.run(main())
+        3
+        """
+        deliveries = Deliveries(self._engine.side.waiting)
+        pouring = pour(
+            self._engine.appender, self._preparing, deliveries, topic, values, keys, partition, timestamp_ms
+        )
+        await self._pour(pouring, prepared=bool(self._preparing.interceptors))
+        return deliveries
+
+    async def send_arrow(self, table: pyarrow.Table, topic: str | None = None) -> Deliveries:
+        """Send the rows of a table or record batch, without making a Python object of any of them.
+
+        Columns: ``value``, ``key``, ``topic`` (unless it is given here), ``partition``, ``timestamp``,
+        ``headers``. Serializers and interceptors are not asked.
+
+        >>> import asyncio, pyarrow
+        >>> from odradek.aio import Producer
+        >>> table = pyarrow.table({"value": [b"a", b"b"], "key": [b"1", None]})
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092") as producer:
+        ...         return await (await producer.send_arrow(table, "greetings"))
+        >>> asyncio.run(main())
+        2
+        """
+        from odradek.client.producer.arrow_rows import pour_table
+
+        await self._engine.start()
+        deliveries = Deliveries(self._engine.side.waiting)
+        await self._pour(pour_table(self._engine, deliveries, table, topic), prepared=False)
+        return deliveries
+
+    async def _pour(self, pouring: Pouring, *, prepared: bool) -> None:
+        try:
+            single = next(pouring)
+            while True:
+                if prepared:
+                    delivery = await self.send(*single)
+                else:
+                    delivery = await self._appended(self._append(*single))
+                single = pouring.send(delivery)
+        except StopIteration:
+            return
+
+    # Looking after it.
+
+    async def start(self) -> None:
+        """Begin to connect; does not wait for brokers. Sending does this by itself.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     producer = Producer(bootstrap_servers="localhost:9092")
+        ...     await producer.start()
+        ...     await producer.close()
+        >>> asyncio.run(main())
+        """
+        await self._engine.start()
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything sent before has been delivered or has failed, callbacks included.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092", linger_ms=1000) as producer:
+        ...         delivery = await producer.send("greetings", b"hello")
+        ...         await producer.flush()
+        ...         return delivery.done()
+        >>> asyncio.run(main())
+        True
+        """
+        await self._engine.flush(timeout_s)
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Deliver what was sent, then end. After ``timeout_s`` the rest fails with ``ClientClosed``.
+
+        Every record's fate has been told when this returns. Closing again does nothing.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     producer = Producer(bootstrap_servers="localhost:9092")
+        ...     delivery = await producer.send("greetings", b"hello")
+        ...     await producer.close(timeout_s=10)
+        ...     return delivery.done()
+        >>> asyncio.run(main())
+        True
+        """
+        await self._engine.close(timeout_s)
+        self._preparing.interceptors.close()
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic and who leads them.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092") as producer:
+        ...         return (await producer.partitions_for("greetings"))[0].partition
+        >>> asyncio.run(main())
+        0
+        """
+        await self._engine.start()
+        found = await self._engine.cluster.topic(topic, self._max_block_ms)
+        return list(found.partitions)
+
+    def metrics(self) -> dict[str, float]:
+        """What this producer counts about itself, under Kafka's names.
+
+        >>> from odradek.aio import Producer
+        >>> Producer(bootstrap_servers="localhost:9092").metrics()["record-send-total"]
+        0.0
+        """
+        return self._engine.cluster.meters.read()
+
+    # Transactions.
+
+    async def init_transactions(self) -> None:
+        """Take over the ``transactional.id``: fence whoever had it, and end the transaction it left open.
+
+        To be called once, before the first transaction.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092", transactional_id="t1") as producer:
+        ...         await producer.init_transactions()
+        >>> asyncio.run(main())
+        """
+        await self._engine.start()
+        await self._transacting.init()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on counts together, or not at all.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092", transactional_id="t2") as producer:
+        ...         await producer.init_transactions()
+        ...         await producer.begin_transaction()
+        ...         await producer.send("greetings", b"hello")
+        ...         await producer.commit_transaction()
+        >>> asyncio.run(main())
+        """
+        self._transacting.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata | str
+    ) -> None:
+        """Commit a consumer's offsets as part of the transaction.
+
+        >>> import asyncio
+        >>> from odradek import TopicPartition
+        >>> from odradek.aio import Producer
+        >>> from odradek.client.values import OffsetAndMetadata
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092", transactional_id="t3") as producer:
+        ...         await producer.init_transactions()
+        ...         await producer.begin_transaction()
+        ...         read = {TopicPartition("greetings", 0): OffsetAndMetadata(1)}
+        ...         await producer.send_offsets_to_transaction(read, "readers")
+        ...         await producer.commit_transaction()
+        >>> asyncio.run(main())
+        """
+        await self._transacting.send_offsets(offsets, group)
+
+    async def commit_transaction(self) -> None:
+        """Deliver what was sent in the transaction, and commit it; raises if anything of it failed.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092", transactional_id="t4") as producer:
+        ...         await producer.init_transactions()
+        ...         await producer.begin_transaction()
+        ...         await producer.commit_transaction()
+        >>> asyncio.run(main())
+        """
+        await self._transacting.commit()
+
+    async def abort_transaction(self) -> None:
+        """Take back the transaction. What was not sent yet fails with ``TransactionAborted``.
+
+        >>> import asyncio
+        >>> from odradek.aio import Producer
+        >>> async def main():
+        ...     async with Producer(bootstrap_servers="localhost:9092", transactional_id="t5") as producer:
+        ...         await producer.init_transactions()
+        ...         await producer.begin_transaction()
+        ...         await producer.send("greetings", b"never seen")
+        ...         await producer.abort_transaction()
+        >>> asyncio.run(main())
+        """
+        await self._transacting.abort()
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A program that failed does not wait for its brokers to get well.
+        await self.close(0 if kind is not None and not issubclass(kind, Exception) else None)
+
+
+def _loop_side() -> Side:
+    return Side(LoopWaiting(), nullcontext(), asyncio.Event, lambda function: function())
+
+
+def buffer_full(engine: Engine, placing: Placing, max_block_ms: int) -> TimedOut:
+    pool = engine.pool
+    return BufferFull(
+        f"no room for a record of {placing.record.topic} within {max_block_ms} ms: {placing.memory_bytes}"
+        f" bytes are needed, and {pool.available_bytes} of {pool.memory_bytes} are free"
+    )

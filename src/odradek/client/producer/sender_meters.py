@@ -1,0 +1,52 @@
+"""What a sender counts, under the names of Kafka's producer metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.client.meters import Meters
+
+if TYPE_CHECKING:
+    from odradek.records.codec import ProducerBatch
+
+
+class SenderMeters:
+    """Counted per batch and request, never per record."""
+
+    def __init__(self, meters: Meters) -> None:
+        self._batch_size_avg = meters.average("batch-size-avg", "Bytes of a batch, before compression.")
+        self._batch_size_max = meters.maximum("batch-size-max", "Bytes of the largest batch.")
+        self._records_per_request = meters.average("records-per-request-avg", "Records of one request.")
+        self._queue_time_avg = meters.average(
+            "record-queue-time-avg", "Milliseconds between the opening of a batch and its sending."
+        )
+        self._queue_time_max = meters.maximum("record-queue-time-max", "The longest of these.")
+        self._sent = meters.counter("record-send-total", "Records sent, each time that they were.")
+        self._bytes = meters.counter("byte-total", "Bytes of batches sent, before compression.")
+        self._retried = meters.counter("record-retry-total", "Records that had to be sent again.")
+        self._failed = meters.counter("record-error-total", "Records that were given up.")
+        self._split = meters.counter("batch-split-total", "Batches that were too large for a broker.")
+
+    def sent(self, batches: Sequence[ProducerBatch], now_ms: int) -> None:
+        records = 0
+        for batch in batches:
+            size_bytes = batch.size_bytes
+            records += batch.count
+            self._bytes.value += size_bytes
+            self._batch_size_avg.record(size_bytes)
+            self._batch_size_max.record(size_bytes)
+            waited_ms = now_ms - batch.created_ms
+            self._queue_time_avg.record(waited_ms)
+            self._queue_time_max.record(waited_ms)
+        self._sent.value += records
+        self._records_per_request.record(records)
+
+    def retried(self, batch: ProducerBatch) -> None:
+        self._retried.add(batch.count)
+
+    def failed(self, batch: ProducerBatch) -> None:
+        self._failed.add(batch.count)
+
+    def split(self) -> None:
+        self._split.add()

@@ -1,0 +1,76 @@
+"""The partition that records without a key stick to, and when another is drawn (Kafka's built-in way).
+
+About ``batch.size`` bytes go to one partition, so that batches get full; then the next one is drawn, with the
+lengths of the lines of all partitions as they are then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.client.metadata import TopicImage
+from odradek.client.producer.accumulator import Accumulator
+from odradek.client.producer.partitioner import Below, load_table, next_sticky
+from odradek.model.ids import TopicPartition
+from odradek.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from odradek.records.codec import Appender
+
+
+class Sticking:
+    """Draws partitions. ``blocked_since_ms`` names brokers that take nothing, and since when."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        clock: Clock,
+        below: Below,
+        blocked_since_ms: Mapping[int, int],
+        *,
+        batch_bytes: int,
+        adapts: bool,
+        availability_timeout_ms: int,
+    ) -> None:
+        self._accumulator = accumulator
+        self._clock = clock
+        self._below = below
+        self._blocked_since_ms = blocked_since_ms
+        self._batch_bytes = batch_bytes
+        self._adapts = adapts
+        self._availability_timeout_ms = availability_timeout_ms
+
+    def partition(self, appender: Appender, topic: TopicImage) -> int:
+        """The partition of the next record, which is about to open a batch or to join another's."""
+        now = appender.sticky(topic.name)
+        # The last record that did not fit into a batch leaves it a little short of its size.
+        if now >= 0 and appender.sticky_bytes(topic.name) * 2 < self._batch_bytes:
+            return now
+        drawn = self._draw(topic)
+        appender.set_sticky(topic.name, drawn)
+        return drawn
+
+    def _draw(self, topic: TopicImage) -> int:
+        everything = range(len(topic.partitions))
+        if len(everything) == 1:
+            return 0
+        usable = self._usable(topic)
+        table = None
+        if self._adapts and usable:
+            line_length = self._accumulator.line_length
+            lengths = [line_length(TopicPartition(topic.name, number)) for number in usable]
+            table = load_table(usable, lengths)
+        return next_sticky(everything, usable, table, self._below)
+
+    def _usable(self, topic: TopicImage) -> tuple[int, ...]:
+        """Partitions with a leader that takes batches; all with a leader if there is no such."""
+        if self._availability_timeout_ms <= 0 or not self._blocked_since_ms or not self._adapts:
+            return topic.available
+        stuck = self._stuck_nodes()
+        usable = tuple(number for number in topic.available if topic.partitions[number].leader not in stuck)
+        return usable or topic.available
+
+    def _stuck_nodes(self) -> Collection[int]:
+        bound_ms = self._clock.monotonic_ms() - self._availability_timeout_ms
+        return {node_id for node_id, since_ms in list(self._blocked_since_ms.items()) if since_ms < bound_ms}
