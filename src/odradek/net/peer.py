@@ -81,6 +81,7 @@ class Peer:
         "_clock",
         "_connection",
         "_ended_by",
+        "_leaving",
         "_loop",
         "_plans",
         "_sent",
@@ -114,6 +115,7 @@ class Peer:
         self._wire = ClientConnection(FRAME_BYTES_MAX, client_id, scratch)
         self._connection: Connection | None = None
         self._sent: deque[_Sent] = deque()
+        self._leaving: list[asyncio.Future[Any]] = []
         self._plans: dict[tuple[type, int | None], _Plan] = {}
         self._ended_by: ClientError | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -121,8 +123,13 @@ class Peer:
 
     @property
     def in_flight(self) -> int:
-        """Requests that were sent and not answered yet."""
-        return len(self._sent)
+        """Requests that were sent and not answered yet, or that did not leave yet and get no answer."""
+        return len(self._sent) + len(self._leaving)
+
+    @property
+    def leaving(self) -> list[asyncio.Future[Any]]:
+        """Requests without an answer that the network has not taken yet."""
+        return self._leaving
 
     @property
     def is_open(self) -> bool:
@@ -229,15 +236,17 @@ class Peer:
             traffic.sent_bytes += len(part)
         connection.send(parts)
         if not expects_answer:
-            self._say_sent(answer)
+            self._say_sent(answer, connection)
         return answer
 
-    def _say_sent(self, answer: asyncio.Future[Any]) -> None:
-        """Nobody will answer this one: it is over when the connection has taken it."""
-        if self._ended_by is None:
-            answer.set_result(None)
-        else:
+    def _say_sent(self, answer: asyncio.Future[Any], connection: Connection) -> None:
+        """Nobody will answer this one: it is over, and its bytes may change, when all of it has left."""
+        if self._ended_by is not None:
             answer.set_exception(copy(self._ended_by))
+        elif connection.queued_bytes:
+            self._leaving.append(answer)
+        else:
+            answer.set_result(None)
 
     # What the network tells.
 
@@ -258,7 +267,12 @@ class Peer:
         self._changed(self)
 
     def output_drained(self) -> None:
-        """Nothing waits for that: what may be under way is bounded by the number of requests."""
+        if self._leaving:
+            leaving, self._leaving = self._leaving, []
+            for answer in leaving:
+                if not answer.done():
+                    answer.set_result(None)
+            self._changed(self)
 
     def connection_lost(self, reason: str | None) -> None:
         if self._ended_by is None:
@@ -325,6 +339,9 @@ class Peer:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        leaving, self._leaving = self._leaving, []
+        for answer in leaving:
+            _fail(answer, copy(reason))
         while self._sent:
             _fail(self._sent.popleft().answer, copy(reason))  # one each: whoever raises it adds a traceback
         self._changed(self)

@@ -26,6 +26,8 @@ log = events.logger("net")
 
 # Idle connections are looked for so many times within the time they may idle.
 _IDLE_LOOKS: Final = 4
+# How long a client that is closed waits for the network to take what gets no answer.
+_FLUSH_MAX_MS: Final = 1000
 
 
 class Limits(NamedTuple):
@@ -344,6 +346,7 @@ class Peers:
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
+        await self._flush()
         dialling = [place.dialling for place in self._places.values() if place.dialling is not None]
         for place in self._places.values():
             if place.dialling is not None:
@@ -353,6 +356,13 @@ class Peers:
             _wake(place, self._closed)
         if dialling:
             await asyncio.wait(dialling)
+
+    async def _flush(self) -> None:
+        """Requests without an answer are taken for done: let them leave, if brokers take them soon."""
+        peers = [place.peer for place in self._places.values() if place.peer is not None]
+        leaving = [answer for peer in peers for answer in peer.leaving if not answer.done()]
+        if leaving:
+            await asyncio.wait(leaving, timeout=_FLUSH_MAX_MS / 1000)
 
     def _place(self, peer_id: int) -> _Place:
         place = self._places.get(peer_id)

@@ -214,6 +214,47 @@ def test_a_request_without_an_answer_is_over_when_it_was_sent(play):
     play(scenario)
 
 
+def test_a_request_without_an_answer_is_not_over_while_it_has_not_left(play):
+    async def scenario(scene):
+        await scene.peers.ready(1, 1000)
+        scene.actor.answer = lambda header, request: None
+        line = next(one for one in scene.network.connections if one.host == "client")
+        line.hold()
+        stuck = [scene.peers.begin(1, ListGroupsRequest(), expects_answer=False) for _ in range(5)]
+        await asyncio.sleep(1)
+        assert not any(one.done() for one in stuck)
+        assert scene.peers.begin(1, ListGroupsRequest(), expects_answer=False) is None
+        line.release()
+        await asyncio.gather(*stuck)
+        assert scene.peers.is_ready(1)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_closing_lets_requests_without_an_answer_leave_if_they_do_soon(play, is_taken):
+    async def scenario(scene):
+        await scene.peers.ready(1, 1000)
+        scene.actor.answer = lambda header, request: None
+        line = next(one for one in scene.network.connections if one.host == "client")
+        line.hold()
+        stuck = scene.peers.begin(1, ListGroupsRequest(), expects_answer=False)
+        closing = asyncio.create_task(scene.peers.close())
+        await asyncio.sleep(0.5)
+        assert not closing.done()
+        if is_taken:
+            line.release()
+            assert await stuck is None
+        else:
+            with pytest.raises(ClientClosed):
+                await stuck
+        await closing
+        assert [one.api_key for one in scene.actor.asked] == [API_VERSIONS, LIST_GROUPS][: 1 + is_taken]
+        assert scene.clock.monotonic_ms() <= 1000
+
+    play(scenario)
+
+
 def test_a_closed_client_fails_what_is_under_way(play):
     async def scenario(scene):
         await scene.peers.ready(1, 1000)
