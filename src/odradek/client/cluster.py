@@ -17,7 +17,7 @@ from odradek.client.interest import Interest
 from odradek.client.metadata import ClusterImage, TopicImage, with_leader
 from odradek.client.meters import Meters
 from odradek.client.refresher import Refresher
-from odradek.client.retries import backoff, refusal
+from odradek.client.retries import backoff
 from odradek.client.routing import (
     ANY_NODE,
     CONTROLLER,
@@ -29,16 +29,10 @@ from odradek.client.routing import (
 from odradek.client.values import Node
 from odradek.config.client import connection as options
 from odradek.config.table import Settings
-from odradek.model.client_errors import (
-    ClientClosed,
-    ClientError,
-    ConnectionFailed,
-    InvalidState,
-    TimedOut,
-)
-from odradek.model.errors import ErrorCode
+from odradek.model.client_errors import ClientClosed, ConnectionFailed, InvalidState
 from odradek.model.ids import NO_LEADER, TopicPartition
-from odradek.net.peers import Limits, Peers
+from odradek.net.peers import Peers
+from odradek.net.place import Limits
 
 __all__ = ["ANY_NODE", "CONTROLLER", "Cluster", "ClusterImage", "CoordinatorKind", "TopicImage"]
 
@@ -131,26 +125,12 @@ class Cluster:
 
     def refresh(self) -> int:
         """Ask for metadata soon; gives the version that its answer will be beyond."""
-        self._refresher.interest.request()
-        self._refresher.wake()
-        # An answer that is under way may have been written before the reason to ask arose.
-        return self.image.version + self._refresher.is_asking
+        return self._refresher.request()
 
     async def refreshed(self, beyond: int, timeout_ms: int) -> ClusterImage:
         """The image once it is newer than a version; raises TimedOut."""
         self._check()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while self.image.version <= beyond:
-                    await self._refresher.next_image()
-        except TimeoutError:
-            raise self._late(f"no metadata within {timeout_ms} ms") from None
-        return self.image
-
-    def _late(self, what: str) -> TimedOut:
-        """Time is over; if brokers could not be asked, the words say why."""
-        trouble = self._refresher.trouble
-        return TimedOut(what if trouble is None else f"{what}: {trouble}")
+        return await self._refresher.refreshed(beyond, timeout_ms)
 
     async def topic(
         self, name: str, timeout_ms: int, *, partition: int | None = None, expires: bool = False
@@ -162,36 +142,7 @@ class Cluster:
         self._check()
         if expires or not self._refresher.interest.wants(name):
             self.follow([name], expires=expires)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while (found := self._usable(name, partition)) is None:
-                    if name in self.image.topics:
-                        self._refresher.interest.request()
-                        self._refresher.wake()
-                    await self._refresher.next_image()
-        except TimeoutError:
-            raise self._still_missing(name, partition, timeout_ms) from None
-        return found
-
-    def _usable(self, name: str, partition: int | None) -> TopicImage | None:
-        topic = self.image.topics.get(name)
-        if topic is None:
-            return None
-        if topic.error is not ErrorCode.NONE:
-            if topic.error.retriable:
-                return None
-            raise refusal(topic.error, f"topic {name}")
-        return topic if partition is None or partition < len(topic.partitions) else None
-
-    def _still_missing(self, name: str, partition: int | None, timeout_ms: int) -> ClientError:
-        topic = self.image.topics.get(name)
-        if topic is None:
-            return self._late(f"no metadata of topic {name} within {timeout_ms} ms")
-        what = f"topic {name} is not there after {timeout_ms} ms"
-        if topic.error is ErrorCode.NONE:
-            count = len(topic.partitions)
-            what = f"topic {name} has {count} partitions and no {partition} after {timeout_ms} ms"
-        return refusal(topic.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        return await self._refresher.topic(name, timeout_ms, partition)
 
     def on_update(self, listener: Callable[[ClusterImage], None]) -> None:
         """Call this after each new image."""
@@ -219,8 +170,7 @@ class Cluster:
 
     def _suspect(self) -> None:
         """A connection was lost: who leads what may be different now."""
-        self._refresher.interest.request()
-        self._refresher.wake()
+        self._refresher.request()
 
     def _age_s(self) -> float:
         return (self._clock.monotonic_ms() - self._refresher.refreshed_ms) / 1000

@@ -12,7 +12,8 @@ from copy import copy
 from typing import Any, Final
 
 from odradek.client.interest import Interest
-from odradek.client.metadata import EMPTY_IMAGE, RELIABLE_EPOCHS_SINCE, ClusterImage, Update, updated
+from odradek.client.metadata import EMPTY_IMAGE, RELIABLE_EPOCHS_SINCE, ClusterImage, TopicImage, updated
+from odradek.client.retries import refusal
 from odradek.model.client_errors import (
     AuthenticationFailed,
     ClientError,
@@ -20,6 +21,7 @@ from odradek.model.client_errors import (
     TimedOut,
     UnsupportedVersion,
 )
+from odradek.model.errors import ErrorCode
 from odradek.net.versions import ByVersion
 from odradek.ports.clock import Clock
 from odradek.telemetry import events
@@ -68,7 +70,60 @@ class Refresher:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
+    def request(self) -> int:
+        """Ask soon; gives the version that the answer will be beyond."""
+        self.interest.request()
+        self.wake()
+        # An answer that is under way may have been written before the reason to ask arose.
+        return self.image.version + self.is_asking
+
     # Waiting.
+
+    async def refreshed(self, beyond: int, timeout_ms: int) -> ClusterImage:
+        """The image once it is newer than a version; raises TimedOut."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self.image.version <= beyond:
+                    await self.next_image()
+        except TimeoutError:
+            raise self._late(f"no metadata within {timeout_ms} ms") from None
+        return self.image
+
+    async def topic(self, name: str, timeout_ms: int, partition: int | None) -> TopicImage:
+        """A topic that is followed, once it is known and has this partition."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while (found := self._usable(name, partition)) is None:
+                    if name in self.image.topics:
+                        self.request()
+                    await self.next_image()
+        except TimeoutError:
+            raise self._still_missing(name, partition, timeout_ms) from None
+        return found
+
+    def _usable(self, name: str, partition: int | None) -> TopicImage | None:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return None
+        if topic.error is not ErrorCode.NONE:
+            if topic.error.retriable:
+                return None
+            raise refusal(topic.error, f"topic {name}")
+        return topic if partition is None or partition < len(topic.partitions) else None
+
+    def _still_missing(self, name: str, partition: int | None, timeout_ms: int) -> ClientError:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return self._late(f"no metadata of topic {name} within {timeout_ms} ms")
+        what = f"topic {name} is not there after {timeout_ms} ms"
+        if topic.error is ErrorCode.NONE:
+            count = len(topic.partitions)
+            what = f"topic {name} has {count} partitions and no {partition} after {timeout_ms} ms"
+        return refusal(topic.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+
+    def _late(self, what: str) -> TimedOut:
+        """Time is over; if brokers could not be asked, the words say why."""
+        return TimedOut(what if self.trouble is None else f"{what}: {self.trouble}")
 
     async def next_image(self) -> None:
         """Wait for another image; raises what keeps it from coming."""
@@ -160,7 +215,7 @@ class Refresher:
 
     def _apply(self, response: Any) -> None:
         old = self.image
-        update: Update = updated(
+        update = updated(
             old,
             response,
             has_reliable_epochs=self._version >= RELIABLE_EPOCHS_SINCE,

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.net.peers import Standing
+from odradek.net.place import Standing
 
 ANY_NODE: Final = -(2**31)
 """Whoever has least to do."""

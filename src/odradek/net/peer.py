@@ -26,12 +26,11 @@ from odradek.model.client_errors import (
 )
 from odradek.model.errors import ErrorCode, LocalProtocolViolation, RemoteProtocolViolation
 from odradek.net.traffic import Traffic
-from odradek.net.versions import ApiCall, ByVersion, call_of, negotiated, read_versions, throttles
+from odradek.net.versions import ByVersion, Plan, call_of, negotiated, plan_in, read_versions
 from odradek.ports.clock import Clock
 from odradek.ports.network import Connection, Network
 from odradek.version import VERSION
 from odradek.wire.client_connection import ClientConnection, Response
-from odradek.wire.compile import Decoder, PartsEncoder, decoder, parts_encoder
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 FRAME_BYTES_MAX: Final = 1 << 30
@@ -50,19 +49,9 @@ _AUTHENTICATION: Final = frozenset(
 Handshake = Callable[["Peer"], Awaitable[None]]
 
 
-class _Plan(NamedTuple):
-    """How requests of one class are said to this broker."""
-
-    call: ApiCall
-    version: int
-    encode: PartsEncoder
-    decode: Decoder
-    throttles: bool
-
-
 class _Sent(NamedTuple):
     answer: asyncio.Future[Any]
-    plan: _Plan
+    plan: Plan
     sent_ms: int
     deadline_ms: int
 
@@ -116,7 +105,7 @@ class Peer:
         self._connection: Connection | None = None
         self._sent: deque[_Sent] = deque()
         self._leaving: list[asyncio.Future[Any]] = []
-        self._plans: dict[tuple[type, int | None], _Plan] = {}
+        self._plans: dict[tuple[type, int | None], Plan] = {}
         self._ended_by: ClientError | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -206,15 +195,15 @@ class Peer:
     def begin_in(self, request: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         """The same in a version that was not negotiated: for handshakes."""
         cls: Any = type(request)
-        return self._send(_plan_in(call_of(cls), version), request, timeout_ms, True)
+        return self._send(plan_in(call_of(cls), version), request, timeout_ms, True)
 
-    def _plan(self, cls: type, version_max: int | None) -> _Plan:
+    def _plan(self, cls: type, version_max: int | None) -> Plan:
         call = call_of(cls)
-        plan = _plan_in(call, self.version_of(call.api_key, version_max))
+        plan = plan_in(call, self.version_of(call.api_key, version_max))
         self._plans[cls, version_max] = plan
         return plan
 
-    def _send(self, plan: _Plan, request: Any, timeout_ms: int, expects_answer: bool) -> asyncio.Future[Any]:
+    def _send(self, plan: Plan, request: Any, timeout_ms: int, expects_answer: bool) -> asyncio.Future[Any]:
         connection = self._connection
         if connection is None or self._ended_by is not None:
             raise copy(self._ended_by) or ConnectionFailed("there is no connection", broker=self.name)
@@ -351,16 +340,6 @@ def greeting_refusal(code: ErrorCode, what: str, broker: str) -> ClientError:
     """The exception for an error code in a handshake: some say that the broker does not know us."""
     cls = AuthenticationFailed if code in _AUTHENTICATION else ConnectionFailed
     return cls(f"{what} was refused: {code.name}", code=code, broker=broker)
-
-
-def _plan_in(call: ApiCall, version: int) -> _Plan:
-    return _Plan(
-        call,
-        version,
-        parts_encoder(call.request, version),
-        decoder(call.response, version),
-        throttles(call, version),
-    )
 
 
 def _fail(answer: asyncio.Future[Any], reason: ClientError) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from odradek.model.client_errors import ClientClosed, ClientError, ConnectionFailed, TimedOut
-from odradek.net.backoff import exponential_ms
 from odradek.net.peer import Handshake, Peer
+from odradek.net.place import Limits, Place, Standing
 from odradek.net.traffic import Traffic
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -28,57 +28,6 @@ log = events.logger("net")
 _IDLE_LOOKS: Final = 4
 # How long a client that is closed waits for the network to take what gets no answer.
 _FLUSH_MAX_MS: Final = 1000
-
-
-class Limits(NamedTuple):
-    """How connections are made and kept. An ``idle_max_ms`` below 0 keeps unused ones."""
-
-    request_timeout_ms: int = 30_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1000
-    setup_timeout_ms: int = 10_000
-    setup_timeout_max_ms: int = 30_000
-    idle_max_ms: int = 9 * 60_000
-    in_flight_max: int = 5
-
-
-class Standing(NamedTuple):
-    """What is known of one place, for whoever chooses among them."""
-
-    id: int
-    is_ready: bool
-    in_flight: int
-    is_dialling: bool
-    failures: int
-    retry_at_ms: int
-    last_attempt_ms: int
-
-
-class _Place:
-    """Where a broker is, and what became of the attempts to reach it."""
-
-    __slots__ = (
-        "dialling",
-        "failures",
-        "host",
-        "last_attempt_ms",
-        "name",
-        "peer",
-        "port",
-        "retry_at_ms",
-        "waiting",
-    )
-
-    def __init__(self, name: str, host: str, port: int) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
-        self.peer: Peer | None = None
-        self.dialling: asyncio.Task[None] | None = None
-        self.failures = 0
-        self.retry_at_ms = 0
-        self.last_attempt_ms = 0
-        self.waiting: list[asyncio.Future[None]] = []
 
 
 class Peers:
@@ -102,7 +51,7 @@ class Peers:
         self._limits = limits
         self._client_id = client_id
         self._handshake = handshake
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, Place] = {}
         self._scratch: memoryview | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._closed: ClientError | None = None
@@ -117,10 +66,9 @@ class Peers:
         place = self._places.get(peer_id)
         shown = name or f"{peer_id} ({host}:{port})"
         if place is None:
-            self._places[peer_id] = _Place(shown, host, port)
-        elif (place.host, place.port) != (host, port):
-            place.name, place.host, place.port = shown, host, port
-            place.failures = place.retry_at_ms = 0
+            self._places[peer_id] = Place(shown, host, port, self._limits)
+        else:
+            place.move(shown, host, port)
 
     def drop(self, peer_id: int) -> None:
         """Forget a place, and end its connection."""
@@ -130,7 +78,7 @@ class Peers:
         if place.dialling is not None:
             place.dialling.cancel()
         gone = ConnectionFailed("the broker is no longer part of the cluster", broker=place.name)
-        _wake(place, gone)
+        place.wake(gone)
         if place.peer is not None:
             place.peer.close(gone)
 
@@ -143,16 +91,7 @@ class Peers:
 
     def standing(self, peer_id: int) -> Standing:
         place = self._place(peer_id)
-        peer = place.peer
-        return Standing(
-            peer_id,
-            self._is_free(place),
-            0 if peer is None else peer.in_flight,
-            place.dialling is not None,
-            place.failures,
-            place.retry_at_ms,
-            place.last_attempt_ms,
-        )
+        return place.standing(peer_id, self._clock)
 
     def versions(self, peer_id: int) -> Mapping[int, range]:
         """What a broker offers; empty while there is no connection to it."""
@@ -176,7 +115,7 @@ class Peers:
     ) -> asyncio.Future[Any] | None:
         """Send now, if the broker is connected, not throttling us, and has room; else give None."""
         place = self._places.get(peer_id)
-        if place is None or not self._is_free(place):
+        if place is None or not place.is_free(self._clock):
             self._check_open()
             return None
         assert place.peer is not None
@@ -189,7 +128,7 @@ class Peers:
 
     def is_ready(self, peer_id: int) -> bool:
         place = self._places.get(peer_id)
-        return place is not None and self._is_free(place)
+        return place is not None and place.is_free(self._clock)
 
     async def ready(self, peer_id: int, timeout_ms: int) -> None:
         """Wait until a request can be sent. Raises ConnectionFailed if an attempt to connect failed."""
@@ -201,7 +140,7 @@ class Peers:
             what = f"not ready for a request within {timeout_ms} ms"
             raise TimedOut(what, broker=self.name(peer_id)) from None
 
-    async def _come_nearer(self, place: _Place) -> None:
+    async def _come_nearer(self, place: Place) -> None:
         """Wait for the next thing that is in the way of a request."""
         self._check_open()
         peer = place.peer
@@ -210,9 +149,7 @@ class Peers:
                 place.dialling = self._begin_dial(place)
             await self._outcome(place.dialling)
         elif peer.in_flight >= self._limits.in_flight_max:
-            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            place.waiting.append(room)
-            await room
+            await place.room()
         else:
             await self._clock.sleep_ms(max(peer.muted_until_ms - self._clock.monotonic_ms(), 1))
 
@@ -225,35 +162,20 @@ class Peers:
         if (failed := dialling.exception()) is not None:
             raise copy(failed) from failed.__cause__
 
-    def _is_free(self, place: _Place) -> bool:
-        peer = place.peer
-        return (
-            peer is not None
-            and peer.in_flight < self._limits.in_flight_max
-            and (peer.muted_until_ms == 0 or self._is_unmuted(peer))
-        )
-
-    def _is_unmuted(self, peer: Peer) -> bool:
-        if peer.muted_until_ms > self._clock.monotonic_ms():
-            return False
-        peer.muted_until_ms = 0
-        return True
-
     # Connecting.
 
-    def _begin_dial(self, place: _Place) -> asyncio.Task[None]:
+    def _begin_dial(self, place: Place) -> asyncio.Task[None]:
         if self._scratch is None:
             self._scratch = make_scratch()
         dialling = asyncio.get_running_loop().create_task(self._dial(place), name=f"dial {place.name}")
         dialling.add_done_callback(lambda done: self._dialled(place, done))
         return dialling
 
-    async def _dial(self, place: _Place) -> None:
+    async def _dial(self, place: Place) -> None:
         rest_ms = place.retry_at_ms - self._clock.monotonic_ms()
         if rest_ms > 0:
             await self._clock.sleep_ms(rest_ms)
         place.last_attempt_ms = self._clock.monotonic_ms()
-        limits = self._limits
         peer = Peer(
             place.name,
             self._clock,
@@ -262,15 +184,12 @@ class Peers:
             self._scratch,
             self.traffic,
         )
-        timeout_ms = exponential_ms(
-            limits.setup_timeout_ms, limits.setup_timeout_max_ms, place.failures, self._entropy
-        )
         await peer.open(
             self._network,
             place.host,
             place.port,
-            dial_timeout_ms=timeout_ms,
-            answer_timeout_ms=limits.request_timeout_ms,
+            dial_timeout_ms=place.setup_timeout_ms(self._entropy),
+            answer_timeout_ms=self._limits.request_timeout_ms,
             handshake=self._handshake,
         )
         place.peer = peer
@@ -278,7 +197,7 @@ class Peers:
         self.made_count += 1
         self._look_for_idle()
 
-    def _dialled(self, place: _Place, done: asyncio.Task[None]) -> None:
+    def _dialled(self, place: Place, done: asyncio.Task[None]) -> None:
         place.dialling = None
         if done.cancelled():
             return
@@ -290,17 +209,12 @@ class Peers:
         tell("connection_failed", broker=place.name, reason=str(failed))
         self._rest(place)
 
-    def _rest(self, place: _Place) -> None:
+    def _rest(self, place: Place) -> None:
+        place.rest(self._entropy, self._clock.monotonic_ms())
         if self._lost is not None and self._closed is None:
             self._lost()
-        limits = self._limits
-        rest_ms = exponential_ms(
-            limits.reconnect_backoff_ms, limits.reconnect_backoff_max_ms, place.failures, self._entropy
-        )
-        place.retry_at_ms = self._clock.monotonic_ms() + rest_ms
-        place.failures += 1
 
-    def _changed(self, place: _Place, peer: Peer) -> None:
+    def _changed(self, place: Place, peer: Peer) -> None:
         if not peer.is_open and place.peer is peer:
             place.peer = None
             self.closed_count += 1
@@ -308,7 +222,7 @@ class Peers:
                 log.info("connection_ended", broker=place.name)
                 self._rest(place)
         if place.waiting:
-            _wake(place, None)
+            place.wake(None)
 
     # Ending.
 
@@ -328,7 +242,7 @@ class Peers:
         if self.open_count:
             self._look_for_idle()
 
-    def _retire(self, place: _Place, peer: Peer, why: str) -> None:
+    def _retire(self, place: Place, peer: Peer, why: str) -> None:
         """End a connection in order: the next may be made at once."""
         peer.is_retired = True
         peer.close(ConnectionFailed(why, broker=place.name))
@@ -353,7 +267,7 @@ class Peers:
                 place.dialling.cancel()
             if place.peer is not None:
                 place.peer.close(self._closed)
-            _wake(place, self._closed)
+            place.wake(self._closed)
         if dialling:
             await asyncio.wait(dialling)
 
@@ -364,7 +278,7 @@ class Peers:
         if leaving:
             await asyncio.wait(leaving, timeout=_FLUSH_MAX_MS / 1000)
 
-    def _place(self, peer_id: int) -> _Place:
+    def _place(self, peer_id: int) -> Place:
         place = self._places.get(peer_id)
         if place is None:
             self._check_open()
@@ -374,14 +288,3 @@ class Peers:
     def _check_open(self) -> None:
         if self._closed is not None:
             raise copy(self._closed)
-
-
-def _wake(place: _Place, failed: ClientError | None) -> None:
-    waiting, place.waiting = place.waiting, []
-    for room in waiting:
-        if room.done():
-            continue
-        if failed is None:
-            room.set_result(None)
-        else:
-            room.set_exception(copy(failed))

@@ -14,7 +14,7 @@ from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.wire.apis import API_BY_KEY, APIS
 from odradek.wire.client_connection import Response
-from odradek.wire.compile import decoder
+from odradek.wire.compile import Decoder, PartsEncoder, decoder, parts_encoder
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 
 _API_VERSIONS: Final = 18
@@ -85,11 +85,31 @@ def call_of(request: Any) -> ApiCall:
     return ApiCall(api.key, api.name, request, api.response, api.key == _API_VERSIONS)
 
 
-@cache
 def throttles(call: ApiCall, version: int) -> bool:
     """Whether an answer may ask to be left alone for a while."""
     field = call.response.FIELDS.get("throttle_time_ms")
     return field is not None and field.is_in(version) and version >= _THROTTLES_SINCE.get(call.api_key, 0)
+
+
+class Plan(NamedTuple):
+    """How requests of one class are said to one broker."""
+
+    call: ApiCall
+    version: int
+    encode: PartsEncoder
+    decode: Decoder
+    throttles: bool
+
+
+@cache
+def plan_in(call: ApiCall, version: int) -> Plan:
+    return Plan(
+        call,
+        version,
+        parts_encoder(call.request, version),
+        decoder(call.response, version),
+        throttles(call, version),
+    )
 
 
 def negotiated(api_key: int, offered: Mapping[int, range], version_max: int | None, broker: str) -> int:

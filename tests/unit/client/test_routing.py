@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.client.routing import ANY_NODE, CONTROLLER, bootstrap_id, group_connection_id, least_loaded
-from odradek.net.peers import Standing
+from odradek.net.place import Standing
 
 
 def standing(

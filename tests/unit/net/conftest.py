@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from odradek.net.peers import Limits, Peers
+from odradek.net.peers import Peers
+from odradek.net.place import Limits
 from odradek.ports.network import Connection
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from odradek.model.client_errors import ClientClosed, ConnectionFailed, TimedOut, UnsupportedVersion
-from odradek.net.peers import Limits
+from odradek.net.place import Limits
 from odradek.net.versions import ByVersion
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from odradek.model.client_errors import ConnectionFailed, TimedOut
 from odradek.net.backoff import exponential_ms
-from odradek.net.peers import Limits
+from odradek.net.place import Limits
 from odradek.testing.entropy import SeededEntropy
 from odradek.wire.messages.list_groups import ListGroupsRequest
 
