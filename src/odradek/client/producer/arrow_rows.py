@@ -80,7 +80,10 @@ def _pour_batch(engine: Engine, deliveries: Deliveries, topic: str, arrow: Any, 
         if batch.num_rows > 1:
             yield from _pour_batch(engine, deliveries, topic, arrow, batch.slice(1))
         return
-    chosen = partitions_of(keys, len(image.partitions), given, ignore_keys=engine.ignores_keys)
+    sticks = keys is None and given is None
+    chosen = (
+        None if sticks else partitions_of(keys, len(image.partitions), given, ignore_keys=engine.ignores_keys)
+    )
     yield from pour_columns(engine.appender, deliveries, topic, columns, chosen)
 
 
