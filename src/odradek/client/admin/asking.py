@@ -17,7 +17,6 @@ from odradek.client.retries import backoff
 from odradek.config.client import admin, connection
 from odradek.config.table import Settings
 from odradek.model.client_errors import ClientError, SomeFailed, UnsupportedVersion
-from odradek.model.errors import LocalProtocolViolation
 
 
 class Asker:
@@ -95,11 +94,12 @@ class Asker:
         try:
             request = work.request(keys, self._request_ms(deadline_ms))
             answer = await self._send(node_id, request, deadline_ms)
-        except LocalProtocolViolation as wrong:
+        except UnsupportedVersion as wrong:
             if len(keys) == 1:
                 words = f"{work.name(keys[0])}: the broker is too old for this: {wrong}"
                 progress.failed(keys, UnsupportedVersion(words))
                 return
+            # Perhaps it can be asked about one at a time, or is too old for some of them only.
             for key in keys:
                 await self._ask(work, progress, node_id, [key], deadline_ms)
         except ClientError as error:

@@ -11,8 +11,8 @@ from odradek.client.admin.progress import COORDINATOR_MOVED, Refused, Work
 from odradek.client.admin.routes import at_coordinator, by_topic
 from odradek.client.routing import CoordinatorKind
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import SomeFailed
-from odradek.model.errors import ErrorCode, LocalProtocolViolation
+from odradek.model.client_errors import SomeFailed, UnsupportedVersion
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import UNKNOWN_OFFSET, TopicPartition
 from odradek.net.versions import ByVersion
 from odradek.wire.messages.offset_commit import (
@@ -127,7 +127,7 @@ def _listing(wanted: Mapping[str, list[TopicPartition] | None], require_stable: 
                     require_stable=require_stable,
                 )
             if len(groups) > 1:
-                raise LocalProtocolViolation("the broker tells the offsets of one group at a time")
+                raise UnsupportedVersion("the broker tells the offsets of one group at a time")
             topics = asked(groups[0], OffsetFetchRequestTopic)
             return OffsetFetchRequest(groups[0], topics, require_stable=require_stable)
 

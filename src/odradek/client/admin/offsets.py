@@ -10,7 +10,8 @@ from odradek.client.admin.area import Area
 from odradek.client.admin.progress import LEADER_MOVED, Refused, Work
 from odradek.client.admin.routes import at_leader, by_topic
 from odradek.client.values import OffsetAndTimestamp
-from odradek.model.errors import ErrorCode, LocalProtocolViolation
+from odradek.model.client_errors import UnsupportedVersion
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.model.levels import IsolationLevel
 from odradek.net.versions import ByVersion
@@ -72,7 +73,7 @@ class Offsets(Area):
             def build(version: int) -> ListOffsetsRequest:
                 if version < needed:
                     # It would take the special number for a time.
-                    raise LocalProtocolViolation(f"ListOffsets of version {needed} is needed, not {version}")
+                    raise UnsupportedVersion(f"ListOffsets of version {needed} is needed, not {version}")
                 return ListOffsetsRequest(_CONSUMER, level, asked)
 
             return ByVersion(ListOffsetsRequest, build)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from odradek.client.retries import refusal
-from odradek.model.client_errors import ClientError, RequestRefused, SomeFailed, TimedOut
+from odradek.model.client_errors import ClientError, SomeFailed, TimedOut
 from odradek.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Work(Generic[K, V]):
     """One API asked about keys: where each is served, what is sent, how an answer is read.
 
     ``request`` takes the keys and the milliseconds a broker has; where versions differ it gives a
-    ``ByVersion``, which raises ``LocalProtocolViolation`` for what a version cannot say: keys are then asked
+    ``ByVersion``, which raises ``UnsupportedVersion`` for what a version cannot say: keys are then asked
     about one by one. ``what`` and ``name`` are the words of errors.
     """
 
@@ -131,10 +131,9 @@ class Progress(Generic[K, V]):
         errors = list(self._errors.values())
         if not errors:
             return self._values
-        if not self._values and len({type(error) for error in errors}) == 1:
-            first = errors[0]
-            if not isinstance(first, RequestRefused) and first.code is None:
-                raise first
+        nobody_answered = not self._values and all(error.code is None for error in errors)
+        if nobody_answered and len({type(error) for error in errors}) == 1:
+            raise errors[0]
         raise SomeFailed(self._work.what, self._errors, self._values)
 
     def _take(self, key: K, outcome: V | Refused) -> None:

@@ -9,7 +9,8 @@ from odradek.client.admin.area import Area
 from odradek.client.admin.progress import COORDINATOR_MOVED, LEADER_MOVED, Refused, Route, Work
 from odradek.client.admin.routes import at_broker, at_coordinator, at_leader, by_topic
 from odradek.client.routing import CoordinatorKind
-from odradek.model.errors import ErrorCode, LocalProtocolViolation
+from odradek.model.client_errors import UnsupportedVersion
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -234,7 +235,7 @@ def transactional_name(transactional_id: str) -> str:
 
 def _fencing(ids: Sequence[str], timeout_ms: int) -> InitProducerIdRequest:
     if len(ids) > 1:
-        raise LocalProtocolViolation("one transactional id at a time")
+        raise UnsupportedVersion("one transactional id at a time")
     return InitProducerIdRequest(ids[0], timeout_ms)
 
 

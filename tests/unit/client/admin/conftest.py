@@ -32,6 +32,15 @@ def admin_of(cluster: MemoryCluster, **options: Any) -> Admin:
     return Admin(world=world, **{"bootstrap_servers": "broker:9092", **options})
 
 
+ALONE = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
+}
+"""What the brokers' own topics need where there is one broker."""
+
 Scenario = Callable[[Scene], Awaitable[None]]
 
 
@@ -41,7 +50,10 @@ def play() -> Callable[..., None]:
 
     def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **options: Any) -> None:
         async def main() -> None:
-            async with serving(settings) as (cluster, broker), admin_of(cluster, **options) as admin:
+            async with (
+                serving({**ALONE, **(settings or {})}) as (cluster, broker),
+                admin_of(cluster, **options) as admin,
+            ):
                 await scenario(Scene(cluster, broker, await broker.connect(), admin))
 
         run_virtually(main)
