@@ -1,0 +1,204 @@
+"""What answers of brokers mean for batches; the answers are made up, everything else is real."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.producing import Studio, perform
+
+from odradek.client.producer.producer import Producer
+from odradek.model.client_errors import (
+    AuthorizationFailed,
+    ClientError,
+    RequestRefused,
+    TimedOut,
+    UnsupportedVersion,
+)
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+
+class Answers:
+    """Stands before a producer's cluster: the next Produce requests are answered as told, others for real."""
+
+    def __init__(self, producer: Producer, *scripted: Any) -> None:
+        self.scripted = list(scripted)
+        self.asked: list[ProduceRequest] = []
+        self._cluster = producer._engine.cluster
+        self._begin = self._cluster.begin
+        self._cluster.begin = self.begin  # type: ignore[method-assign]
+
+    def begin(self, node_id: int, request: Any, **how: Any) -> Any:
+        if not isinstance(request, ProduceRequest) or not self.scripted:
+            return self._begin(node_id, request, **how)
+        self.asked.append(request)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        said = self.scripted.pop(0)
+        if isinstance(said, ClientError):
+            answer.set_exception(said)
+        elif isinstance(said, ErrorCode):
+            answer.set_result(refused(request, said))
+        elif said is not None:
+            answer.set_result(said)
+        else:
+            self.silent = answer
+        return answer
+
+
+def refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                topic.name, [PartitionProduceResponse(part.index, code, -1) for part in topic.partition_data]
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+RETRIABLE = [
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("code", RETRIABLE)
+def test_what_may_pass_is_sent_again_after_a_rest(code: ErrorCode, idempotent: bool) -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(enable_idempotence=idempotent)
+        await producer.partitions_for("letters")
+        Answers(producer, code, code)
+        began = studio.clock.monotonic_ms()
+        assert (await (await producer.send("letters", b"v"))).offset == 0
+        # 100 and 200 milliseconds, a fifth less at most.
+        assert studio.clock.monotonic_ms() - began >= 240
+        assert producer.metrics()["record-retry-total"] == 2
+
+    perform(scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationFailed),
+        (ErrorCode.INVALID_REQUIRED_ACKS, RequestRefused),
+        (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, RequestRefused),
+    ],
+)
+def test_what_will_not_pass_is_told_at_once(code: ErrorCode, kind: type[ClientError]) -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer()
+        await (await producer.send("letters", b"first"))
+        Answers(producer, code)
+        with pytest.raises(kind, match="letters-0") as told:
+            await (await producer.send("letters", b"v"))
+        assert told.value.code is code
+        assert "broker" in str(told.value)
+        assert (await (await producer.send("letters", b"after"))).offset == 1
+
+    perform(scenario)
+
+
+def test_retries_are_counted() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(enable_idempotence=False, retries=1)
+        await producer.partitions_for("letters")
+        answers = Answers(producer, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS)
+        with pytest.raises(RequestRefused, match="NOT_ENOUGH_REPLICAS"):
+            await (await producer.send("letters", b"v"))
+        assert len(answers.asked) == 2
+
+    perform(scenario)
+
+
+def test_what_a_broker_has_already_counts_as_written() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer()
+        await (await producer.send("letters", b"first"))
+        Answers(producer, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        assert (await (await producer.send("letters", b"v"))).offset == -1
+
+    perform(scenario)
+
+
+def test_an_answer_that_leaves_a_partition_out_loses_no_record() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(enable_idempotence=False)
+        await producer.partitions_for("letters")
+        Answers(producer, ProduceResponse([]))
+        with pytest.raises(RequestRefused, match="does not mention"):
+            await (await producer.send("letters", b"v"))
+
+    perform(scenario)
+
+
+def test_memory_of_a_request_without_answer_is_not_used_again_before_it_ends() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(delivery_timeout_ms=3000, request_timeout_ms=2000, linger_ms=0)
+        await producer.partitions_for("letters")
+        answers = Answers(producer, None)
+        with pytest.raises(TimedOut, match="not delivered within 300"):
+            await (await producer.send("letters", b"v"))
+        total = producer.metrics()["buffer-total-bytes"]
+        assert producer.metrics()["buffer-available-bytes"] < total
+        answers.silent.set_result(refused(answers.asked[0], ErrorCode.NONE))
+        await asyncio.sleep(0.01)
+        assert producer.metrics()["buffer-available-bytes"] == total
+
+    perform(scenario)
+
+
+def test_the_last_error_is_told_when_time_is_up() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(delivery_timeout_ms=2000, request_timeout_ms=1000, linger_ms=0)
+        await (await producer.send("letters", b"first"))
+        Answers(producer, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 50)
+        with pytest.raises(TimedOut, match=r"last attempt failed: .*NOT_ENOUGH_REPLICAS"):
+            await (await producer.send("letters", b"v"))
+
+    perform(scenario)
+
+
+def test_a_broker_too_old_for_zstd_is_told_so() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(compression_type="zstd")
+        await producer.partitions_for("letters")
+        producer._engine.cluster.versions = lambda node_id: {0: range(7)}  # type: ignore[method-assign]
+        with pytest.raises(UnsupportedVersion, match="Produce up to version 6"):
+            await (await producer.send("letters", b"v"))
+
+    perform(scenario)
+
+
+def test_five_requests_that_fail_at_once_come_back_in_order() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(batch_size=100)
+        await (await producer.send("letters", b"first"))
+        Answers(producer, *[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 5)
+        sent = [bytes([number]) * 60 for number in range(12)]
+        deliveries = [await producer.send("letters", value) for value in sent]
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 13))
+        assert await studio.values("letters") == [b"first", *sent]
+
+    perform(scenario)
