@@ -4,6 +4,9 @@ A broker refuses a batch whose sequence does not follow what it has. Mostly that
 before it was refused or lost, and it will be in order when that one has been sent again. Otherwise records
 are missing at the broker. A producer without transactions then goes on with the next epoch and sequences from
 0; a transaction fails.
+
+Batches get other numbers only where none of them can have been written under the old ones: the broker's answer
+about the first in flight shows that, as it writes none before that one.
 """
 
 from __future__ import annotations
@@ -14,16 +17,15 @@ from odradek.client.producer.idempotence import NumberedBatch
 from odradek.client.producer.sequences import PartitionSequences, Sequences, is_numbered, partition_of
 from odradek.model.errors import ErrorCode
 
-SILENCE: Final = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
-"""After these nobody knows whether the batch was written."""
 _NO_LOG_START: Final = -1
+
+
+def is_refusal(code: ErrorCode | None) -> bool:
+    """Whether an error says that a batch was not written.
+
+    Others do not: a leader that was deposed, or waited for its followers in vain, may have written it.
+    """
+    return code is not None and not code.retriable and code is not ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def may_retry(
@@ -36,7 +38,7 @@ def may_retry(
 ) -> bool:
     """Whether the same batch should be sent again; the numbers it will have then are set before that."""
     numbers = sequences.of(partition_of(batch))
-    if code in SILENCE:
+    if not is_refusal(code):
         numbers.note_silence(batch)
     if code is ErrorCode.UNKNOWN_PRODUCER_ID:
         return _retry_of_unknown(sequences, numbers, batch, log_start_offset, is_transactional)
@@ -56,7 +58,8 @@ def _retry_of_unknown(
         # The partition has just moved, or this answer is about numbers that are given up already.
         return True
     if not is_transactional:
-        sequences.needs_bump.add(partition_of(batch))
+        if numbers.is_first(batch):
+            sequences.needs_bump.add(partition_of(batch))
         return True
     if numbers.acked_offset < log_start_offset:
         # What the producer wrote has been deleted for its age, and the broker has forgotten it with that.
@@ -73,8 +76,9 @@ def _retry_out_of_order(
         return True
     if is_transactional:
         return False
-    if not in_doubt or batch.base_sequence == numbers.doubt:
-        # It follows what was written last, or what was given up: records are missing at the broker.
+    if numbers.is_first(batch):
+        # Nothing before it is still to come: it follows what was written last, or what was given up and has
+        # not been written.
         sequences.needs_bump.add(partition_of(batch))
     return True
 
@@ -92,16 +96,10 @@ def give_up(
         return
     partition = partition_of(batch)
     numbers = sequences.of(partition)
-    is_missing = code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-    is_answer = code is not None and code not in SILENCE
-    is_unwritten = is_refused and is_answer and not numbers.may_be_written(batch)
-    if not is_transactional and (is_missing or is_unwritten):
-        numbers.remove(batch)
-        sequences.needs_bump.add(partition)
-    elif code is ErrorCode.UNKNOWN_PRODUCER_ID:
+    if is_transactional and code is ErrorCode.UNKNOWN_PRODUCER_ID:
         # The broker knows nothing of this producer: it takes sequences from 0 on.
         sequences.forget(partition)
-    elif is_unwritten:
+    elif is_refused and is_refusal(code) and not numbers.may_be_written(batch):
         numbers.close_gap(batch)
     else:
         numbers.put_in_doubt(batch)

@@ -65,16 +65,17 @@ def sequence_after(batch: NumberedBatch) -> int:
 
 
 class _Flight:
-    """A batch with numbers and without a final answer.
+    """A batch with numbers, without a final answer or numbered after one that has none.
 
     ``is_renumbered`` says that it has got other numbers since it left: an answer is about the old ones then.
     ``may_be_written`` says that an attempt got no answer, or none that tells.
     """
 
-    __slots__ = ("batch", "is_renumbered", "may_be_written")
+    __slots__ = ("batch", "is_over", "is_renumbered", "may_be_written")
 
     def __init__(self, batch: NumberedBatch) -> None:
         self.batch = batch
+        self.is_over = False
         self.is_renumbered = False
         self.may_be_written = False
 
@@ -103,11 +104,23 @@ class PartitionSequences:
 
     @property
     def in_flight(self) -> list[NumberedBatch]:
-        return [flight.batch for flight in self._flights]
+        return [flight.batch for flight in self._flights if not flight.is_over]
 
     @property
-    def in_flight_count(self) -> int:
-        return len(self._flights)
+    def has_in_flight(self) -> bool:
+        return bool(self._flights)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a new batch may leave while others are in flight.
+
+        A broker that knows nothing of a producer takes any sequence from it: so the first batch goes alone,
+        or a later one could overtake it where a partition gets another leader. The same goes for batches
+        that will be sent again with other numbers. And the oldest in flight must stay among those that a
+        broker remembers, so later ones count even if they have their answer.
+        """
+        is_known = self.acked is not None and not any(flight.is_renumbered for flight in self._flights)
+        return is_known and self.doubt is None and len(self._flights) < IN_FLIGHT_MAX
 
     def is_first(self, batch: NumberedBatch) -> bool:
         """Whether nothing that was numbered before a batch waits for its answer."""
@@ -145,6 +158,7 @@ class PartitionSequences:
         """Sequences from 0 on, also for the batches in flight, as a producer the broker does not know yet."""
         self.identity = identity
         self.next_sequence = 0
+        self._flights = [flight for flight in self._flights if not flight.is_over]
         for flight in self._flights:
             flight.renumber(identity, self.next_sequence)
             self.next_sequence = sequence_after(flight.batch)
@@ -164,13 +178,18 @@ class PartitionSequences:
         self.remove(batch)
 
     def remove(self, batch: NumberedBatch) -> None:
-        self._flights = [flight for flight in self._flights if flight.batch is not batch]
+        """The fate of a batch is known."""
+        flight = self._flight(batch)
+        if flight is not None:
+            flight.is_over = True
+        while self._flights and self._flights[0].is_over:
+            del self._flights[0]
 
     def close_gap(self, batch: NumberedBatch) -> None:
         """A batch will never be written under its numbers: it is done with, and those after it move down."""
         after = False
         for flight in self._flights:
-            if after:
+            if after and not flight.is_over:
                 lower = later_sequence(flight.batch.base_sequence, -batch.count)
                 flight.renumber(self.identity, lower)
             after = after or flight.batch is batch
@@ -193,8 +212,9 @@ class PartitionSequences:
 
     def replace(self, batch: NumberedBatch, parts: list[NumberedBatch]) -> None:
         """Parts of a batch take its place, and its numbers one after the other."""
-        at = next((i for i, flight in enumerate(self._flights) if flight.batch is batch), None)
-        if at is not None:
+        flight = self._flight(batch)
+        if flight is not None:
+            at = self._flights.index(flight)
             self._flights[at : at + 1] = [_Flight(part) for part in parts]
 
     def _flight(self, batch: NumberedBatch) -> _Flight | None:
@@ -222,20 +242,20 @@ class Sequences:
         """Whether the numbers allow a batch to leave.
 
         One that has been sent before leaves once all that were numbered before it are answered; a new one
-        while those in flight are of the same epoch, few enough, and none is in doubt.
+        while those in flight are few enough, and nothing is in doubt.
         """
         if not self.identity.is_known:
             return False
         numbers = self.of(partition_of(batch))
         if is_numbered(batch):
             return numbers.is_first(batch)
-        if numbers.in_flight_count and numbers.identity != self.identity:
-            return False
-        return numbers.doubt is None and numbers.in_flight_count < IN_FLIGHT_MAX
+        if not numbers.has_in_flight:
+            return numbers.doubt is None
+        return numbers.identity == self.identity and numbers.may_grow
 
     def leave(self, batch: NumberedBatch) -> None:
         numbers = self.of(partition_of(batch))
-        if numbers.identity != self.identity and not numbers.in_flight_count:
+        if numbers.identity != self.identity and not numbers.has_in_flight:
             numbers.begin_anew(self.identity)
         numbers.leave(batch)
 
@@ -244,7 +264,7 @@ class Sequences:
 
         If the last answer was about the last sequence given out, what was given up has been written.
         """
-        over = [(p, n) for p, n in self._partitions.items() if n.doubt is not None and not n.in_flight_count]
+        over = [(p, n) for p, n in self._partitions.items() if n.doubt is not None and not n.has_in_flight]
         well = [partition for partition, numbers in over if numbers.is_next(numbers.next_sequence)]
         for _, numbers in over:
             numbers.doubt = None

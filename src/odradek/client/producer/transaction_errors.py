@@ -113,7 +113,8 @@ def failed_step(step: Step, code: ErrorCode, about: object) -> ClientError:
             f"{what}: {code.name}: the group has gone on without this consumer; abort the transaction",
             code=code,
         )
-    return refusal(code, what)
+    hint = "transaction.timeout.ms is more than the broker's transaction.max.timeout.ms"
+    return refusal(code, what, message=hint if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT else None)
 
 
 def closed() -> ClientClosed:

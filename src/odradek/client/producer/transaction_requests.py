@@ -52,12 +52,12 @@ class Meaning(enum.Enum):
 class Step(enum.Enum):
     """The kinds of requests; values are words for the user."""
 
-    INIT = "init a producer"
+    INIT = "get a producer id"
     ADD_PARTITIONS = "add partitions to the transaction"
     ADD_OFFSETS = "add a group's offsets to the transaction"
     COMMIT_OFFSETS = "commit a group's offsets in the transaction"
     END = "end the transaction"
-    BUMP = "bump the producer's epoch"
+    BUMP = "get the producer's next epoch"
 
 
 PRIORITY: Final[Mapping[Step, int]] = {

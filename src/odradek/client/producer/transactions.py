@@ -153,7 +153,7 @@ class Transactions:
             return
         if not self._standing.is_fatal:
             raise InvalidState(
-                f"{call}: the last {held.call} ended before its outcome was known; call it again"
+                f"{call}: what came of the last {held.call} is not known yet; call it again first"
             )
 
     # Asked and told by the sender: batches.
@@ -188,7 +188,7 @@ class Transactions:
 
     def failed(self, batch: NumberedBatch, error: BaseException, *, never_tried_again: bool) -> None:
         if not self._standing.is_fatal:
-            if ends_the_producer(error):
+            if is_numbered(batch) and ends_the_producer(error):
                 self._exchange.end(error)
             elif isinstance(error, ClientError) and not isinstance(error, TransactionAborted):
                 self._fail_transaction(error)

@@ -1,0 +1,16 @@
+"""A producer's machine, told in text files: command, then what comes of it."""
+
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_script(run, path):
+    run(path)
+
+
+def test_there_are_scripts():
+    assert len(SCRIPTS) >= 30

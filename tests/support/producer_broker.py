@@ -1,0 +1,120 @@
+"""A broker's part in idempotence, as small as can be: what a partition's log takes from a producer.
+
+Requests wait in channels, one per leader that a partition has had. Only the last leader writes; each channel
+is served in order, and an answer may be lost with its connection.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+
+REMEMBERED_BATCHES = 5
+SEQUENCES = 1 << 31
+
+
+class Request(NamedTuple):
+    """A batch as it was when it left."""
+
+    name: str
+    count: int
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+class _Producer:
+    """What a partition remembers of a producer; ``recent`` has sequence, count and place of its last batches."""
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.next_sequence = 0
+        self.recent: list[tuple[int, int, int]] = []
+
+
+class PartitionLog:
+    """What is written, and what is remembered of producers."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self._producers: dict[int, _Producer] = {}
+
+    def take(self, request: Request) -> tuple[ErrorCode, int]:
+        """Write a batch, or say why not."""
+        known = self._producers.setdefault(request.producer_id, _Producer())
+        if request.epoch < known.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+        if request.epoch == known.epoch:
+            for sequence, count, offset in known.recent:
+                if (sequence, count) == (request.sequence, request.count):
+                    return ErrorCode.NONE, offset
+            if request.sequence != known.next_sequence:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        elif known.epoch >= 0 and request.sequence != 0:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        return ErrorCode.NONE, self._write(known, request)
+
+    def _write(self, known: _Producer, request: Request) -> int:
+        if request.epoch != known.epoch:
+            known.recent = []
+        offset = len(self.written)
+        self.written.append(request.name)
+        known.epoch = request.epoch
+        known.next_sequence = (request.sequence + request.count) % SEQUENCES
+        known.recent = [*known.recent, (request.sequence, request.count, offset)][-REMEMBERED_BATCHES:]
+        return offset
+
+
+class Channel:
+    """Requests to one leader that are not answered yet, oldest first; those before ``served`` are served."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.is_leader = True
+        self.requests: list[Request] = []
+        self.answers: list[tuple[ErrorCode, int]] = []
+
+    def serve(self, refuse: ErrorCode | None = None) -> None:
+        """The leader handles the next request."""
+        if len(self.answers) < len(self.requests):
+            request = self.requests[len(self.answers)]
+            if not self.is_leader:
+                self.answers.append((ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
+            else:
+                self.answers.append(self.log.take(request) if refuse is None else (refuse, -1))
+
+    def answered(self) -> tuple[Request, ErrorCode, int] | None:
+        """The next answer arrives."""
+        if not self.answers:
+            return None
+        code, offset = self.answers.pop(0)
+        return self.requests.pop(0), code, offset
+
+    def broken(self, served_count: int) -> list[Request]:
+        """The connection breaks: the leader had some of the requests, and nobody hears what came of any."""
+        while len(self.answers) < min(served_count, len(self.requests)):
+            self.serve()
+        lost, self.requests, self.answers = self.requests, [], []
+        return lost
+
+
+class Brokers:
+    """Logs of partitions, and the channels to their leaders."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.channels: dict[TopicPartition, list[Channel]] = {}
+
+    def at(self, partition: TopicPartition) -> list[Channel]:
+        if partition not in self.channels:
+            self.logs[partition] = PartitionLog()
+            self.channels[partition] = [Channel(self.logs[partition])]
+        return self.channels[partition]
+
+    def move(self, partition: TopicPartition) -> None:
+        """The partition gets another leader, which has all that was written."""
+        channels = self.at(partition)
+        channels[-1].is_leader = False
+        channels.append(Channel(self.logs[partition]))
