@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from bench.harness import PEER, SUBJECT, Bench, Goal, Row, Sample
+from bench.harness import PEER, SUBJECT, Bench, Goal, Row, Sample, load_sample
 from bench.peers.broker import Broker
 
 
@@ -39,3 +40,10 @@ def compare_clients(
     bench.compare(row, {SUBJECT: ours, **{peer: peer for peer in peers}}, measure)
     for peer in others:
         bench.rows.append(Row(case, load, row.unit, goals.get(peer), row.samples, row.not_run, peer=peer))
+
+
+def client_sample(result: Mapping[str, Any], broker: Broker) -> Sample:
+    """Records a second, and what each cost the client's process: that depends little on other programs."""
+    sample = load_sample(result["records"] / result["seconds"], result, broker, result["bytes"])
+    sample.cost["client_cpu_us_per_record"] = result["generator_cpu_seconds"] / result["records"] * 1e6
+    return sample

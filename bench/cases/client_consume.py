@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.clients import compare_clients, one_broker
+from bench.clients import client_sample, compare_clients, one_broker
 from bench.filling import Filling, fill
-from bench.harness import Bench, Goal, Sample, load_sample
+from bench.harness import Bench, Goal, Sample
 from bench.loads.worker import run_load
 from bench.peers.broker import Broker
 
@@ -90,4 +90,4 @@ def _measure(broker: Broker, load: Load, client: str) -> Sample:
         "seconds": SECONDS,
     }
     result = run_load("client_consume", spec)
-    return load_sample(result["records"] / result["seconds"], result, broker, result["bytes"])
+    return client_sample(result, broker)

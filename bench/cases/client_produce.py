@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.clients import compare_clients, one_broker
-from bench.harness import Bench, Goal, Sample, load_sample
+from bench.clients import client_sample, compare_clients, one_broker
+from bench.harness import Bench, Goal, Sample
 from bench.loads.worker import run_load
 from bench.meter import MB
 from bench.peers.broker import Broker
@@ -89,4 +89,4 @@ def _measure(bench: Bench, broker: Broker, load: Load, client: str) -> Sample:
         result = run_load("client_produce", spec)
     finally:
         broker.delete_topic(topic)
-    return load_sample(result["records"] / result["seconds"], result, broker, result["bytes"])
+    return client_sample(result, broker)
