@@ -5,6 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from odradek.model.ids import NO_LEADER_EPOCH
+from odradek.records.layout import RecordMetadata
+
+__all__ = [
+    "GroupMetadata",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionInfo",
+    "RecordMetadata",
+]
 
 
 class Node(NamedTuple):
@@ -54,14 +64,3 @@ class GroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
-
-
-class RecordMetadata(NamedTuple):
-    """What became of a record that was sent; ``offset`` is -1 with acks=0."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    serialized_key_size: int
-    serialized_value_size: int

@@ -2,7 +2,22 @@
 
 from collections.abc import Iterable
 
-from odradek.records.layout import BatchHeader, Columns, Record, Sifted, SiftedRecords, Walked
+from odradek.records._consuming_py import ColumnBuilder as ColumnBuilder
+from odradek.records._consuming_py import ConsumerRecord as ConsumerRecord
+from odradek.records._consuming_py import RecordReader as RecordReader
+from odradek.records._producing_py import Appender as Appender
+from odradek.records._producing_py import BytesColumn as BytesColumn
+from odradek.records._producing_py import Delivery as Delivery
+from odradek.records._producing_py import HeadersColumn as HeadersColumn
+from odradek.records._producing_py import NumbersColumn as NumbersColumn
+from odradek.records._producing_py import ProducerBatch as ProducerBatch
+from odradek.records._producing_py import RecordColumns as RecordColumns
+from odradek.records._producing_py import murmur2 as murmur2
+from odradek.records._producing_py import partition_of as partition_of
+from odradek.records._producing_py import partitions_of as partitions_of
+from odradek.records._producing_py import record_bytes_max as record_bytes_max
+from odradek.records._producing_py import refused_delivery as refused_delivery
+from odradek.records.layout import BatchHeader, Record, Sifted, SiftedRecords, Walked
 
 Buffer = bytes | bytearray | memoryview
 
@@ -40,9 +55,6 @@ def walk(
 def decode_records(
     records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
 ) -> list[Record]: ...
-def decode_columns(
-    records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
-) -> Columns: ...
 
 class BatchBuffer:
     base_timestamp: int | None

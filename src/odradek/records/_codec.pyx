@@ -5,19 +5,30 @@ Invariant: equal results and equal error codes for all inputs. The interpreter l
 buffer is checked; the buffer is held (exported) meanwhile, so it cannot be resized or freed.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.ref cimport Py_INCREF
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, getenv, realloc
 from libc.string cimport memcpy, memset, strcmp
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
+from odradek.model.client_errors import ConcurrentUse, InvalidState, RecordCorrupt
 from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
-from odradek.records.layout import BatchHeader, Columns, Fault, Record, Sifted, SiftedRecords, Walked
+from odradek.model.levels import TimestampType
+from odradek.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from odradek.records.layout import (
+    BatchHeader, Columns, Fault, Record, RecordMetadata, Sifted, SiftedRecords, Walked,
+)
+from odradek.records.message_set import read_message
 
 
 cdef extern from "_codec_primitives.h":
@@ -31,6 +42,10 @@ cdef extern from "_codec_primitives.h":
     int64_t odr_wrapped_sum(int64_t a, int64_t b) nogil
     int64_t odr_wrapped_difference(int64_t a, int64_t b) nogil
     int64_t odr_saturated_sum(int64_t a, int64_t b) nogil
+
+
+cdef extern from "_murmur2.h":
+    uint32_t odr_murmur2(const uint8_t *p, size_t n) noexcept nogil
 
 
 cdef extern from *:
@@ -47,6 +62,11 @@ cdef extern from *:
     object odr_named_tuple(object type, Py_ssize_t n)
     void PyObject_GC_UnTrack(object made)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    # Borrowed references and numbers without a detour, for what must run no Python code.
+    PyObject *PyList_GET_ITEM(object items, Py_ssize_t index)
+    PyObject *PySequence_Fast_GET_ITEM(object items, Py_ssize_t index)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object items)
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 
 odr_crc_prepare()
@@ -72,6 +92,7 @@ cdef enum Verdict:
     RECORD_SIZE
     FIELD_SIZES
     SURPLUS
+    OUTSIDE
 
 _WHY = {
     CUT_NUMBER: "a record ends in the middle of a number",
@@ -82,6 +103,7 @@ _WHY = {
     RECORD_SIZE: "a record claims a size that it cannot have",
     FIELD_SIZES: "a record's size is not that of its fields",
     SURPLUS: "bytes follow the batch's last record",
+    OUTSIDE: "a record's offset is not among those of its batch",
 }
 
 
@@ -625,105 +647,6 @@ def decode_records(records, int32_t count, int64_t base_offset, int64_t base_tim
         PyBuffer_Release(&view)
 
 
-cdef struct Column:
-    uint8_t *validity
-    int32_t *ends
-    uint8_t *content
-    int32_t size
-
-
-cdef inline void put_cell(Column *column, Py_ssize_t row, const uint8_t *field, int32_t size) noexcept nogil:
-    if size >= 0:
-        column.validity[row >> 3] |= <uint8_t>(1 << (row & 7))
-        memcpy(column.content + column.size, field, size)
-        column.size += size
-    column.ends[row + 1] = column.size
-
-
-cdef Verdict measure(
-    const uint8_t *p, Py_ssize_t size, int32_t count, int64_t *key_bytes, int64_t *value_bytes
-) noexcept nogil:
-    cdef Cursor at
-    cdef Parts parts
-    cdef Verdict verdict
-    cdef int32_t index
-    at.p = p
-    at.end = p + size
-    key_bytes[0] = value_bytes[0] = 0
-    for index in range(count):
-        verdict = take_record(&at, &parts)
-        if verdict != FINE:
-            return verdict
-        key_bytes[0] += parts.key_size if parts.key_size > 0 else 0
-        value_bytes[0] += parts.value_size if parts.value_size > 0 else 0
-    return FINE if at.p == at.end else SURPLUS
-
-
-cdef object zeros(Py_ssize_t size):
-    made = PyByteArray_FromStringAndSize(NULL, size)
-    memset(PyByteArray_AS_STRING(made), 0, size)
-    return made
-
-
-cdef void fill_columns(
-    Cursor at, int32_t count, int64_t base_offset, int64_t base_timestamp, bint fixed,
-    int64_t *offsets, int64_t *timestamps, Column *keys, Column *values
-) noexcept nogil:
-    cdef Parts parts
-    cdef int32_t index
-    for index in range(count):
-        take_record(&at, &parts)
-        offsets[index] = odr_wrapped_sum(base_offset, parts.offset_delta)
-        timestamps[index] = timestamp_of(&parts, base_timestamp, fixed)
-        put_cell(keys, index, parts.key, parts.key_size)
-        put_cell(values, index, parts.value, parts.value_size)
-
-
-def decode_columns(records, int32_t count, int64_t base_offset, int64_t base_timestamp, bint timestamp_fixed):
-    cdef Py_buffer view
-    cdef Cursor at
-    cdef Column keys, values
-    cdef Verdict verdict
-    cdef int64_t key_bytes, value_bytes
-    cdef int64_t *offsets_at
-    cdef int64_t *timestamps_at
-    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
-    try:
-        at.p = <const uint8_t *>view.buf
-        at.end = at.p + view.len
-        with nogil:
-            verdict = measure(at.p, view.len, count, &key_bytes, &value_bytes)
-        if verdict != FINE:
-            raise malformed(verdict)
-        count = max(count, 0)
-        offsets, timestamps = zeros(8 * <Py_ssize_t>count), zeros(8 * <Py_ssize_t>count)
-        key_validity, value_validity = zeros((<Py_ssize_t>count + 7) // 8), zeros((<Py_ssize_t>count + 7) // 8)
-        key_ends, value_ends = zeros(4 * (<Py_ssize_t>count + 1)), zeros(4 * (<Py_ssize_t>count + 1))
-        key_content, value_content = zeros(key_bytes), zeros(value_bytes)
-        keys = column_of(key_validity, key_ends, key_content)
-        values = column_of(value_validity, value_ends, value_content)
-        offsets_at = <int64_t *>PyByteArray_AS_STRING(offsets)
-        timestamps_at = <int64_t *>PyByteArray_AS_STRING(timestamps)
-        with nogil:
-            fill_columns(
-                at, count, base_offset, base_timestamp, timestamp_fixed, offsets_at, timestamps_at, &keys, &values
-            )
-        return Columns(
-            count, offsets, timestamps, key_validity, key_ends, key_content, value_validity, value_ends, value_content
-        )
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef Column column_of(object validity, object ends, object content):
-    cdef Column column
-    column.validity = <uint8_t *>PyByteArray_AS_STRING(validity)
-    column.ends = <int32_t *>PyByteArray_AS_STRING(ends)
-    column.content = <uint8_t *>PyByteArray_AS_STRING(content)
-    column.size = 0
-    return column
-
-
 # ---- records in ----
 
 cdef inline int int64_size(int64_t value) noexcept nogil:
@@ -751,6 +674,11 @@ cdef inline uint8_t *put_field(uint8_t *p, const char *field, Py_ssize_t size) n
         memcpy(p, field, size)
         p += size
     return p
+
+
+# In a struct of ours: the collector would let go of a plain one's object without ending the export.
+cdef struct Export:
+    Py_buffer view
 
 
 cdef struct Field:
@@ -903,3 +831,17 @@ cdef class BatchBuffer:
 
 include "_codec_key_offsets.pxi"
 include "_codec_sifting.pxi"
+
+
+# ---- producing ----
+
+include "_codec_record_columns.pxi"
+include "_codec_producer_batch.pxi"
+include "_codec_appender.pxi"
+
+
+# ---- consuming ----
+
+include "_codec_consumer_record.pxi"
+include "_codec_column_builder.pxi"
+include "_codec_record_reader.pxi"

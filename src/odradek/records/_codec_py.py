@@ -9,7 +9,6 @@ fall off.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from struct import Struct
 
@@ -34,7 +33,6 @@ from odradek.records.layout import (
     MESSAGE_OVERHEAD_1,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Columns,
     Fault,
     Headers,
     Record,
@@ -208,7 +206,7 @@ def walk(
     With ``timestamp_fixed`` every record has ``base_timestamp``. A record without timestamp (-1) is in every
     window. At most ``faults_max`` faults are listed. A malformed record is INVALID_RECORD.
     """
-    reader = RecordReader(records)
+    reader = RecordCursor(records)
     max_timestamp, consecutive = -1, True
     faults: list[Fault] = []
     for index in range(count):
@@ -228,7 +226,7 @@ def decode_records(
     records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
 ) -> list[Record]:
     """Read ``count`` records that must fill ``records``; keys and values are copied out."""
-    reader = RecordReader(records)
+    reader = RecordCursor(records)
     decoded = []
     for _ in range(count):
         delta, offset_delta, key, value, headers = reader.read_record()
@@ -236,32 +234,6 @@ def decode_records(
         decoded.append(Record(wrapped_int64(base_offset + offset_delta), timestamp, key, value, headers))
     reader.finish()
     return decoded
-
-
-def decode_columns(
-    records: Buffer, count: int, base_offset: int, base_timestamp: int, timestamp_fixed: bool
-) -> Columns:
-    """As ``decode_records``, but columns; headers are checked and left out."""
-    rows = decode_records(records, count, base_offset, base_timestamp, timestamp_fixed)
-    return Columns(
-        len(rows),
-        bytearray(array("q", [row.offset for row in rows]).tobytes()),
-        bytearray(array("q", [row.timestamp for row in rows]).tobytes()),
-        *_column([row.key for row in rows]),
-        *_column([row.value for row in rows]),
-    )
-
-
-def _column(cells: list[bytes | None]) -> tuple[bytearray, bytearray, bytearray]:
-    validity = bytearray((len(cells) + 7) // 8)
-    ends = array("i", [0])
-    content = bytearray()
-    for index, cell in enumerate(cells):
-        if cell is not None:
-            validity[index >> 3] |= 1 << (index & 7)
-            content += cell
-        ends.append(len(content))
-    return validity, bytearray(ends.tobytes()), content
 
 
 class BatchBuffer:
@@ -301,9 +273,9 @@ class BatchBuffer:
         body = bytearray(1)
         put_varint(body, wrapped_int64(timestamp - base))
         put_varint(body, delta)
-        _put_sized(body, key)
-        _put_sized(body, value)
-        _put_headers(body, headers)
+        put_sized(body, key)
+        put_sized(body, value)
+        put_headers(body, headers)
         if len(self._records) + len(body) + 5 > INT32_MAX - BATCH_OVERHEAD:
             raise LocalProtocolViolation("a batch cannot pass 2 GiB")
         put_varint(self._records, len(body))
@@ -327,7 +299,7 @@ def put_varint(out: bytearray, value: int) -> None:
     out.append(zigzag)
 
 
-def _put_sized(out: bytearray, data: Buffer | None) -> None:
+def put_sized(out: bytearray, data: Buffer | None) -> None:
     if data is None:
         out.append(1)
     else:
@@ -335,14 +307,14 @@ def _put_sized(out: bytearray, data: Buffer | None) -> None:
         out += data
 
 
-def _put_headers(out: bytearray, headers: Iterable[tuple[str, Buffer | None]]) -> None:
+def put_headers(out: bytearray, headers: Iterable[tuple[str, Buffer | None]]) -> None:
     given = tuple(headers)
     put_varint(out, len(given))
     for name, value in given:
         if not isinstance(name, str):
             raise LocalProtocolViolation("a record header needs a key")
-        _put_sized(out, name.encode())
-        _put_sized(out, value)
+        put_sized(out, name.encode())
+        put_sized(out, value)
 
 
 def wrapped_int64(value: int) -> int:
@@ -350,11 +322,11 @@ def wrapped_int64(value: int) -> int:
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
-def _malformed(what: str) -> BrokerError:
+def malformed(what: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_RECORD, what)
 
 
-class RecordReader:
+class RecordCursor:
     """A cursor over the records of one batch; any step past the end is INVALID_RECORD."""
 
     __slots__ = ("data", "end", "position")
@@ -368,7 +340,7 @@ class RecordReader:
         value = shift = 0
         for taken in range(bytes_max):
             if self.position + taken >= self.end:
-                raise _malformed("a record ends in the middle of a number")
+                raise malformed("a record ends in the middle of a number")
             byte = self.data[self.position + taken]
             value |= (byte & 0x7F) << shift
             shift += 7
@@ -376,7 +348,7 @@ class RecordReader:
                 self.position += taken + 1
                 value &= (1 << bits) - 1
                 return (value >> 1) ^ -(value & 1)
-        raise _malformed(f"a number in a record is longer than {bytes_max} bytes")
+        raise malformed(f"a number in a record is longer than {bytes_max} bytes")
 
     def sized(self) -> memoryview | None:
         size = self.varint(5, 32)
@@ -384,32 +356,32 @@ class RecordReader:
             return None
         start = self.position
         if size > self.end - start:
-            raise _malformed("a field of a record reaches past the end of the batch")
+            raise malformed("a field of a record reaches past the end of the batch")
         self.position = start + size
         return self.data[start : self.position]
 
     def header_count(self) -> int:
         count = self.varint(5, 32)
         if not 0 <= count <= self.end - self.position:
-            raise _malformed(f"a record claims {count} headers")
+            raise malformed(f"a record claims {count} headers")
         return count
 
     def header_key(self) -> memoryview:
         key = self.sized()
         if key is None:
-            raise _malformed("a record header has no key")
+            raise malformed("a record header has no key")
         return key
 
     def start_record(self) -> int:
         size = self.varint(5, 32)
         if size < 1 or size > self.end - self.position:
-            raise _malformed(f"a record claims {size} bytes")
+            raise malformed(f"a record claims {size} bytes")
         self.position += 1
         return self.position - 1 + size
 
     def end_record(self, expected: int) -> None:
         if self.position != expected:
-            raise _malformed("a record's size is not that of its fields")
+            raise malformed("a record's size is not that of its fields")
 
     def skip_record(self) -> tuple[int, int, bool]:
         expected = self.start_record()
@@ -435,7 +407,7 @@ class RecordReader:
 
     def finish(self) -> None:
         if self.position != self.end:
-            raise _malformed("bytes follow the batch's last record")
+            raise malformed("bytes follow the batch's last record")
 
 
 def _copied(field: memoryview | None) -> bytes | None:

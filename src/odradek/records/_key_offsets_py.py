@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.ports.files import Buffer
-from odradek.records._codec_py import RecordReader, crc32c, read_header, wrapped_int64
+from odradek.records._codec_py import RecordCursor, crc32c, read_header, wrapped_int64
 from odradek.records.layout import (
     BATCH_OVERHEAD,
     CODEC_MASK,
@@ -89,12 +89,12 @@ def read_parts(records: Buffer, count: int) -> list[Parts]:
     try:
         if count < 0:
             raise BrokerError(ErrorCode.INVALID_RECORD, f"{count} records")
-        return list(_split(RecordReader(records), count))
+        return list(_split(RecordCursor(records), count))
     except BrokerError as malformed:
         raise corrupt("a batch's records are not what its header says", 0) from malformed
 
 
-def _split(reader: RecordReader, count: int) -> Iterator[Parts]:
+def _split(reader: RecordCursor, count: int) -> Iterator[Parts]:
     for _ in range(count):
         start = reader.position
         end = reader.start_record()

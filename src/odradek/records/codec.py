@@ -35,7 +35,10 @@ def _choose() -> tuple[ModuleType, str | None]:
 _twin, _why_pure = _choose()
 if _why_pure is None:
     _sifting_twin = _twin
+    _producing_twin = _consuming_twin = _twin
 else:
+    from odradek.records import _consuming_py as _consuming_twin
+    from odradek.records import _producing_py as _producing_twin
     from odradek.records import _sifting_py as _sifting_twin
 
 COMPILED: Final = _why_pure is None
@@ -46,19 +49,32 @@ if TYPE_CHECKING:
         BatchBuffer,
         accept_in_place,
         crc32c,
-        decode_columns,
         decode_records,
         place,
         read_headers,
         stamp,
         walk,
     )
+    from odradek.records._consuming_py import ColumnBuilder, ConsumerRecord, RecordReader
+    from odradek.records._producing_py import (
+        Appender,
+        BytesColumn,
+        Delivery,
+        HeadersColumn,
+        NumbersColumn,
+        ProducerBatch,
+        RecordColumns,
+        murmur2,
+        partition_of,
+        partitions_of,
+        record_bytes_max,
+        refused_delivery,
+    )
     from odradek.records._sifting_py import KeyOffsets, header_at, sift, sift_records
 else:
     BatchBuffer = _twin.BatchBuffer
     accept_in_place = _twin.accept_in_place
     crc32c = _twin.crc32c
-    decode_columns = _twin.decode_columns
     decode_records = _twin.decode_records
     place = _twin.place
     read_headers = _twin.read_headers
@@ -68,25 +84,54 @@ else:
     header_at = _sifting_twin.header_at
     sift = _sifting_twin.sift
     sift_records = _sifting_twin.sift_records
+    Appender = _producing_twin.Appender
+    BytesColumn = _producing_twin.BytesColumn
+    Delivery = _producing_twin.Delivery
+    HeadersColumn = _producing_twin.HeadersColumn
+    NumbersColumn = _producing_twin.NumbersColumn
+    ProducerBatch = _producing_twin.ProducerBatch
+    RecordColumns = _producing_twin.RecordColumns
+    murmur2 = _producing_twin.murmur2
+    partition_of = _producing_twin.partition_of
+    partitions_of = _producing_twin.partitions_of
+    record_bytes_max = _producing_twin.record_bytes_max
+    refused_delivery = _producing_twin.refused_delivery
+    ColumnBuilder = _consuming_twin.ColumnBuilder
+    ConsumerRecord = _consuming_twin.ConsumerRecord
+    RecordReader = _consuming_twin.RecordReader
 
 __all__ = [
     "COMPILED",
     "WHY_PURE",
+    "Appender",
     "BatchBuffer",
     "Buffer",
+    "BytesColumn",
+    "ColumnBuilder",
+    "Columns",
+    "ConsumerRecord",
+    "Delivery",
+    "HeadersColumn",
     "KeyOffsets",
+    "NumbersColumn",
+    "ProducerBatch",
+    "RecordColumns",
+    "RecordReader",
     "accept_in_place",
     "crc32c",
     "decode",
     "decode_batch",
-    "decode_batch_columns",
-    "decode_columns",
     "decode_records",
     "header_at",
     "is_intact",
+    "murmur2",
+    "partition_of",
+    "partitions_of",
     "place",
     "read_headers",
+    "record_bytes_max",
     "records_of",
+    "refused_delivery",
     "sift",
     "sift_records",
     "stamp",
@@ -118,16 +163,6 @@ def decode_batch(
     fixed = bool(header.attributes & APPEND_TIME_BIT)
     timestamp = header.max_timestamp if fixed else header.base_timestamp
     return decode_records(area, header.count, header.base_offset, timestamp, fixed)
-
-
-def decode_batch_columns(
-    buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
-) -> Columns:
-    """The records of one magic 2 batch as columns."""
-    area = records_of(buffer, header, bytes_max)
-    fixed = bool(header.attributes & APPEND_TIME_BIT)
-    timestamp = header.max_timestamp if fixed else header.base_timestamp
-    return decode_columns(area, header.count, header.base_offset, timestamp, fixed)
 
 
 def decode(buffer: Buffer) -> list[Record]:

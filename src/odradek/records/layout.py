@@ -35,6 +35,7 @@ from typing import Final, NamedTuple
 
 from odradek.model.ids import NO_PRODUCER_ID, NO_SEQUENCE
 from odradek.model.levels import Compression, TimestampType
+from odradek.ports.files import Buffer
 
 LOG_OVERHEAD: Final = 12
 """Offset and length: what comes before a batch's or message's own bytes."""
@@ -221,21 +222,47 @@ class SiftedRecords(NamedTuple):
     sets_horizon: bool
 
 
+class RecordMetadata(NamedTuple):
+    """What became of a record that was sent; ``offset`` is -1 with acks=0."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+
 class Columns(NamedTuple):
     """Records as columns in native byte order, each ready to be an Arrow buffer.
 
-    ``*_ends`` are int32 offsets (one more than rows); ``*_validity`` are bitmaps, lowest bit first.
+    ``*_ends`` are int32 offsets (one more than rows); ``*_validity`` are bitmaps, lowest bit first. Headers
+    are a list of pairs per row: ``header_ends`` counts pairs; without headers wanted their buffers are empty.
     """
 
     row_count: int
-    offsets: bytearray
-    timestamps: bytearray
-    key_validity: bytearray
-    key_ends: bytearray
-    keys: bytearray
-    value_validity: bytearray
-    value_ends: bytearray
-    values: bytearray
+    topics: tuple[str, ...]
+    topic_indices: Buffer
+    """int32 per row: which of ``topics``."""
+    partitions: Buffer
+    """int32"""
+    offsets: Buffer
+    """int64"""
+    timestamps: Buffer
+    """int64, milliseconds"""
+    key_validity: Buffer
+    key_ends: Buffer
+    keys: Buffer
+    value_validity: Buffer
+    value_ends: Buffer
+    values: Buffer
+    header_ends: Buffer
+    header_name_ends: Buffer
+    header_names: Buffer
+    """UTF-8; what was sent as something else is replaced."""
+    header_value_validity: Buffer
+    header_value_ends: Buffer
+    header_values: Buffer
 
 
 def advance_sequence(sequence: int, by: int) -> int:

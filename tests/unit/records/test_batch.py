@@ -99,7 +99,9 @@ def test_columns_are_ready_for_arrow() -> None:
     builder.append(1001, None, b"value", [("h", None)])
     builder.append(1002, b"", b"")
     data = builder.build()
-    columns = codec.decode_batch_columns(data, codec.read_headers(data)[0])
+    rows = codec.ColumnBuilder()
+    assert codec.RecordReader(data, "t", 0, 0).take_columns(10, rows) == 3
+    columns = rows.finish()
     assert columns.row_count == 3
     assert memoryview(columns.offsets).cast("q").tolist() == [40, 41, 42]
     assert memoryview(columns.timestamps).cast("q").tolist() == [1000, 1001, 1002]
