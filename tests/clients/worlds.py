@@ -79,6 +79,8 @@ class Asyncio:
         while self._made:
             self._made.pop().close()
         left = self.call(_other_tasks)
+        # Looking up names leaves threads of the loop's own behind, as it does under asyncio.run.
+        self.call(self._loop.shutdown_default_executor)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS_MAX)
         self._loop.close()

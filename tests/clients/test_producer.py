@@ -1,0 +1,236 @@
+"""The producer of both worlds against a real broker process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from tests.clients.worlds import Blocking, World
+from tests.support.broker import Broker
+
+import odradek
+from odradek import ClientClosed, ConfigError, InvalidState, RecordTooLarge, TimedOut, TopicPartition
+
+
+def read(world: World, bootstrap: str, topic: str, count: int) -> list[Any]:
+    """The first records of a topic, in the order of partitions and offsets."""
+    consumer = world.consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
+    consumer.assign(partitions)
+    found: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(found) < count and time.monotonic() < deadline:
+        found += consumer.poll(1.0)
+    consumer.close()
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def test_what_is_sent_is_read(world: World, bootstrap: str, topic: str) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap)
+    sent = [b"%d" % number for number in range(200)]
+    deliveries = [producer.send(topic, value, key=b"k", headers=[("h", value)]) for value in sent]
+    offsets = [delivery.result(30).offset for delivery in deliveries]
+    assert offsets == list(range(offsets[0], offsets[0] + 200))
+    records = read(world, bootstrap, topic, 200)
+    assert [record.value for record in records] == sent
+    assert all(record.key == b"k" for record in records)
+    assert records[7].headers == (("h", b"7"),)
+
+
+def test_a_flush_delivers_everything_and_callbacks_run_in_order(
+    world: World, bootstrap: str, topic: str
+) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap, linger_ms=1000)
+    told: list[int] = []
+    for _ in range(1000):
+        producer.send(topic, b"v", b"key", on_delivery=lambda metadata, error: told.append(metadata.offset))
+    producer.flush()
+    assert len(told) == 1000
+    assert told == sorted(told)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read_back(world: World, bootstrap: str, topic: str, codec: str) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5)
+    sent = [b"%d-" % number * 30 for number in range(500)]
+    assert producer.send_many(topic, sent, partition=0).result() == 500
+    assert [record.value for record in read(world, bootstrap, topic, 500)] == sent
+
+
+def test_many_records_pass_through_little_memory(world: World, bootstrap: str, topic: str) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap, batch_size=1000, buffer_memory=8000)
+    count = 2000
+    for number in range(count):
+        producer.send(topic, b"%6d" % number * 20, partition=0)
+    producer.flush()
+    assert producer.metrics()["buffer-available-bytes"] == 8000
+    values = [record.value[:6] for record in read(world, bootstrap, topic, count)]
+    assert values == [b"%6d" % number for number in range(count)]
+
+
+def test_tables_are_sent_by_column(world: World, bootstrap: str, topic: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    header = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+    count = 5000
+    table = pyarrow.table(
+        {
+            "value": [None if number % 10 == 3 else b"%d" % number for number in range(count)],
+            "key": pyarrow.array([f"k{number % 5}" for number in range(count)]),
+            "partition": pyarrow.array([0] * count, pyarrow.int32()),
+            "timestamp": pyarrow.array(range(1, count + 1), pyarrow.timestamp("ms")),
+            "headers": pyarrow.array(
+                [[("n", b"%d" % number)] for number in range(count)], pyarrow.list_(header)
+            ),
+        }
+    )
+    producer = world.producer(bootstrap_servers=bootstrap)
+    assert producer.send_arrow(table, topic).result() == count
+    records = read(world, bootstrap, topic, count)
+    assert [record.value for record in records] == table["value"].to_pylist()
+    assert [record.timestamp for record in records] == list(range(1, count + 1))
+    assert [record.headers for record in records] == [(("n", b"%d" % number),) for number in range(count)]
+    assert {record.key for record in records} == {b"k0", b"k1", b"k2", b"k3", b"k4"}
+
+
+def test_a_table_may_name_its_topics(world: World, bootstrap: str, topic: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    other = f"{topic}-other"
+    names = pyarrow.array([topic, other] * 50).dictionary_encode()
+    table = pyarrow.table({"topic": names, "value": [b"%d" % number for number in range(100)]})
+    producer = world.producer(bootstrap_servers=bootstrap)
+    assert producer.send_arrow(table).result() == 100
+    values = sorted(int(record.value) for record in read(world, bootstrap, other, 50))
+    assert values == list(range(1, 100, 2))
+
+
+def test_a_table_that_is_no_records_is_refused(world: World, bootstrap: str, topic: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    producer = world.producer(bootstrap_servers=bootstrap)
+    with pytest.raises(odradek.SerializationFailed, match="colour"):
+        producer.send_arrow(pyarrow.table({"value": [b"v"], "colour": ["red"]}), topic)
+    with pytest.raises(odradek.SerializationFailed, match="topic"):
+        producer.send_arrow(pyarrow.table({"value": [b"v"]}))
+
+
+def test_a_broker_that_restarts_gets_all_records_once(world: World, start_broker: Any) -> None:
+    broker: Broker = start_broker()
+    producer = world.producer(bootstrap_servers=broker.bootstrap, batch_size=200)
+    deliveries = [producer.send("letters", b"%d" % number, partition=0) for number in range(100)]
+    deliveries[0].result(30)
+    broker.stop()
+    deliveries += [producer.send("letters", b"%d" % number, partition=0) for number in range(100, 200)]
+    broker.start()
+    assert [delivery.result(60).offset for delivery in deliveries] == list(range(200))
+    values = [record.value for record in read(world, broker.bootstrap, "letters", 200)]
+    assert values == [b"%d" % number for number in range(200)]
+
+
+def test_a_broker_that_is_not_there_is_told_within_max_block_ms(world: World) -> None:
+    producer = world.producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300)
+    with pytest.raises(odradek.ClientError) as told:
+        producer.send("letters", b"v")
+    assert told.value.retriable
+
+
+def test_closing_twice_and_sending_after_it(world: World, bootstrap: str, topic: str) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap, linger_ms=5000)
+    delivery = producer.send(topic, b"v")
+    producer.close()
+    assert delivery.result(1).offset >= 0
+    producer.close()
+    with pytest.raises(ClientClosed):
+        producer.send(topic, b"late")
+
+
+def test_what_a_record_may_not_be(world: World, bootstrap: str, topic: str) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap)
+    with pytest.raises(RecordTooLarge):
+        producer.send(topic, bytes(2_000_000))
+    with pytest.raises(ConfigError, match="linger"):
+        world.producer(bootstrap_servers=bootstrap, lingers_ms=5)
+
+
+def test_transactions_are_seen_whole_or_not_at_all(world: World, bootstrap: str, topic: str) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=f"t-{topic}")
+    producer.init_transactions()
+    with pytest.raises(InvalidState):
+        producer.send(topic, b"outside")
+    producer.begin_transaction()
+    producer.send(topic, b"taken back", partition=0).result(30)
+    producer.abort_transaction()
+    producer.begin_transaction()
+    deliveries = [producer.send(topic, b"%d" % number, partition=0) for number in range(10)]
+    producer.commit_transaction()
+    assert all(delivery.done() for delivery in deliveries)
+    consumer = world.consumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    consumer.assign([TopicPartition(topic, 0)])
+    found: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(found) < 10 and time.monotonic() < deadline:
+        found += consumer.poll(1.0)
+    assert [record.value for record in found] == [b"%d" % number for number in range(10)]
+
+
+# Only threads can do these.
+
+
+def test_threads_share_a_producer(bootstrap: str, topic: str) -> None:
+    with odradek.Producer(bootstrap_servers=bootstrap, batch_size=2000) as producer:
+
+        def work(name: int) -> None:
+            for number in range(2000):
+                producer.send(topic, b"%d:%d" % (name, number), partition=0)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.flush()
+    records = read(Blocking(), bootstrap, topic, 8000)
+    assert len(records) == 8000
+    for name in range(4):
+        numbers = [int(one.value.split(b":")[1]) for one in records if one.value.startswith(b"%d:" % name)]
+        assert numbers == list(range(2000)), "each thread's records stay in order"
+
+
+def test_a_callback_may_close_its_producer(bootstrap: str, topic: str) -> None:
+    producer = odradek.Producer(bootstrap_servers=bootstrap)
+    closed = threading.Event()
+
+    def close(metadata: object, error: object) -> None:
+        producer.close()
+        closed.set()
+
+    producer.send(topic, b"v", on_delivery=close)
+    assert closed.wait(30)
+    producer.close()
+    with pytest.raises(ClientClosed):
+        producer.send(topic, b"late")
+
+
+def test_a_callback_cannot_wait_for_a_delivery_but_may_send(bootstrap: str, topic: str) -> None:
+    told: list[BaseException | None] = []
+    with odradek.Producer(bootstrap_servers=bootstrap) as producer:
+
+        def wait(metadata: object, error: object) -> None:
+            try:
+                producer.send(topic, b"from a callback").result(1)
+            except InvalidState as refused:
+                told.append(refused)
+
+        producer.send(topic, b"v", on_delivery=wait).result(30)
+        producer.flush()
+    assert len(told) == 1
+
+
+def test_a_delivery_that_takes_too_long_says_so(bootstrap: str, topic: str) -> None:
+    with odradek.Producer(bootstrap_servers=bootstrap, linger_ms=2000) as producer:
+        delivery = producer.send(topic, b"v")
+        with pytest.raises(TimedOut):
+            delivery.result(0.05)
+        assert delivery.result(30).offset >= 0
