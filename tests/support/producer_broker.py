@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
 
 class _Producer:
-    """What a partition remembers of a producer; ``recent`` has sequence, count and place of its last batches."""
+    """A producer as a partition knows it; ``recent`` has sequence, count and place of its last batches."""
 
     def __init__(self) -> None:
         self.epoch = -1

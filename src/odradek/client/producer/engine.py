@@ -213,7 +213,7 @@ class Engine:
     async def _abort(self, order: Transactions) -> None:
         """A producer that is closed leaves no transaction open behind it, if it can help it."""
         with suppress(ClientError):
-            operation = order.abort_transaction()
+            operation = order.end_transaction()
             ended = asyncio.Event()
             operation.when_done(ended.set)
             self.sender.wake()

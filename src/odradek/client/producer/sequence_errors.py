@@ -5,8 +5,8 @@ before it was refused or lost, and it will be in order when that one has been se
 are missing at the broker. A producer without transactions then goes on with the next epoch and sequences from
 0; a transaction fails.
 
-Batches get other numbers only where none of them can have been written under the old ones: the broker's answer
-about the first in flight shows that, as it writes none before that one.
+Batches get other numbers only where none of them can have been written under the old ones: the answer
+about the first in flight shows that, as a broker writes none before that one.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ def check_move(old: State, new: State) -> None:
 
 _NEEDED: Final[dict[str, dict[State, str]]] = {
     "init_transactions": {
+        State.INITIALIZING: "the producer is being initialized",
         State.READY: "the producer is initialized already; call begin_transaction",
         State.IN_TRANSACTION: "the producer is initialized already, and in a transaction",
         State.COMMITTING: "a transaction is being committed",
