@@ -58,8 +58,11 @@ class Admin(Topics, Configs, Groups, GroupOffsets, Records, Offsets, LogDirs, Tr
     def metrics(self) -> dict[str, float]:
         """The client's figures by name, as they are now.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> all(isinstance(value, float | int) for value in admin.metrics().values())
         True
+        >>> admin.close()
         """
         return self._cluster.meters.read()
 

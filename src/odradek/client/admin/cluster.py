@@ -54,8 +54,11 @@ class ClusterFacts(Area):
     ) -> ClusterDescription:
         """The cluster's id, controller and brokers.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> len(admin.describe_cluster().nodes)
         1
+        >>> admin.close()
         """
         try:
             return await self._asker.settle_one(_description(include_authorized_operations), timeout_s)
@@ -68,8 +71,11 @@ class ClusterFacts(Area):
     ) -> Features:
         """The features of the cluster, as any broker or a certain one knows them.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> admin.describe_features().finalized_epoch >= -1
         True
+        >>> admin.close()
         """
         answer = await self._asker.settle_one(_versions(ANY_NODE if broker is None else broker), timeout_s)
         return Features(
@@ -86,8 +92,11 @@ class ClusterFacts(Area):
     ) -> dict[str, VersionRange]:
         """The requests a broker takes, by name, with their versions; an unknown one is called by its number.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> admin.api_versions()["Metadata"].highest >= 4
         True
+        >>> admin.close()
         """
         answer = await self._asker.settle_one(_versions(ANY_NODE if broker is None else broker), timeout_s)
         return {

@@ -25,6 +25,7 @@ from odradek.wire.messages.describe_configs import (
 class ConfigResource(NamedTuple):
     """Whose settings are meant. The name of a broker is its id; without a name, all brokers are meant.
 
+    >>> from odradek import ConfigResource
     >>> ConfigResource.topic("castle").name
     'castle'
     """
@@ -77,6 +78,7 @@ class ConfigEntry(NamedTuple):
 class ConfigChange(NamedTuple):
     """A change other than setting a value: words added to a list, or taken from it.
 
+    >>> from odradek import ConfigChange
     >>> ConfigChange.append("compact").operation.name
     'APPEND'
     """
@@ -107,9 +109,13 @@ class Configs(Area):
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All settings of resources, or those named.
 
-        >>> castle = ConfigResource.topic("castle")
-        >>> admin.describe_configs([castle])[castle]["cleanup.policy"].value
+        >>> from odradek import Admin, ConfigResource
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["kept"])
+        >>> kept = ConfigResource.topic("kept")
+        >>> admin.describe_configs([kept])[kept]["cleanup.policy"].value
         'delete'
+        >>> admin.close()
         """
         wanted = None if names is None else list(names)
 
@@ -137,8 +143,12 @@ class Configs(Area):
         """Change single settings: a value sets it, None puts it back to its default, and ``ConfigChange``
         adds to a list or takes from it. Brokers from 2.3 on.
 
-        >>> admin.alter_configs({ConfigResource.topic("castle"): {"retention.ms": 86_400_000}})
-        >>> admin.alter_configs({ConfigResource.topic("castle"): {"retention.ms": None}})
+        >>> from odradek import Admin, ConfigResource
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["shortened"])
+        >>> admin.alter_configs({ConfigResource.topic("shortened"): {"retention.ms": 86_400_000}})
+        >>> admin.alter_configs({ConfigResource.topic("shortened"): {"retention.ms": None}})
+        >>> admin.close()
         """
 
         def request(
@@ -172,7 +182,11 @@ class Configs(Area):
         """Give resources exactly these settings: whatever is not named goes back to its default. For brokers
         before 2.3, which know no other way.
 
-        >>> admin.replace_configs({ConfigResource.topic("castle"): {"segment.bytes": 1_000_000}})
+        >>> from odradek import Admin, ConfigResource
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["replaced"])
+        >>> admin.replace_configs({ConfigResource.topic("replaced"): {"segment.bytes": 1_000_000}})
+        >>> admin.close()
         """
 
         def request(keys: Sequence[ConfigResource], timeout_ms: int) -> replacing.AlterConfigsRequest:

@@ -56,8 +56,13 @@ class GroupOffsets(Area):
 
         ``require_stable`` waits for open transactions that may still commit offsets.
 
-        >>> admin.list_group_offsets("readers")[TopicPartition("castle", 0)].offset
+        >>> from odradek import Admin, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["read"])
+        >>> admin.alter_group_offsets("readers", {TopicPartition("read", 0): 1})
+        >>> admin.list_group_offsets("readers")[TopicPartition("read", 0)].offset
         1
+        >>> admin.close()
         """
         wanted = {group: partitions}
         try:
@@ -77,8 +82,11 @@ class GroupOffsets(Area):
     ) -> dict[str, Committed]:
         """What many groups have committed, with one request per coordinator.
 
-        >>> sorted(admin.list_offsets_of_groups({"readers": None, "nobody": None}))
-        ['nobody', 'readers']
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> sorted(admin.list_offsets_of_groups({"someone": None, "nobody": None}))
+        ['nobody', 'someone']
+        >>> admin.close()
         """
         wanted = {group: None if given is None else list(given) for group, given in groups.items()}
         return await self._asker.settle(_listing(wanted, require_stable), wanted, timeout_s)
@@ -92,7 +100,11 @@ class GroupOffsets(Area):
     ) -> None:
         """Set where a group goes on reading. It must have no members.
 
-        >>> admin.alter_group_offsets("readers", {TopicPartition("castle", 0): 1})
+        >>> from odradek import Admin, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["altered"])
+        >>> admin.alter_group_offsets("walkers", {TopicPartition("altered", 0): 1})
+        >>> admin.close()
         """
         wanted = {
             partition: OffsetAndMetadata(given) if isinstance(given, int) else given
@@ -105,8 +117,12 @@ class GroupOffsets(Area):
     ) -> None:
         """Forget where a group is in partitions whose topics it does not read now.
 
-        >>> admin.alter_group_offsets("readers", {TopicPartition("growing", 0): 0})
-        >>> admin.delete_group_offsets("readers", [TopicPartition("growing", 0)])
+        >>> from odradek import Admin, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["left"])
+        >>> admin.alter_group_offsets("leavers", {TopicPartition("left", 0): 0})
+        >>> admin.delete_group_offsets("leavers", [TopicPartition("left", 0)])
+        >>> admin.close()
         """
         await self._asker.settle(_deletion(group), partitions, timeout_s)
 

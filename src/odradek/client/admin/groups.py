@@ -85,8 +85,13 @@ class Groups(Area):
     ) -> dict[str, GroupListing]:
         """All groups, or those in some states (Stable, Empty, …) or of some types (classic, consumer).
 
-        >>> "readers" in admin.list_groups()
+        >>> from odradek import Admin, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["listed"])
+        >>> admin.alter_group_offsets("listeners", {TopicPartition("listed", 0): 0})
+        >>> "listeners" in admin.list_groups()
         True
+        >>> admin.close()
         """
         wanted = ListGroupsRequest(list(states), list(types))
 
@@ -124,8 +129,11 @@ class Groups(Area):
     ) -> dict[str, GroupDescription]:
         """States and members of groups.
 
-        >>> admin.describe_groups(["readers"])["readers"].state
-        'Empty'
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> admin.describe_groups(["nobody"])["nobody"].state
+        'Dead'
+        >>> admin.close()
         """
         seats: dict[str, int] = {}
         find: Route[str] = at_coordinator(CoordinatorKind.GROUP, str)
@@ -155,8 +163,12 @@ class Groups(Area):
     async def delete_groups(self, groups: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Forget groups without members, and their offsets.
 
-        >>> admin.alter_group_offsets("passing", {TopicPartition("castle", 0): 0})
-        >>> admin.delete_groups(["passing"])
+        >>> from odradek import Admin, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["passed"])
+        >>> admin.alter_group_offsets("passers", {TopicPartition("passed", 0): 0})
+        >>> admin.delete_groups(["passers"])
+        >>> admin.close()
         """
 
         def read(keys: Sequence[str], answer: DeleteGroupsResponse) -> Iterable[tuple[str, Refused | None]]:
@@ -183,7 +195,10 @@ class Groups(Area):
     ) -> None:
         """Send members away, or all of them; the group then shares its partitions anew. Brokers from 2.4 on.
 
-        >>> admin.remove_group_members("readers")
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> admin.remove_group_members("nobody")
+        >>> admin.close()
         """
         if members is None:
             found = (await self.describe_groups([group], timeout_s=timeout_s))[group]

@@ -67,9 +67,12 @@ class LogDirs(Area):
     ) -> dict[int, dict[str, LogDir]]:
         """Directories by broker and path, with the replicas in each: of all brokers and partitions, or some.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> (broker, directories), *_ = admin.describe_log_dirs().items()
         >>> all(one.error is None for one in directories.values())
         True
+        >>> admin.close()
         """
         wanted = None if partitions is None else by_topic(partitions)
         topics = None if wanted is None else [DescribableLogDirTopic(*one) for one in wanted.items()]
@@ -98,8 +101,12 @@ class LogDirs(Area):
         """Have brokers move replicas to another of their directories. The moves go on after that:
         ``describe_log_dirs`` shows how far they are.
 
+        >>> from odradek import Admin, Replica
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["moved"])
         >>> broker, directories = next(iter(admin.describe_log_dirs().items()))
-        >>> admin.alter_replica_log_dirs({Replica("castle", 0, broker): next(iter(directories))})
+        >>> admin.alter_replica_log_dirs({Replica("moved", 0, broker): next(iter(directories))})
+        >>> admin.close()
         """
 
         def request(replicas: Sequence[Replica], timeout_ms: int) -> AlterReplicaLogDirsRequest:

@@ -57,9 +57,13 @@ class Offsets(Area):
 
         The offset is -1 where there is none: no record so late, or none at all.
 
-        >>> castle = TopicPartition("castle", 0)
-        >>> admin.list_offsets({castle: OffsetSpec.LATEST})[castle].offset
-        2
+        >>> from odradek import Admin, OffsetSpec, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["measured"])
+        >>> measured = TopicPartition("measured", 0)
+        >>> admin.list_offsets({measured: OffsetSpec.LATEST})[measured].offset
+        0
+        >>> admin.close()
         """
         level = _level(isolation_level)
 

@@ -29,8 +29,12 @@ class Records(Area):
     ) -> dict[TopicPartition, int]:
         """Delete the records before an offset (or ``ALL_RECORDS``); gives where each partition now begins.
 
-        >>> admin.delete_records({TopicPartition("castle", 0): 1})[TopicPartition("castle", 0)]
-        1
+        >>> from odradek import ALL_RECORDS, Admin, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["emptied"])
+        >>> admin.delete_records({TopicPartition("emptied", 0): ALL_RECORDS})[TopicPartition("emptied", 0)]
+        0
+        >>> admin.close()
         """
 
         def request(partitions: Sequence[TopicPartition], timeout_ms: int) -> DeleteRecordsRequest:

@@ -46,6 +46,7 @@ class NewTopic(NamedTuple):
 
     ``assignments`` names the brokers of each partition, the preferred leader first, instead of counts.
 
+    >>> from odradek import NewTopic
     >>> NewTopic("castle", partitions=3, configs={"retention.ms": 60_000}).partitions
     3
     """
@@ -104,9 +105,12 @@ class Topics(Area):
     ) -> dict[str, CreatedTopic]:
         """Make topics; with ``validate_only`` only find out whether they could be made.
 
+        >>> from odradek import Admin, NewTopic
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> made = admin.create_topics([NewTopic("letters", partitions=3)])
         >>> made["letters"].partitions
         3
+        >>> admin.close()
         """
         wanted = {one.name: one for one in (NewTopic(one) if isinstance(one, str) else one for one in topics)}
 
@@ -136,8 +140,11 @@ class Topics(Area):
     ) -> None:
         """Delete topics by name, or by id (brokers from 2.8 on), with all their records.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> _ = admin.create_topics(["forgettable"])
         >>> admin.delete_topics(["forgettable"])
+        >>> admin.close()
         """
         keys: list[TopicKey] = [*topics, *map(parse_uuid, topic_ids)]
         await self._asker.settle(_deletion(), keys, timeout_s)
@@ -147,8 +154,12 @@ class Topics(Area):
     ) -> dict[str, TopicListing]:
         """All topics by name; without those of the brokers themselves unless they are asked for.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["castle"])
         >>> "castle" in admin.list_topics()
         True
+        >>> admin.close()
         """
 
         def read(
@@ -183,8 +194,12 @@ class Topics(Area):
     ) -> dict[str, TopicDescription]:
         """Topics by name, or by id (brokers from 3.1 on), with leaders and replicas of their partitions.
 
-        >>> [one.partition for one in admin.describe_topics(["castle"])["castle"].partitions]
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["village"])
+        >>> [one.partition for one in admin.describe_topics(["village"])["village"].partitions]
         [0]
+        >>> admin.close()
         """
         keys: list[TopicKey] = [*topics, *map(parse_uuid, topic_ids)]
         work = _description(include_authorized_operations)
@@ -200,8 +215,11 @@ class Topics(Area):
     ) -> None:
         """Give topics more partitions; the numbers are totals.
 
-        >>> _ = admin.create_topics([NewTopic("growing", partitions=1)])
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["growing"])
         >>> admin.create_partitions({"growing": 2})
+        >>> admin.close()
         """
         await self._asker.settle(_growth(totals, validate_only), totals, timeout_s)
 

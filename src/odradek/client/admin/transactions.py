@@ -84,9 +84,12 @@ class Transactions(Area):
     ) -> dict[TopicPartition, list[ProducerState]]:
         """The producers of partitions, as the leader knows them, or the replica of a broker.
 
-        >>> castle = TopicPartition("castle", 0)
-        >>> [one.last_sequence for one in admin.describe_producers([castle])[castle]]
-        [1]
+        >>> from odradek import Admin, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.create_topics(["silent"])
+        >>> admin.describe_producers([TopicPartition("silent", 0)])[TopicPartition("silent", 0)]
+        []
+        >>> admin.close()
         """
         leader: Route[TopicPartition] = at_leader(lambda partition: partition)
         work: Work[TopicPartition, list[ProducerState]] = Work(
@@ -112,8 +115,11 @@ class Transactions(Area):
         """All transactional ids, or those in some states (Ongoing, …), with some producer ids, or whose
         transactions are open for longer than a time (brokers from 3.8 on).
 
-        >>> admin.list_transactions(states=["Ongoing"])
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> admin.list_transactions(states=["PrepareAbort"])
         {}
+        >>> admin.close()
         """
         wanted = ListTransactionsRequest(list(states), list(producer_ids), running_longer_than_ms)
 
@@ -142,8 +148,12 @@ class Transactions(Area):
     ) -> dict[str, TransactionDescription]:
         """States and partitions of transactional ids.
 
-        >>> admin.describe_transactions(["clerk"])["clerk"].state
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> _ = admin.fence_producers(["scribe"])
+        >>> admin.describe_transactions(["scribe"])["scribe"].state
         'Empty'
+        >>> admin.close()
         """
 
         def read(
@@ -175,12 +185,14 @@ class Transactions(Area):
         """Abort a transaction that hangs in a partition: one that ``describe_producers`` shows open and its
         coordinator does not know. Aborting one that its coordinator knows loses records.
 
-        >>> from odradek import SomeFailed
+        >>> from odradek import Admin, SomeFailed, TopicPartition
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> try:
         ...     admin.abort_transaction(TopicPartition("nowhere", 0), 1, 0)
         ... except SomeFailed as failed:
         ...     print(failed.code.name)
         UNKNOWN_TOPIC_OR_PARTITION
+        >>> admin.close()
         """
         marker = WritableTxnMarker(
             producer_id,
@@ -204,8 +216,11 @@ class Transactions(Area):
     ) -> dict[str, ProducerIdAndEpoch]:
         """Shut out the producers that have these transactional ids now; what they have open is aborted.
 
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> admin.fence_producers(["clerk"])["clerk"].producer_epoch >= 0
         True
+        >>> admin.close()
         """
 
         def read(

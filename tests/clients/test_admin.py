@@ -1,0 +1,192 @@
+"""The admin client of both worlds against a real broker."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.clients.worlds import World
+from tests.support.fixtures import StartBroker
+
+import odradek
+from odradek import (
+    ALL_RECORDS,
+    ConfigResource,
+    ConnectionFailed,
+    ErrorCode,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetSpec,
+    Replica,
+    SomeFailed,
+    TimedOut,
+    TopicPartition,
+)
+
+
+@pytest.fixture
+def admin(world: World, bootstrap: str) -> Any:
+    return world.admin(bootstrap_servers=bootstrap)
+
+
+def produce(world: World, bootstrap: str, topic: str, count: int) -> None:
+    producer = world.producer(bootstrap_servers=bootstrap)
+    for number in range(count):
+        producer.send(topic, f"{number}".encode(), partition=0)
+    producer.flush()
+
+
+def test_topics_are_made_listed_described_grown_and_deleted(admin: Any, topic: str) -> None:
+    made = admin.create_topics([NewTopic(topic, partitions=2, configs={"retention.ms": 86_400_000})])
+    assert made[topic].partitions == 2
+    assert topic in admin.list_topics()
+    admin.create_partitions({topic: 3})
+    described = admin.describe_topics([topic])[topic]
+    assert [one.partition for one in described.partitions] == [0, 1, 2]
+    assert described.topic_id == made[topic].topic_id
+    with pytest.raises(SomeFailed) as raised:
+        admin.create_topics([topic])
+    assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    admin.delete_topics([topic])
+    assert topic not in admin.list_topics()
+
+
+def test_settings_of_topics_and_brokers_are_described_and_altered(admin: Any, topic: str) -> None:
+    resource = ConfigResource.topic(topic)
+    admin.create_topics([topic])
+    admin.alter_configs({resource: {"cleanup.policy": ["compact", "delete"], "segment.bytes": 1_000_000}})
+    entries = admin.describe_configs([resource])[resource]
+    assert entries["cleanup.policy"].value == "compact,delete"
+    admin.alter_configs({resource: {"cleanup.policy": None}})
+    assert admin.describe_configs([resource])[resource]["cleanup.policy"].is_default
+    broker = ConfigResource.broker(admin.describe_cluster().nodes[0].id)
+    assert "log.dirs" in admin.describe_configs([broker])[broker]
+
+
+def test_offsets_of_a_group_are_altered_listed_and_deleted_with_it(admin: Any, topic: str) -> None:
+    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin.create_topics([NewTopic(topic, 2)])
+    group = f"group-of-{topic}"
+    admin.alter_group_offsets(group, {zero: 5, one: OffsetAndMetadata(6, "note")})
+    found = admin.list_group_offsets(group)
+    assert (found[zero].offset, found[one].metadata) == (5, "note")
+    assert group in admin.list_groups()
+    assert admin.describe_groups([group])[group].state == "Empty"
+    admin.delete_group_offsets(group, [zero])
+    assert set(admin.list_group_offsets(group)) == {one}
+    admin.delete_groups([group])
+    assert group not in admin.list_groups()
+
+
+def test_members_of_a_group_are_seen_and_sent_away(
+    world: World, admin: Any, bootstrap: str, topic: str
+) -> None:
+    admin.create_topics([NewTopic(topic, 1)])
+    group = f"group-of-{topic}"
+    consumer = world.consumer(bootstrap_servers=bootstrap, group_id=group, client_id="castle")
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    (member,) = admin.describe_groups([group])[group].members
+    assert (member.client_id, member.partitions) == ("castle", (TopicPartition(topic, 0),))
+    admin.remove_group_members(group)
+    assert admin.describe_groups([group])[group].members == ()
+
+
+def test_records_are_found_by_offset_and_deleted(
+    world: World, admin: Any, bootstrap: str, topic: str
+) -> None:
+    partition = TopicPartition(topic, 0)
+    admin.create_topics([NewTopic(topic, 1)])
+    produce(world, bootstrap, topic, 5)
+    assert admin.list_offsets({partition: OffsetSpec.LATEST})[partition].offset == 5
+    assert admin.list_offsets({partition: 0})[partition].offset == 0
+    assert admin.delete_records({partition: 3}) == {partition: 3}
+    assert admin.list_offsets({partition: OffsetSpec.EARLIEST})[partition].offset == 3
+    assert admin.delete_records({partition: ALL_RECORDS}) == {partition: 5}
+    (producer,) = admin.describe_producers([partition])[partition]
+    assert producer.last_sequence == 4
+
+
+def test_directories_are_described_and_a_replica_stays_where_it_is(admin: Any, topic: str) -> None:
+    admin.create_topics([NewTopic(topic, 1)])
+    ((broker, directories),) = admin.describe_log_dirs(partitions=[TopicPartition(topic, 0)]).items()
+    (path,) = (path for path, one in directories.items() if TopicPartition(topic, 0) in one.replicas)
+    admin.alter_replica_log_dirs({Replica(topic, 0, broker): path})
+
+
+def test_transactional_ids_are_listed_described_and_fenced(
+    world: World, admin: Any, bootstrap: str, topic: str
+) -> None:
+    admin.create_topics([NewTopic(topic, 1)])
+    name = f"clerk-of-{topic}"
+    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=name)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"open").result()
+    assert admin.list_transactions(states=["Ongoing"])[name].state == "Ongoing"
+    described = admin.describe_transactions([name])[name]
+    assert described.partitions == {TopicPartition(topic, 0)}
+    fenced = admin.fence_producers([name])[name]
+    assert (fenced.producer_id, fenced.producer_epoch > described.producer_epoch) == (
+        described.producer_id,
+        True,
+    )
+
+
+def test_the_cluster_tells_what_it_is(admin: Any) -> None:
+    assert admin.describe_cluster().nodes
+    assert admin.api_versions()["Produce"].highest >= 7
+    assert admin.describe_features().finalized_epoch >= -1
+    assert admin.metrics()
+
+
+def test_a_broker_that_is_not_there_is_told_in_the_time_given(world: World) -> None:
+    admin = world.admin(bootstrap_servers="127.0.0.1:1")
+    with pytest.raises((ConnectionFailed, TimedOut), match=r"127\.0\.0\.1:1"):
+        admin.list_topics(timeout_s=1)
+
+
+def test_a_call_goes_on_after_the_broker_was_restarted(
+    world: World, start_broker: StartBroker, topic: str
+) -> None:
+    broker = start_broker()
+    admin = world.admin(bootstrap_servers=broker.bootstrap)
+    admin.create_topics([topic])
+    broker.stop()
+    broker.start()
+    assert topic in admin.list_topics()
+
+
+EXAMPLES = [
+    pytest.param(found, id=found.name)
+    for thing in (odradek.Admin, NewTopic, ConfigResource, odradek.ConfigChange)
+    for found in doctest.DocTestFinder(exclude_empty=True).find(thing, module=False, globs={})
+    if found.examples
+]
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a broker on which nobody made the things that examples make."""
+    start = StartBroker(tmp_path_factory.mktemp("examples"))
+    yield start().bootstrap
+    for one in start.started:
+        one.stop()
+
+
+def test_every_method_has_an_example() -> None:
+    public = {name for name in vars(odradek.Admin) if not name.startswith("_")} - {"client_id", "close"}
+    shown = {str(example.id).partition(".")[2] for example in EXAMPLES}
+    assert public - shown == {"metrics"}, "metrics is shown by the asyncio client"
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_of_the_documentation_is_true(example: doctest.DocTest, fresh: str) -> None:
+    for one in example.examples:
+        one.source = one.source.replace("localhost:9092", fresh)
+    runner = doctest.DocTestRunner(verbose=False)
+    told: list[str] = []
+    assert runner.run(example, out=told.append).failed == 0, "".join(told)
