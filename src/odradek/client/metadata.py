@@ -81,7 +81,8 @@ def updated(
         old.version + 1,
         response.cluster_id,
         response.controller_id,
-        MappingProxyType(nodes),
+        # A broker that has just started may know of nobody yet; what is known is better than that.
+        MappingProxyType(nodes) if nodes else old.nodes,
         MappingProxyType(topics),
     )
     return Update(image, any(_is_unsettled(topic) for topic in response.topics))

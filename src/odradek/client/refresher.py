@@ -85,6 +85,9 @@ class Refresher:
             async with asyncio.timeout(timeout_ms / 1000):
                 while self.image.version <= beyond:
                     await self.next_image()
+                    if self.image.version <= beyond:
+                        # The answer that was under way never came, and one was asked for instead of two.
+                        self.request()
         except TimeoutError:
             raise self._late(f"no metadata within {timeout_ms} ms") from None
         return self.image
@@ -222,9 +225,6 @@ class Refresher:
             keeps=self.interest.wants,
         )
         new = update.image
-        if not new.nodes and old.nodes:
-            # A broker that has just started may know of nobody yet; what is known is better than that.
-            new = new._replace(nodes=old.nodes)
         self.refreshed_ms = self._clock.monotonic_ms()
         is_news = new._replace(version=old.version) != old
         self.interest.answer(self._clock.monotonic_ms(), is_news=is_news, is_unsettled=update.is_unsettled)

@@ -57,6 +57,29 @@ def test_any_address_to_begin_with_will_do(stage):
     stage(scenario)
 
 
+@pytest.mark.parametrize("addresses", [("nobody:9092", "broker:9092"), ("broker:9092", "nobody:9092")])
+def test_one_call_asks_another_broker_if_the_first_is_away(stage, addresses):
+    async def scenario(town):
+        cluster = await town.cluster({BOOTSTRAP_SERVERS: addresses})
+        assert (await cluster.ask(ANY_NODE, ListGroupsRequest())).error_code == 0
+
+    stage(scenario)
+
+
+def test_an_answer_under_way_is_not_the_one_that_is_asked_for(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.refreshed(0, 5000)
+        assert cluster.refresh() == 1
+        town.network.part("client", "broker")
+        await town.memory.clock.sleep_ms(500)
+        beyond = cluster.refresh()
+        town.network.heal()
+        assert (await cluster.refreshed(beyond, 60_000)).version == beyond + 1 == 3
+
+    stage(scenario)
+
+
 def test_a_silent_address_does_not_keep_others_from_being_asked(stage):
     async def scenario(town):
         town.network.part("client", "silent")

@@ -110,6 +110,14 @@ def test_a_topic_with_an_error_has_no_partitions_and_may_be_asked_for_again(code
     assert update.is_unsettled == is_unsettled
 
 
+def test_an_answer_that_knows_no_brokers_takes_none_away():
+    image = apply(EMPTY_IMAGE, topic("letters", partition())).image
+    nobody = MetadataResponse(0, [], "cluster", -1, [])
+    after = updated(image, nobody, has_reliable_epochs=True, keeps=lambda name: True).image
+    assert after.nodes == image.nodes
+    assert after.version == 2
+
+
 def test_partitions_behind_a_gap_are_not_a_topics():
     image = apply(EMPTY_IMAGE, topic("letters", partition(0), partition(1), partition(2**31 - 1))).image
     assert len(image.topics["letters"].partitions) == 2

@@ -150,6 +150,19 @@ def test_answers_in_time_keep_the_connection(play):
     play(scenario)
 
 
+def test_a_later_request_has_its_own_time(play):
+    async def scenario(scene):
+        await scene.peers.ready(1, 1000)
+        await scene.peers.begin(1, ListGroupsRequest(), 500)
+        await asyncio.sleep(0.3)
+        scene.actor.answer = lambda header, request: None
+        with pytest.raises(TimedOut):
+            await scene.peers.begin(1, ListGroupsRequest(), 2000)
+        assert 2300 <= scene.clock.monotonic_ms() <= 2310
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
