@@ -14,6 +14,7 @@ from odradek.model.levels import Compression
 from odradek.records import codec
 from odradek.records._xxh32 import xxh32
 from odradek.records.batch import BatchBuilder, Record
+from odradek.records.compression import compress
 from odradek.records.message_set import write_message_set
 from odradek.records.validation import AppendRules, accept
 
@@ -141,6 +142,34 @@ def test_kafka_python_reads_what_we_write(magic: int, kind: Compression) -> None
 @pytest.mark.parametrize(("magic", "kind"), AIOKAFKA_FORMATS)
 def test_aiokafka_reads_what_we_write(magic: int, kind: Compression) -> None:
     assert read_by_aiokafka(ours(magic, kind)) == rows(magic)
+
+
+def by_our_producer(kind: Compression) -> bytes:
+    batch = codec.ProducerBatch("t", 0, 1 << 20, NOW)
+    for row in ROWS:
+        assert batch.append(row.timestamp, row.key, row.value, row.headers) is not None
+    packed = compress(kind, batch.plain_records()) if kind else None
+    return bytes(batch.finish(int(kind), -1, -1, -1, packed))
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_others_read_the_batches_of_our_producer(kind: Compression) -> None:
+    data = by_our_producer(kind)
+    assert read_by_kafka_python(data) == read_by_aiokafka(data) == rows(2)
+    if kind is Compression.NONE:
+        assert data == ours(2, kind)
+
+
+@pytest.mark.parametrize(
+    ("write", "magic", "kind"),
+    [(by_kafka_python, *known) for known in FORMATS] + [(by_aiokafka, *known) for known in AIOKAFKA_FORMATS],
+)
+def test_our_consumer_reads_the_batches_of_others(
+    write: Callable[[int, Compression], bytes], magic: int, kind: Compression
+) -> None:
+    reader = codec.RecordReader(write(magic, kind), "t", 0, 0, aborted=[])
+    found = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in reader.take(100)]
+    assert found == [tuple(row) for row in rows(magic)]
 
 
 def test_uncompressed_batches_are_the_same_bytes_for_all() -> None:
