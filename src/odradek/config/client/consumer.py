@@ -255,6 +255,7 @@ INTERNAL_THROW_ON_FETCH_STABLE_OFFSET_UNSUPPORTED = boolean(
     False,
     LOW,
     "Whether committed offsets are refused to be read from brokers that cannot tell stable ones.",
+    inert=True,
     unlisted=True,
 )
 
