@@ -87,8 +87,8 @@ CLIENT_DNS_LOOKUP = choice(
     "client.dns.lookup",
     "use_all_dns_ips",
     MEDIUM,
-    "Whether bootstrap names are first replaced by the canonical names of their addresses. Here all addresses "
-    "of a name are tried in turn, whatever is chosen.",
+    "Whether bootstrap names are first replaced by the canonical names of their addresses. Here all "
+    "addresses of a name are tried in turn, whatever is chosen.",
     among=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     inert=True,
 )
