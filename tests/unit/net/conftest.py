@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.net.peer import Handshake
 from odradek.net.peers import Peers
 from odradek.net.place import Limits
 from odradek.ports.network import Connection
@@ -113,10 +114,14 @@ class Scene:
         self.network = MemoryNetwork(SeededEntropy())
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.actor = Actor(self.network)
-        self.peers = Peers(self.network.host("client"), self.clock, SeededEntropy(), limits, "tester")
+        self._limits = limits
+        self.peers = self.make_peers()
         self.peers.put(1, "actor", 9092)
         self.reply = reply
-        self.framed = framed
+
+    def make_peers(self, handshake: Handshake | None = None) -> Peers:
+        here = self.network.host("client")
+        return Peers(here, self.clock, SeededEntropy(), self._limits, "tester", handshake)
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.model.client_errors import ConnectionFailed, TimedOut
+from odradek.model.client_errors import AuthenticationFailed, ConnectionFailed, TimedOut
+from odradek.model.errors import ErrorCode
 from odradek.net.backoff import exponential_ms
+from odradek.net.peer import greeting_refusal
 from odradek.net.place import Limits
 from odradek.testing.entropy import SeededEntropy
 from odradek.wire.messages.list_groups import ListGroupsRequest
+from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def test_a_connection_is_made_when_it_is_first_needed_and_once(play):
@@ -75,6 +78,65 @@ def test_waiting_for_a_broker_ends_with_the_time_given(play):
         with pytest.raises(TimedOut, match=r"not ready for a request within 300 ms \(broker 1 "):
             await scene.peers.ready(1, 300)
         scene.network.heal()
+
+    play(scenario)
+
+
+def test_attempts_may_take_longer_with_each_failure(play):
+    async def scenario(scene):
+        scene.network.part("client", "actor")
+        took = []
+        for _ in range(4):
+            began_ms = scene.clock.monotonic_ms()
+            with pytest.raises(ConnectionFailed, match="no connection within"):
+                await scene.peers.ready(1, 600_000)
+            took.append(scene.clock.monotonic_ms() - began_ms)
+        for one, plain_ms in zip(took, [10_000, 20_000, 30_000, 30_000], strict=True):
+            assert 0.8 * plain_ms <= one <= 1.2 * plain_ms + 500
+
+    play(scenario)
+
+
+def test_a_connection_proves_who_it_is_before_anything_else(play):
+    async def scenario(scene):
+        seen = []
+
+        async def handshake(peer):
+            answer = await peer.begin_in(SaslHandshakeRequest("PLAIN"), 1, 1000)
+            if answer.error_code:
+                raise greeting_refusal(ErrorCode(answer.error_code), "SaslHandshake", peer.name)
+            seen.append(peer.name)
+
+        def answer(header, request):
+            if header.api_key == 17:
+                return scene.reply(header, SaslHandshakeResponse(0 if request.mechanism == "PLAIN" else 33))
+            return scene.actor.politely(header, request)
+
+        scene.actor.answer = answer
+        peers = scene.make_peers(handshake)
+        peers.put(1, "actor", 9092)
+        await peers.ready(1, 1000)
+        assert [one.api_key for one in scene.actor.asked] == [17, 18]
+        assert seen == ["1 (actor:9092)"]
+        await peers.close()
+
+    play(scenario)
+
+
+def test_a_broker_that_does_not_know_us_says_so_to_all_who_wait(play):
+    async def scenario(scene):
+        async def handshake(peer):
+            raise greeting_refusal(ErrorCode.SASL_AUTHENTICATION_FAILED, "SaslAuthenticate", peer.name)
+
+        peers = scene.make_peers(handshake)
+        peers.put(1, "actor", 9092)
+        waiting = [peers.ready(1, 1000) for _ in range(2)]
+        for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(outcome, AuthenticationFailed)
+            assert not outcome.retriable
+        await asyncio.sleep(0.1)
+        assert scene.actor.lines == []
+        await peers.close()
 
     play(scenario)
 
