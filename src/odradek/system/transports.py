@@ -136,11 +136,11 @@ class TransportNetwork:
     async def dial(
         self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
     ) -> TransportConnection:
-        """Connect to the first address of the host that answers within the time given for all of them."""
+        """Connect to the first address of the host that answers; each has its share of the time given."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_ms / 1000):
             addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            sock = await self._connected(loop, addresses)
+            sock = await self._connected(loop, addresses, timeout_ms / 1000 / len(addresses))
             try:
                 return await self._adopted(loop, sock, (host, port), attach)
             except BaseException:
@@ -148,14 +148,15 @@ class TransportNetwork:
                 raise
 
     async def _connected(
-        self, loop: asyncio.AbstractEventLoop, addresses: Sequence[_Address]
+        self, loop: asyncio.AbstractEventLoop, addresses: Sequence[_Address], share_s: float
     ) -> socket.socket:
         refused: OSError | None = None
         for family, kind, protocol, _, address in addresses:
             sock = socket.socket(family, kind, protocol)
             try:
                 self._prepare(sock)
-                await loop.sock_connect(sock, address)
+                async with asyncio.timeout(share_s):
+                    await loop.sock_connect(sock, address)
             except OSError as unreachable:
                 sock.close()
                 refused = refused or unreachable
