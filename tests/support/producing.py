@@ -37,6 +37,7 @@ class Studio:
     async def stop_broker(self) -> None:
         if self._broker is not None:
             broker, self._broker = self._broker, None
+            self._reader = None
             await broker.stop()
 
     @property

@@ -96,7 +96,7 @@ class Engine:
         sticking = Sticking(
             self.accumulator,
             world.clock,
-            world.entropy.below,
+            world.entropy.below(1 << 32),
             self.sender.blocked_since_ms,
             batch_bytes=batch_bytes,
             adapts=settings[options.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],

@@ -7,6 +7,7 @@ large.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from odradek.config.client import producer as options
@@ -43,12 +44,19 @@ class Packing:
         ratio = max(self._ratios.get(topic, 1.0), 1 / _GROWTH_MAX)
         return max(int(self._batch_bytes / ratio), self._batch_bytes)
 
-    def finish(self, batch: ProducerBatch, *, transactional: bool) -> memoryview:
-        """The bytes to send, with the numbers the batch has now."""
+    def finisher(self, *, transactional: bool) -> Callable[[ProducerBatch], memoryview]:
+        """What gives the bytes to send of a batch, with the numbers that it has then."""
         attributes = int(self.codec) | (TRANSACTIONAL_BIT if transactional else 0)
+        if self.codec is not Compression.NONE:
+            return lambda batch: self._finish(batch, attributes)
+        return lambda batch: batch.finish(
+            attributes, batch.producer_id, batch.producer_epoch, batch.base_sequence
+        )
+
+    def _finish(self, batch: ProducerBatch, attributes: int) -> memoryview:
         packed = None
         # A batch that was sent before is compressed already; only its header may change.
-        if self.codec is not Compression.NONE and batch.last_attempt_ms == 0:
+        if batch.last_attempt_ms == 0:
             plain = batch.plain_records()
             packed = compress(self.codec, plain, self._level)
             self._saw(batch.topic, len(packed) / max(len(plain), 1))

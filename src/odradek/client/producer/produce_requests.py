@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ErrorCode
@@ -40,14 +40,20 @@ def produce_request(
 
 def matched(
     batches: Sequence[ProducerBatch], answer: ProduceResponse
-) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
+) -> Iterable[tuple[ProducerBatch, PartitionProduceResponse]]:
     """Each batch with its part of the answer; a broker that says nothing about one has failed on it."""
-    if len(batches) == 1 and len(answer.responses) == 1:
-        topic, batch = answer.responses[0], batches[0]
-        parts = topic.partition_responses
-        if len(parts) == 1 and topic.name == batch.topic and parts[0].index == batch.partition:
-            yield batch, parts[0]
-            return
+    if len(answer.responses) == 1:
+        # Brokers answer in the order of the request, which is the order of batches if there is one topic.
+        name, parts = answer.responses[0].name, answer.responses[0].partition_responses
+        places = [one.partition for one in batches]
+        if [part.index for part in parts] == places and {one.topic for one in batches} == {name}:
+            return zip(batches, parts, strict=True)
+    return _looked_up(batches, answer)
+
+
+def _looked_up(
+    batches: Sequence[ProducerBatch], answer: ProduceResponse
+) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
     told: dict[tuple[str, int], Any] = {
         (topic.name, part.index): part for topic in answer.responses for part in topic.partition_responses
     }

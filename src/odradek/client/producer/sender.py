@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.client.cluster import Cluster
 from odradek.client.producer.accumulator import NEVER_MS, Accumulator, Retry
-from odradek.client.producer.buffer_pool import BufferPool
+from odradek.client.producer.buffer_pool import BufferPool, Waiter
 from odradek.client.producer.errands import Errands
 from odradek.client.producer.idempotence import Idempotence
 from odradek.client.producer.pace import Pace
@@ -83,6 +83,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
         self._is_scheduled = False
+        self._is_troubled = False
         self._has_ended = False
         self._in_flight: dict[ProducerBatch, int] = {}
         self._in_flight_expiry_ms = NEVER_MS
@@ -140,7 +141,9 @@ class Sender:
 
     def _tend(self, order: Idempotence, now_ms: int) -> None:
         """What idempotence and transactions need beside batches."""
-        order.resolve(now_ms)
+        if self._is_troubled:
+            order.resolve(now_ms)
+            self._is_troubled = self._accumulator.has_incomplete
         if order.fatal_error is not None:
             self.fail_all(order.fatal_error)
         elif order.abort_reason is not None:
@@ -235,11 +238,12 @@ class Sender:
             self.wake()
             return
         self._requests_by_node[node_id] = self._requests_by_node.get(node_id, 0) + 1
-        expires_ms = min(batch.created_ms for batch in batches) + self._delivery_timeout_ms
-        self._in_flight_expiry_ms = min(self._in_flight_expiry_ms, expires_ms)
         for batch in batches:
             self._in_flight[batch] = batch.created_ms
-            if self._mutes:
+        oldest_ms = min([batch.created_ms for batch in batches])
+        self._in_flight_expiry_ms = min(self._in_flight_expiry_ms, oldest_ms + self._delivery_timeout_ms)
+        if self._mutes:
+            for batch in batches:
                 self._accumulator.mute(TopicPartition(batch.topic, batch.partition))
         answer.add_done_callback(lambda done: self._answered(node_id, batches, done))
 
@@ -253,13 +257,14 @@ class Sender:
         transactional = order is not None and order.is_transactional
         request = produce_request(
             batches,
-            lambda batch: self._packing.finish(batch, transactional=transactional),
+            self._packing.finisher(transactional=transactional),
             acks=self._acks,
             timeout_ms=self._request_timeout_ms,
             transactional_id=None if order is None else order.transactional_id,
         )
+        attempt_ms = max(now_ms, 1)
         for batch in batches:
-            batch.last_attempt_ms = max(now_ms, 1)
+            batch.last_attempt_ms = attempt_ms
         self._meters.sent(batches, now_ms)
         answer = self._cluster.begin(node_id, request, expects_answer=self._acks != 0)
         if answer is None:
@@ -272,9 +277,9 @@ class Sender:
         self._requests_by_node[node_id] -= 1
         for batch in batches:
             del self._in_flight[batch]
-            if self._mutes:
-                with self._lock:
-                    self._accumulator.unmute(TopicPartition(batch.topic, batch.partition))
+        if self._mutes:
+            for batch in batches:
+                self._accumulator.unmute(TopicPartition(batch.topic, batch.partition))
         failed = done.exception()
         if isinstance(failed, ClientError):
             for batch in batches:
@@ -283,11 +288,18 @@ class Sender:
             raise failed
         elif self._acks == 0:
             for batch in batches:
-                self._complete(batch, -1, -1)
+                self._acknowledge(batch, -1, -1)
+            self._release(batches)
         else:
             answer: ProduceResponse = done.result()
+            written: list[ProducerBatch] = []
             for batch, part in matched(batches, answer):
-                self._settle(batch, part, answer, node_id, now_ms)
+                if part.error_code == 0:
+                    self._acknowledge(batch, part.base_offset, part.log_append_time_ms)
+                    written.append(batch)
+                else:
+                    self._settle(batch, part, answer, node_id, now_ms)
+            self._release(written)
         if not self._in_flight:
             self._in_flight_expiry_ms = NEVER_MS
         self.wake()
@@ -302,9 +314,7 @@ class Sender:
         node_id: int,
         now_ms: int,
     ) -> None:
-        if part.error_code == 0:
-            self._complete(batch, part.base_offset, part.log_append_time_ms)
-            return
+        """A broker answered with an error."""
         code = ErrorCode(part.error_code)
         if code.stale_metadata:
             self._learn_leader(batch, part, answer)
@@ -346,8 +356,10 @@ class Sender:
             may_be_tried=has_attempts and has_time and not batch.done,
             order=self._order,
         )
+        self._is_troubled = True
         if verdict is Verdict.WRITTEN:
-            self._complete(batch, base_offset, -1)
+            self._acknowledge(batch, base_offset, -1)
+            self._release([batch])
         elif verdict is Verdict.SPLIT:
             self._split(batch)
         elif verdict is Verdict.RETRY:
@@ -355,16 +367,16 @@ class Sender:
         else:
             self._fail(batch, error, never_tried_again=has_attempts, named=named)
 
-    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if not batch.done:
             if self._order is not None:
                 self._order.acknowledged(batch, base_offset)
             batch.complete(base_offset, log_append_time)
-        self._release(batch)
 
     def _fail(
         self, batch: ProducerBatch, error: BaseException, *, never_tried_again: bool, named: Any = None
     ) -> None:
+        self._is_troubled = True
         if not batch.done:
             self._meters.failed(batch)
             if self._order is not None:
@@ -373,7 +385,7 @@ class Sender:
                 batch.fail(error)
             else:
                 batch.fail_some(*named)
-        self._release(batch)
+        self._release([batch])
 
     def _requeue(self, batch: ProducerBatch, error: ClientError, now_ms: int) -> None:
         rest_ms = backoff(batch.attempts, self._settings, self._entropy)
@@ -393,18 +405,22 @@ class Sender:
             parts = self._accumulator.split(batch)
         if self._order is not None:
             self._order.split(batch, parts)
-        self._release(batch)
+        self._release([batch])
 
-    def _release(self, batch: ProducerBatch) -> None:
-        """Count a batch out. Its memory follows now, or when its request has ended."""
+    def _release(self, batches: Sequence[ProducerBatch]) -> None:
+        """Count batches out. Their memory follows now, or when their request has ended."""
+        granted: list[Waiter] = []
         with self._lock:
-            memory_bytes = self._accumulator.completed(batch) + self._owed.pop(batch, 0)
-            if batch in self._in_flight:
-                self._owed[batch] = memory_bytes
-                return
-            # Without an answer nobody knows when the last byte has left.
-            buffer = batch.take_buffer() if self._acks else None
-            granted = self._pool.give_back(memory_bytes, buffer) if memory_bytes else ()
+            for batch in batches:
+                memory_bytes = self._accumulator.completed(batch)
+                if self._owed:
+                    memory_bytes += self._owed.pop(batch, 0)
+                if batch in self._in_flight:
+                    self._owed[batch] = memory_bytes
+                elif memory_bytes:
+                    # Without an answer nobody knows when the last byte has left.
+                    buffer = batch.take_buffer() if self._acks else None
+                    granted += self._pool.give_back(memory_bytes, buffer)
         for waiter in granted:
             waiter.wake()
 

@@ -29,16 +29,18 @@ class SenderMeters:
         self._split = meters.counter("batch-split-total", "Batches that were too large for a broker.")
 
     def sent(self, batches: Sequence[ProducerBatch], now_ms: int) -> None:
-        records = 0
-        for batch in batches:
-            size_bytes = batch.size_bytes
-            records += batch.count
-            self._bytes.value += size_bytes
-            self._batch_size_avg.record(size_bytes)
-            self._batch_size_max.record(size_bytes)
-            waited_ms = now_ms - batch.created_ms
-            self._queue_time_avg.record(waited_ms)
-            self._queue_time_max.record(waited_ms)
+        """A request leaves. Counted in one go, as this is done for every batch there is."""
+        sizes = [batch.size_bytes for batch in batches]
+        waits_ms = [now_ms - batch.created_ms for batch in batches]
+        records = sum([batch.count for batch in batches])
+        size_bytes = sum(sizes)
+        self._bytes.value += size_bytes
+        self._batch_size_avg.total += size_bytes
+        self._batch_size_avg.count += len(sizes)
+        self._batch_size_max.record(max(sizes))
+        self._queue_time_avg.total += sum(waits_ms)
+        self._queue_time_avg.count += len(sizes)
+        self._queue_time_max.record(max(waits_ms))
         self._sent.value += records
         self._records_per_request.record(records)
 

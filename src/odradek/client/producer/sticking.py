@@ -1,22 +1,49 @@
 """The partition that records without a key stick to, and when another is drawn (Kafka's built-in way).
 
-About ``batch.size`` bytes go to one partition, so that batches get full; then the next one is drawn, with the
-lengths of the lines of all partitions as they are then.
+About ``batch.size`` bytes go to one partition, so that batches get full; then the next one is drawn. How long
+the lines of partitions are is looked at after each sending, not at each draw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.client.metadata import TopicImage
 from odradek.client.producer.accumulator import Accumulator
-from odradek.client.producer.partitioner import Below, load_table, next_sticky
+from odradek.client.producer.partitioner import LoadTable, load_table, next_sticky
 from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
 
 if TYPE_CHECKING:
     from odradek.records.codec import Appender
+
+
+_MULTIPLIER: Final = 6364136223846793005
+_INCREMENT: Final = 1442695040888963407
+_STATE_MASK: Final = (1 << 64) - 1
+
+
+class Dice:
+    """Chance that costs no system call, for what need not be unpredictable: a linear congruence."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed
+
+    def below(self, bound: int) -> int:
+        self._state = state = (self._state * _MULTIPLIER + _INCREMENT) & _STATE_MASK
+        return (state >> 33) % bound
+
+
+class _Load(NamedTuple):
+    """What a draw was last based on, and when."""
+
+    image: TopicImage
+    drains_count: int
+    usable: tuple[int, ...]
+    table: LoadTable | None
 
 
 class Sticking:
@@ -26,7 +53,7 @@ class Sticking:
         self,
         accumulator: Accumulator,
         clock: Clock,
-        below: Below,
+        seed: int,
         blocked_since_ms: Mapping[int, int],
         *,
         batch_bytes: int,
@@ -35,7 +62,8 @@ class Sticking:
     ) -> None:
         self._accumulator = accumulator
         self._clock = clock
-        self._below = below
+        self._below = Dice(seed).below
+        self._loads: dict[str, _Load] = {}
         self._blocked_since_ms = blocked_since_ms
         self._batch_bytes = batch_bytes
         self._adapts = adapts
@@ -55,13 +83,20 @@ class Sticking:
         everything = range(len(topic.partitions))
         if len(everything) == 1:
             return 0
+        load = self._loads.get(topic.name)
+        if load is None or load.drains_count != self._accumulator.drains_count or load.image is not topic:
+            load = self._loads[topic.name] = self._load(topic)
+        return next_sticky(everything, load.usable, load.table, self._below)
+
+    def _load(self, topic: TopicImage) -> _Load:
+        drains_count = self._accumulator.drains_count
         usable = self._usable(topic)
         table = None
         if self._adapts and usable:
             line_length = self._accumulator.line_length
             lengths = [line_length(TopicPartition(topic.name, number)) for number in usable]
             table = load_table(usable, lengths)
-        return next_sticky(everything, usable, table, self._below)
+        return _Load(topic, drains_count, usable, table)
 
     def _usable(self, topic: TopicImage) -> tuple[int, ...]:
         """Partitions with a leader that takes batches; all with a leader if there is no such."""
