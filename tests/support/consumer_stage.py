@@ -12,8 +12,8 @@ from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import ConsumerRecord
 from odradek.records.layout import Compression
-from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster, serving
-from odradek.testing.clock import run_virtually
+from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster
+from odradek.testing.clock import WALL_START_MS, run_virtually
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -21,7 +21,7 @@ PRODUCE, CREATE_TOPICS, DELETE_RECORDS = 0, 19, 21
 AUTHOR_HOST = "author"
 
 
-def batch(*values: bytes | None, base_timestamp: int = 1000, **how: Any) -> bytes:
+def batch(*values: bytes | None, base_timestamp: int = WALL_START_MS, **how: Any) -> bytes:
     """One batch of records with these values; each key says its index."""
     builder = BatchBuilder(**how)
     for index, value in enumerate(values):
@@ -89,15 +89,19 @@ def play(
     settings: Mapping[str, str] | None = None,
     **how: Any,
 ) -> None:
-    """Run a scenario with a broker of its own."""
+    """Run a scenario with a broker of its own, or with several, one after another."""
 
     async def main() -> None:
-        async with serving(settings, **how) as (memory, broker):
-            stage = ReadingStage(memory, broker)
+        memory = MemoryCluster(**{"seed": 0, **how})
+        try:
+            stage = ReadingStage(memory, await memory.start(settings))
             try:
                 await scenario(stage)
             finally:
                 await stage.close()
+                await stage.broker.stop()
+        finally:
+            await memory.close()
 
     run_virtually(main)
 

@@ -180,6 +180,7 @@ class Consumer:
             engine = self._engine
             if engine.may_take() and (records := engine.take(max_records)):
                 return records
+            engine.check_count(max_records)
             deadline_ms = engine.now_ms() + int(timeout_s * 1000)
             while True:
                 await engine.until_readable(max(deadline_ms - engine.now_ms(), 0))
@@ -198,6 +199,7 @@ class Consumer:
         """
         with self._exclusive:
             engine = self._engine
+            engine.check_count(max_records)
             rows_max = ARROW_ROWS_MAX if max_records is None else max_records
             columns = ColumnBuilder()
             deadline_ms = engine.now_ms() + int(timeout_s * 1000)

@@ -64,6 +64,7 @@ class ConsumerEngine:
         self._api_timeout_ms = settings[connection.DEFAULT_API_TIMEOUT_MS]
         self._rest_ms = settings[connection.RETRY_BACKOFF_MS]
         self._reads_committed = settings[consumer.ISOLATION_LEVEL] == "read_committed"
+        self._is_closing = False
         self._is_closed = False
         self._at_hand_until_ms = 0
         self.records_max = settings[consumer.MAX_POLL_RECORDS]
@@ -101,6 +102,7 @@ class ConsumerEngine:
                 self._polling.call_back,
                 on_news=self.news.tell,
             )
+        self._cluster.on_update(lambda _: self.news.tell())
         self._declare_meters()
 
     def _declare_meters(self) -> None:
@@ -125,16 +127,17 @@ class ConsumerEngine:
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit if that is automatic, leave the group, end all that is under way. May be called again."""
-        if self._is_closed:
+        if self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         try:
             if self._coordination is not None:
+                await self._cluster.start()
                 with self._polling.inside_call():
                     await self._polling.close()
-                    await self._cluster.start()
                     await self._coordination.close(timeout_ms)
         finally:
+            self._is_closed = True
             await self._polling.close()
             await self._offsets.close()
             await self._fetcher.close()
@@ -196,6 +199,10 @@ class ConsumerEngine:
         records = self._buffer.take(self.records_max if records_max is None else records_max)
         return self._interceptors.on_consume(records) if records and self._interceptors else records
 
+    def check_count(self, records_max: int | None) -> None:
+        if records_max is not None and records_max < 1:
+            raise InvalidState(f"max_records must be at least 1, and not {records_max}")
+
     def take_columns(self, rows_max: int, into: ColumnBuilder) -> int:
         return self._buffer.take_columns(rows_max, into)
 
@@ -243,6 +250,7 @@ class ConsumerEngine:
         deadline_ms = self.now_ms() + self._api_timeout_ms
         with self._polling.inside_call():
             while True:
+                since = self.news.count
                 state = self.subscription.of(partition)
                 if state.has_valid_position and state.position is not None:
                     return state.position.offset
@@ -251,7 +259,7 @@ class ConsumerEngine:
                 left_ms = deadline_ms - self.now_ms()
                 if left_ms <= 0:
                     raise TimedOut(f"no position of {partition} within {self._api_timeout_ms} ms")
-                await self.news.wait(min(left_ms, self._rest_ms))
+                await self.news.wait(since, min(left_ms, self._rest_ms))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         lag = self.subscription.of(partition).lag(self._reads_committed)

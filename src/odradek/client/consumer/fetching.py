@@ -77,6 +77,8 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._busy: dict[int, asyncio.Future[Any]] = {}
         """Brokers with a fetch, or an attempt to connect, under way."""
+        self._awaited_bytes: dict[int, int] = {}
+        """How much the fetches under way may bring."""
         self._resting: dict[TopicPartition, int] = {}
         """Partitions that met an error, and until when they are left alone."""
         self._troubles: dict[TopicPartition, FetchTrouble] = {}
@@ -110,15 +112,20 @@ class Fetcher:
         return self._resting.keys() | self._troubles.keys()
 
     def _ahead(self) -> Callable[[TopicPartition], int | None]:
+        """Where fetched records of a partition end, and whether there is room for more of it."""
         waiting = self._buffer.waiting()
         bytes_max = self._limits.max_bytes * max(len(self._cluster.image.nodes), 1)
-        has_room = self._buffer.size_bytes + self._limits.partition_max_bytes <= bytes_max
+        room_bytes = bytes_max - self._buffer.size_bytes - sum(self._awaited_bytes.values())
 
         def ahead_of(partition: TopicPartition) -> int | None:
+            nonlocal room_bytes
             here = waiting.get(partition)
             if here is None:
                 return -1
-            return here.end_offset if has_room and here.chunk_count < CHUNKS_AHEAD_MAX else None
+            if here.chunk_count >= CHUNKS_AHEAD_MAX or room_bytes < self._limits.partition_max_bytes:
+                return None
+            room_bytes -= self._limits.partition_max_bytes
+            return here.end_offset
 
         return ahead_of
 
@@ -149,6 +156,9 @@ class Fetcher:
             self._connect(node_id)
             return
         self._busy[node_id] = answer
+        self._awaited_bytes[node_id] = min(
+            self._limits.max_bytes, len(plan.wanted) * self._limits.partition_max_bytes
+        )
         answer.add_done_callback(partial(self._answered, node_id, dict(session.partitions), now_ms))
 
     def _connect(self, node_id: int) -> None:
@@ -184,7 +194,7 @@ class Fetcher:
         sent_ms: int,
         answer: asyncio.Future[Any],
     ) -> None:
-        del self._busy[node_id]
+        del self._busy[node_id], self._awaited_bytes[node_id]
         if answer.cancelled() or self._is_closed:
             return
         failed = answer.exception()

@@ -1,30 +1,37 @@
-"""How a waiting call hears that something has happened: records came, a position is known, ``wakeup``."""
+"""How waiting calls hear that something has happened: records came, a position is known, ``wakeup``."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from odradek.model.client_errors import Woken
 
 T = TypeVar("T")
 
+_LONG_MS: Final = 3_600_000
+
 
 class News:
-    """On one event loop, for one waiting call; only ``wake`` may be called from any thread."""
+    """Lives on one event loop; only ``wake`` may be called from any thread.
+
+    Whoever waits remembers ``count`` before it looks around: what is told after that ends its wait at once. A
+    call may wait inside another, as a listener does that is called by a poll.
+    """
 
     def __init__(self) -> None:
+        self.count = 0
         self.is_woken = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: asyncio.Future[None] | None = None
-        self._is_news = False
+        self._waiting: list[asyncio.Future[None]] = []
 
     def tell(self) -> None:
-        """Have the waiting call look again; if none waits, the next wait ends at once."""
-        self._is_news = True
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        """Have waiting calls look again."""
+        self.count += 1
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            _end(each)
 
     def wake(self) -> None:
         """End the waiting call, or the next one, with ``Woken``."""
@@ -38,18 +45,21 @@ class News:
             self.is_woken = False
             raise Woken("wakeup was called")
 
-    async def wait(self, timeout_ms: int) -> None:
-        """Until there is news, or the time is over."""
+    async def wait(self, since: int, timeout_ms: int) -> None:
+        """Until there is news since a count, or the time is over."""
         self._loop = loop = asyncio.get_running_loop()
-        if not self._is_news and not self.is_woken:
-            waiting = self._waiting = loop.create_future()
-            alarm = loop.call_later(timeout_ms / 1000, _end, waiting)
-            try:
-                await waiting
-            finally:
-                alarm.cancel()
-                self._waiting = None
-        self._is_news = False
+        if self.count != since or self.is_woken:
+            await asyncio.sleep(0)  # others have a right to run, however much news there is
+            return
+        waiting = loop.create_future()
+        self._waiting.append(waiting)
+        alarm = loop.call_later(timeout_ms / 1000, _end, waiting)
+        try:
+            await waiting
+        finally:
+            alarm.cancel()
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
 
     async def unless_woken(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of some work, which ``wake`` ends."""
@@ -58,16 +68,14 @@ class News:
         task.add_done_callback(lambda _: self.tell())
         try:
             while not task.done():
+                since = self.count
                 self.raise_if_woken()
-                await self.wait(_LONG_MS)
+                await self.wait(since, _LONG_MS)
         finally:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
         return task.result()
-
-
-_LONG_MS = 3_600_000
 
 
 def _end(waiting: asyncio.Future[None]) -> None:

@@ -107,6 +107,7 @@ class Polling:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         has_waited = False
         while True:
+            since = self._news.count
             self._news.raise_if_woken()
             if await self._activate(deadline_ms):
                 await self.update_positions()
@@ -118,7 +119,7 @@ class Polling:
             if left_ms <= 0 and has_waited:
                 return
             # Even a poll without time gives the network a chance.
-            await self._news.wait(max(self._patience(left_ms), 0))
+            await self._news.wait(since, max(self._patience(left_ms), 0))
             has_waited = True
 
     def _patience(self, left_ms: int) -> int:
