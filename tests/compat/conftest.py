@@ -15,6 +15,7 @@ import pytest
 from tests.compat.clients.aiokafka import Aiokafka
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.kafka_python import KafkaPython
+from tests.compat.clients.odradek import OdradekAsyncio, OdradekBlocking
 from tests.compat.clients.shape import Client
 from tests.support.fixtures import bootstrap, broker, pytest_runtest_makereport, start_broker, topic
 
@@ -23,7 +24,9 @@ __all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "
 LEFT_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 """kafka-python leaves the socket of a failed connection to the garbage collector, which then warns."""
 
-MAKERS: dict[str, Callable[[str], Client]] = {made.name: made for made in (Confluent, KafkaPython, Aiokafka)}
+MAKERS: dict[str, Callable[[str], Client]] = {
+    made.name: made for made in (Confluent, KafkaPython, Aiokafka, OdradekBlocking, OdradekAsyncio)
+}
 
 
 class Clients(dict[str, Client]):

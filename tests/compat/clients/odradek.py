@@ -1,0 +1,225 @@
+"""Our own clients in the shape of the others, once blocking and once on asyncio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tests.clients.worlds import Asyncio, Blocking, World
+from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
+
+from odradek.client.admin.configs import ConfigResource
+from odradek.client.admin.topics import NewTopic
+from odradek.model.client_errors import ClientError, OffsetOutOfRange, SomeFailed
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.model.levels import ResourceType
+
+SECONDS_MAX = 30
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What our clients raise, as Kafka's number."""
+    try:
+        yield
+    except SomeFailed as several:
+        raise _refused(next(iter(several.errors.values()))) from several
+    except ClientError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: Exception) -> Refused:
+    if isinstance(error, OffsetOutOfRange):
+        return Refused(ErrorCode.OFFSET_OUT_OF_RANGE, error)
+    code = getattr(error, "code", None)
+    if code is None:
+        raise error
+    return Refused(code, error)
+
+
+class OdradekReader:
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def read(self, count: int, within_seconds: float = 20) -> list[Received]:
+        found: list[Received] = []
+        deadline = time.monotonic() + within_seconds
+        with _refusing():
+            while len(found) < count and (left := deadline - time.monotonic()) > 0:
+                polled = self._consumer.poll(left, max_records=count - len(found))
+                found += [
+                    Received(one.partition, one.offset, one.key, one.value, one.headers, one.timestamp)
+                    for one in polled
+                ]
+        return found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class OdradekProducing:
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+
+    def send_all(self, topic: str, messages: Sequence[Message]) -> list[int]:
+        with _refusing():
+            sent = [
+                self._producer.send(
+                    topic,
+                    one.value,
+                    one.key,
+                    headers=one.headers or None,
+                    partition=one.partition,
+                    timestamp_ms=one.timestamp_ms,
+                )
+                for one in messages
+            ]
+            return [delivery.result(SECONDS_MAX).offset for delivery in sent]
+
+    def send(self, topic: str, message: Message) -> int:
+        return self.send_all(topic, [message])[0]
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class _Odradek:
+    """Both worlds' adapter; ``world`` says which."""
+
+    def __init__(self, bootstrap: str, world: World) -> None:
+        self._bootstrap = bootstrap
+        self._world = world
+        self._admin = world.admin(bootstrap_servers=bootstrap)
+        self._producers: dict[tuple[Any, ...], OdradekProducing] = {}
+
+    def close(self) -> None:
+        self._world.close()
+
+    def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        with _refusing():
+            self._admin.create_topics([NewTopic(topic, partitions, 1, dict(configs or {}))])
+
+    def delete_topic(self, topic: str) -> None:
+        with _refusing():
+            self._admin.delete_topics([topic])
+
+    def list_topics(self) -> set[str]:
+        return set(self._admin.list_topics(include_internal=True))
+
+    def partitions_of(self, topic: str) -> list[int]:
+        with _refusing():
+            described = self._admin.describe_topics([topic])[topic]
+        return sorted(one.partition for one in described.partitions)
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        with _refusing():
+            self._admin.create_partitions({topic: total})
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]:
+        return self._describe(ConfigResource(ResourceType.TOPIC, topic))
+
+    def describe_broker_configs(self) -> dict[str, str | None]:
+        (node,) = self._admin.describe_cluster().nodes
+        return self._describe(ConfigResource(ResourceType.BROKER, str(node.id)))
+
+    def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
+        with _refusing():
+            entries = self._admin.describe_configs([resource])[resource]
+        return {name: entry.value for name, entry in entries.items()}
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        with _refusing():
+            self._admin.alter_configs({ConfigResource(ResourceType.TOPIC, topic): configs})
+
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        compression: str | None = None,
+        acks: int | None = None,
+        idempotent: bool | None = None,
+        bytes_max: int | None = None,
+    ) -> list[int]:
+        chosen = {
+            "compression.type": compression,
+            "acks": acks,
+            "enable.idempotence": idempotent,
+            "max.request.size": bytes_max,
+        }
+        settings = {name: value for name, value in chosen.items() if value is not None}
+        key = tuple(settings.items())
+        if key not in self._producers:
+            self._producers[key] = self._producing({"linger.ms": 5, **settings})
+        return self._producers[key].send_all(topic, messages)
+
+    def producing(self) -> OdradekProducing:
+        return self._producing({})
+
+    def _producing(self, settings: dict[str, Any]) -> OdradekProducing:
+        return OdradekProducing(self._world.producer({"bootstrap.servers": self._bootstrap, **settings}))
+
+    def reading(
+        self,
+        topic: str,
+        partitions: Sequence[int] = (0,),
+        *,
+        start: int = EARLIEST,
+        reset: str = "earliest",
+        wait_ms: int | None = None,
+    ) -> OdradekReader:
+        settings: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "auto.offset.reset": reset}
+        if wait_ms is not None:
+            settings["fetch.max.wait.ms"] = wait_ms
+        consumer = self._world.consumer(settings)
+        assigned = [TopicPartition(topic, partition) for partition in partitions]
+        consumer.assign(assigned)
+        if start == EARLIEST:
+            consumer.seek_to_beginning(*assigned)
+        elif start == LATEST:
+            consumer.seek_to_end(*assigned)
+        for one in assigned:
+            if start >= 0:
+                consumer.seek(one, start)
+            else:
+                consumer.position(one)
+        return OdradekReader(consumer)
+
+    def _asking(self) -> Any:
+        return self._world.consumer({"bootstrap.servers": self._bootstrap})
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        consumer, at = self._asking(), TopicPartition(topic, partition)
+        with _refusing():
+            found = consumer.offsets_for_times({at: timestamp_ms})[at]
+        consumer.close()
+        return None if found is None else int(found.offset)
+
+    def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        consumer, at = self._asking(), TopicPartition(topic, partition)
+        with _refusing():
+            low, high = consumer.beginning_offsets([at])[at], consumer.end_offsets([at])[at]
+        consumer.close()
+        return low, high
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        at = TopicPartition(topic, partition)
+        with _refusing():
+            return int(self._admin.delete_records({at: before})[at])
+
+
+class OdradekBlocking(_Odradek):
+    name = "odradek"
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap, Blocking())
+
+
+class OdradekAsyncio(_Odradek):
+    name = "odradek.aio"
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap, Asyncio())
