@@ -38,7 +38,13 @@ class Reader:
     def __init__(self, stage: Stage, name: str, options: dict[str, Any], own: Sequence[Any] = ()) -> None:
         self.name = name
         self.clock = stage.memory.clock
-        given = {"bootstrap_servers": ADDRESS, "client_id": name, "group_id": "g", **QUICK, **options}
+        given: dict[str, Any] = {
+            "bootstrap_servers": ADDRESS,
+            "client_id": name,
+            "group_id": "g",
+            **QUICK,
+            **options,
+        }
         settings = read_options(CONSUMER, None, given)
         self.cluster = Cluster(world_of(stage.network, self.clock, name), settings, client_id=name)
         stage.made.append(self.cluster)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from odradek.client.cluster import Cluster, CoordinatorKind
 from odradek.client.consumer.assignors import Topics
 from odradek.client.consumer.group_requests import GroupRequests, read_join
-from odradek.client.consumer.membership import Again, Fail, Lead, Membership, Take
+from odradek.client.consumer.membership import Again, Fail, Lead, Membership, State, Take
 from odradek.client.consumer.positions import SubscriptionState
 from odradek.client.consumer.subscription_bytes import write_assignment
 from odradek.client.consumer.topic_snapshot import snapshot
@@ -71,6 +71,9 @@ class Joining:
     async def _attempt(self) -> Take | Again | Fail:
         membership = self._membership
         node = await self._coordinator()
+        if membership.state is not State.PREPARED:
+            # A heartbeat has heard meanwhile that the generation is gone: there is more to give up first.
+            return Again()
         self.joined_topics = topics = self._subscription.subscribed_topics
         join = membership.join(self._subscription.assigned, topics)
         asked = membership.generation

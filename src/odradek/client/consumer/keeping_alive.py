@@ -127,7 +127,7 @@ class KeepingAlive:
         now_ms = self._clock.monotonic_ms()
         self._log.warning(
             "heartbeat_unanswered",
-            reason=failed or "no answer",
+            reason=str(failed) or "no answer within the session",
             session_over=self._heartbeats.is_session_over(now_ms),
         )
         self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._membership.group_id)
