@@ -7,7 +7,7 @@ what the record needs. Nothing of this needs a thread: the sender is driven by t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -78,6 +78,9 @@ class Producer:
             has_system_time=world is None,
         )
         self._append = self._engine.appender.send
+        if not self._preparing:
+            # As short as it can be, for each record passes here: the method below says what it does.
+            self.send = _plain_send(self._append)  # type: ignore[method-assign]
         self._transacting = Transacting(self._engine, self._max_block_ms)
         self.client_id: str = settings[connection_options.CLIENT_ID]
         """What brokers call this client in their logs."""
@@ -108,22 +111,8 @@ class Producer:
         >>> asyncio.run(main())
         True
         """
-        if self._preparing:
-            return await self._send_prepared(
-                ProducerRecord(topic, value, key, headers, partition, timestamp_ms), on_delivery
-            )
-        made = self._append(topic, value, key, headers, partition, timestamp_ms, on_delivery)
-        if type(made) is Delivery:
-            return made
-        return await self._appended(made)
-
-    async def _appended(self, made: Any) -> Delivery:
-        """The appender gives a delivery, or what ``_slow`` is: a coroutine of one."""
-        return made if type(made) is Delivery else cast("Delivery", await made)
-
-    async def _send_prepared(self, given: ProducerRecord, on_delivery: OnDelivery | None) -> Delivery:
         preparing = self._preparing
-        record = preparing.intercepted(given)
+        record = preparing.intercepted(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
         told = preparing.on_delivery(record, on_delivery)
         try:
             plain = preparing.serialized(record)
@@ -131,6 +120,10 @@ class Producer:
         except ClientError as refused:
             preparing.interceptors.on_send_failed(record, refused)
             raise
+
+    async def _appended(self, made: Any) -> Delivery:
+        """The appender gives a delivery, or what ``_slow`` is: a coroutine of one."""
+        return made if type(made) is Delivery else cast("Delivery", await made)
 
     async def _slow(
         self,
@@ -399,6 +392,24 @@ class Producer:
     ) -> None:
         # A program that failed does not wait for its brokers to get well.
         await self.close(0 if kind is not None and not issubclass(kind, Exception) else None)
+
+
+def _plain_send(append: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Delivery]]:
+    """``send`` of a producer that has neither serializers nor interceptors."""
+
+    async def send(
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        made = append(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        return made if type(made) is Delivery else cast("Delivery", await made)
+
+    return send
 
 
 def _loop_side() -> Side:
