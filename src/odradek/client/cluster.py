@@ -30,7 +30,7 @@ from odradek.client.values import Node
 from odradek.config.client import connection as options
 from odradek.config.table import Settings
 from odradek.model.client_errors import ClientClosed, ConnectionFailed, InvalidState
-from odradek.model.ids import NO_LEADER, TopicPartition
+from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, TopicPartition
 from odradek.net.peers import Peers
 from odradek.net.place import Limits
 
@@ -162,9 +162,12 @@ class Cluster:
         return True
 
     def saw_epoch(self, partition: TopicPartition, leader_epoch: int) -> bool:
-        """An answer came from a later epoch than the image's: ask for metadata. Says whether that is so."""
-        is_later = leader_epoch > self.image.leader(partition)[1]
-        if is_later and partition.topic in self.image.topics:
+        """Tell of an epoch in an answer: metadata is asked for if it is later than the image's, which is said.
+
+        Where no epoch is known, as of old brokers, none is later.
+        """
+        is_later = NO_LEADER_EPOCH < self.image.leader(partition)[1] < leader_epoch
+        if is_later:
             self.refresh()
         return is_later
 

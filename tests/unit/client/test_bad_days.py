@@ -223,6 +223,7 @@ def test_a_later_epoch_seen_is_a_reason_to_ask_for_metadata(stage):
         await cluster.topic("letters", 5000)
         before = cluster.image.version
         assert not cluster.saw_epoch(LETTERS, 0)
+        assert not cluster.saw_epoch(TopicPartition("unheard", 0), 5)
         assert cluster.saw_epoch(LETTERS, 1)
         await cluster.refreshed(before, 5000)
 
