@@ -119,8 +119,9 @@ class PartitionSequences:
         that will be sent again with other numbers. And the oldest in flight must stay among those that a
         broker remembers, so later ones count even if they have their answer.
         """
-        is_known = self.acked is not None and not any(flight.is_renumbered for flight in self._flights)
-        return is_known and self.doubt is None and len(self._flights) < IN_FLIGHT_MAX
+        if self.acked is None or self.doubt is not None or len(self._flights) >= IN_FLIGHT_MAX:
+            return False
+        return True not in [flight.is_renumbered for flight in self._flights]
 
     def is_first(self, batch: NumberedBatch) -> bool:
         """Whether nothing that was numbered before a batch waits for its answer."""
@@ -175,11 +176,13 @@ class PartitionSequences:
             last = later_sequence(sequence_after(batch), -1)
             if self.acked is None or is_later(last, self.acked):
                 self.acked = last
-        self.remove(batch)
+        self._end(flight)
 
     def remove(self, batch: NumberedBatch) -> None:
         """The fate of a batch is known."""
-        flight = self._flight(batch)
+        self._end(self._flight(batch))
+
+    def _end(self, flight: _Flight | None) -> None:
         if flight is not None:
             flight.is_over = True
         while self._flights and self._flights[0].is_over:
@@ -218,7 +221,10 @@ class PartitionSequences:
             self._flights[at : at + 1] = [_Flight(part) for part in parts]
 
     def _flight(self, batch: NumberedBatch) -> _Flight | None:
-        return next((flight for flight in self._flights if flight.batch is batch), None)
+        for flight in self._flights:
+            if flight.batch is batch:
+                return flight
+        return None
 
 
 class Sequences:
