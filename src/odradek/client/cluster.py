@@ -162,7 +162,7 @@ class Cluster:
         return True
 
     def saw_epoch(self, partition: TopicPartition, leader_epoch: int) -> bool:
-        """Tell of an epoch in an answer: metadata is asked for if it is later than the image's, which is said.
+        """Ask for metadata if an answer has a later epoch than the image; says whether it has.
 
         Where no epoch is known, as of old brokers, none is later.
         """
