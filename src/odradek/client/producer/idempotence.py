@@ -11,7 +11,7 @@ A batch is *numbered* once its ``base_sequence`` is not ``NO_SEQUENCE``. Invaria
 - Each assigned batch ends in exactly one of ``acknowledged``, ``failed`` or ``split``.
 - A batch that goes back to its deque (``may_retry``, then ``requeued``) lies there in the order of sequences.
 - All calls come from the event loop's thread, except ``before_append``, which the application's thread makes
-  under the accumulator's lock.
+  under the accumulator's lock, and ``send_failed``.
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ class Idempotence(Protocol):
         Raised: InvalidState outside a transaction, the fatal error, the error that a transaction must abort
         for. While such an error stands the accumulator keeps no open batch, so that every send asks.
         """
+        ...
+
+    def send_failed(self, error: ClientError) -> None:
+        """A record was not taken: its transaction, if there is one, must abort. Called from any thread."""
         ...
 
     # Asked while draining, with the head of a partition's deque.

@@ -142,10 +142,13 @@ class Intake:
             ("buffer.memory", self._limits.memory_bytes),
         ):
             if size_bytes > bound:
-                raise RecordTooLarge(
+                refused = RecordTooLarge(
                     f"a record for {record.topic} may take {size_bytes} bytes, and {name} is {bound}",
                     code=ErrorCode.MESSAGE_TOO_LARGE,
                 )
+                if self._order is not None:
+                    self._order.send_failed(refused)
+                raise refused
 
     def step(self, placing: Placing) -> Need | None:
         """Place the record, or say what it needs first."""

@@ -68,9 +68,15 @@ class Transacting:
             async with asyncio.timeout(self._max_block_ms / 1000):
                 await done.wait()
         except TimeoutError:
-            raise TimedOut(
-                f"{operation.call} has not ended within {self._max_block_ms} ms; it goes on: call it again"
-            ) from None
+            raise _too_late(operation, self._max_block_ms) from None
         operation.is_told = True
         if operation.error is not None:
             raise operation.error
+
+
+def _too_late(operation: Operation, waited_ms: int) -> TimedOut:
+    what = f"{operation.call} has not ended within {waited_ms} ms; it goes on: call it again"
+    trouble = operation.trouble
+    if trouble is None:
+        return TimedOut(what)
+    return TimedOut(f"{what}; the last attempt failed: {trouble}", code=trouble.code)

@@ -219,7 +219,7 @@ class Exchange:
         if verdict in (Meaning.RETRY, Meaning.FIND_COORDINATOR):
             if verdict is Meaning.FIND_COORDINATOR and asked.kind is not None:
                 self.to_forget = asked
-            self._retry(pending, error.code, now_ms)
+            self._retry(pending, error, now_ms)
         elif verdict is Meaning.FENCED:
             self.end(fenced(self._standing.transactional_id, self._sequences.identity))
             pending.fail(self._ended_by(error))
@@ -234,12 +234,15 @@ class Exchange:
     def _ended_by(self, error: ClientError) -> ClientError:
         return self._standing.error or error
 
-    def _retry(self, pending: Pending, code: ErrorCode | None, now_ms: int) -> None:
+    def _retry(self, pending: Pending, error: ClientError, now_ms: int) -> None:
+        code = error.code
         is_quick = (
             code is ErrorCode.CONCURRENT_TRANSACTIONS and pending.step in _BEGINNINGS and not self.added
         )
         wait_ms = min(CONCURRENT_BACKOFF_MS, self._retry_backoff_ms) if is_quick else self._retry_backoff_ms
         pending.not_before_ms = now_ms + wait_ms
+        if pending.operation is not None:
+            pending.operation.trouble = error
         if self._standing.state is State.ABORTING and pending.step is Step.COMMIT_OFFSETS:
             pending.fail(aborted(self._standing.transactional_id))
         else:

@@ -15,16 +15,18 @@ from odradek.model.ids import TopicPartition
 class Operation:
     """A call of the application on its way: it succeeds or fails once, and is *told* when the caller knows.
 
-    A caller that gave up waiting may make the same call again and gets the same operation.
+    A caller that gave up waiting may make the same call again and gets the same operation. ``trouble`` is why
+    the last attempt has to be made again.
     """
 
-    __slots__ = ("_listeners", "call", "error", "is_done", "is_told")
+    __slots__ = ("_listeners", "call", "error", "is_done", "is_told", "trouble")
 
     def __init__(self, call: str) -> None:
         self.call = call
         self.is_done = False
         self.is_told = False
         self.error: ClientError | None = None
+        self.trouble: ClientError | None = None
         self._listeners: list[Callable[[], None]] = []
 
     def succeed(self) -> None:

@@ -10,6 +10,7 @@ error; a fatal error stays.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,7 +36,8 @@ _BUMPS_SINCE: Final = 3
 class Transactions:
     """Idempotence for a sender, and the transactional calls of a producer.
 
-    Calls that take a while give an ``Operation``. All but ``before_append`` belong to the loop's thread.
+    Calls that take a while give an ``Operation``. All but ``before_append`` and ``send_failed`` belong to the
+    loop's thread.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Transactions:
         self._standing = Standing(transactional_id)
         self._exchange = Exchange(self._standing, self._sequences, transaction_timeout_ms, retry_backoff_ms)
         self._operation: Operation | None = None
+        self._send_failures: deque[ClientError] = deque()
 
     @property
     def state(self) -> State:
@@ -125,7 +128,7 @@ class Transactions:
 
     def send_failed(self, error: ClientError) -> None:
         """A record could not be taken: its transaction would be incomplete without it."""
-        self._fail_transaction(error)
+        self._send_failures.append(error)
 
     def close(self) -> None:
         """Nothing more will be asked or answered: whoever waits is told so."""
@@ -148,6 +151,7 @@ class Transactions:
 
         But what has failed may be aborted.
         """
+        self._note_send_failures()
         held = self._operation
         if held is None or held.is_told or (held.error is not None and call == "abort_transaction"):
             return
@@ -200,6 +204,10 @@ class Transactions:
     def split(self, batch: NumberedBatch, parts: Sequence[NumberedBatch]) -> None:
         self._sequences.of(partition_of(batch)).replace(batch, list(parts))
 
+    def _note_send_failures(self) -> None:
+        while self._send_failures:
+            self._fail_transaction(self._send_failures.popleft())
+
     def _fail_transaction(self, error: ClientError) -> None:
         if self.is_transactional and self._standing.is_ongoing:
             self._standing.needs_bump |= self._standing.can_bump
@@ -209,6 +217,7 @@ class Transactions:
 
     def resolve(self, now_ms: int) -> None:
         del now_ms  # numbers in doubt are settled by answers, not by time
+        self._note_send_failures()
         _, lost = self._sequences.settled()
         if not self.is_transactional:
             self._sequences.needs_bump.update(lost)
