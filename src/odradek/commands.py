@@ -8,6 +8,10 @@ from typing import Annotated
 
 import typer
 
+from odradek.cli import configs, groups, perf, topics
+from odradek.cli.cluster import Bootstrap, Extra, remember
+from odradek.cli.consume import consume
+from odradek.cli.produce import produce
 from odradek.version import VERSION
 
 app = typer.Typer(
@@ -37,8 +41,11 @@ def options(
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
+    bootstrap: Bootstrap = None,
+    extra: Extra = None,
 ) -> None:
     """Options before a command."""
+    remember(bootstrap, extra)
 
 
 @app.command()
@@ -143,6 +150,22 @@ def dump_log(
         RealFileSystem(), _dumpable(files), options, typer.echo, lambda line: typer.echo(line, err=True)
     )
     raise typer.Exit(1 if problems else 0)
+
+
+app.add_typer(topics.app, name="topics")
+app.command()(produce)
+app.command()(consume)
+app.add_typer(groups.app, name="groups")
+app.add_typer(configs.app, name="configs")
+app.add_typer(perf.app, name="perf")
+
+
+@app.command("command-reference", hidden=True)
+def command_reference() -> None:
+    """Print the page of all commands."""
+    from odradek.cli.reference import page
+
+    typer.echo(page(typer.main.get_command(app)), nl=False)
 
 
 def _dumpable(given: list[Path]) -> list[str]:

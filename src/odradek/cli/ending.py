@@ -1,0 +1,84 @@
+"""How a command ends: an exit status that scripts can trust, and one line on stderr if something is wrong.
+
+0: done. 1: it could not be done. 2: wrong use, as an unknown option or a value that cannot be read. 130:
+interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn, ParamSpec, TypeVar
+
+import typer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FAILED: Final = 1
+WRONG_USE: Final = 2
+INTERRUPTED: Final = 130
+
+
+class CommandFailed(Exception):
+    """A command could not do what it was asked; the words say what to do about it."""
+
+
+def complain(words: str) -> None:
+    """One line on stderr."""
+    print("odradek: " + " ".join(str(words).split()), file=sys.stderr)
+
+
+def wrong_use(words: str) -> NoReturn:
+    complain(words)
+    raise typer.Exit(WRONG_USE)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    from odradek.model.client_errors import ClientError
+    from odradek.model.errors import ConfigError
+
+    # What a client logs is for programs; a person gets one line, below.
+    logging.getLogger("odradek").addHandler(logging.NullHandler())
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except ConfigError as wrong:
+        complain(str(wrong))
+        raise typer.Exit(WRONG_USE) from None
+    except (CommandFailed, ClientError) as failed:
+        complain(advised(failed))
+        raise typer.Exit(FAILED) from None
+
+
+def command(function: Callable[P, T]) -> Callable[P, T]:
+    """A command whose failures are told in one line and by its exit status."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _told():
+            return function(*args, **kwargs)
+
+    return run
+
+
+_ADVICE: Final = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`odradek topics list` shows what there is",
+    "TOPIC_ALREADY_EXISTS": "`odradek topics alter` changes a topic; --if-not-exists lets it be",
+    "NON_EMPTY_GROUP": "stop its consumers first",
+    "UNKNOWN_MEMBER_ID": "the group has members: stop its consumers first",
+    "GROUP_ID_NOT_FOUND": "`odradek groups list` shows what there is",
+    "GROUP_SUBSCRIBED_TO_TOPIC": "the group reads this topic: stop its consumers first",
+}
+
+
+def advised(failed: Exception) -> str:
+    """What went wrong, and what may help."""
+    code = getattr(failed, "code", None)
+    advice = _ADVICE.get(code.name) if code is not None else None
+    return str(failed) if advice is None else f"{failed}; {advice}"

@@ -1,0 +1,208 @@
+"""``odradek groups reset-offsets``: have a group go on reading somewhere else."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from odradek.cli.cluster import Bootstrap, Extra, Json, Target
+from odradek.cli.ending import CommandFailed, command, complain, wrong_use
+from odradek.cli.offset_plan import (
+    Bounds,
+    Move,
+    UnreadableGoal,
+    duration_ms,
+    moment_ms,
+    planned,
+    read_file,
+    read_topics,
+    shifted,
+)
+from odradek.cli.tables import show
+
+if TYPE_CHECKING:
+    from odradek.client.blocking.admin import Admin
+    from odradek.model.ids import TopicPartition
+
+Offsets = dict["TopicPartition", int]
+
+
+class Goal(NamedTuple):
+    """What was asked for: one of these is given."""
+
+    to_earliest: bool
+    to_latest: bool
+    to_current: bool
+    to_offset: int | None
+    shift_by: int | None
+    to_datetime: str | None
+    by_duration: str | None
+    from_file: Path | None
+
+
+@command
+def reset_offsets(
+    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC[:0,2]", help="A topic, or some of its partitions."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All that the group has offsets for.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest records.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the newest records.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To where the group is.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To an offset.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", help="By so many records, back if below 0.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="MOMENT", help="To a time: 2026-01-31T12:00:00 (UTC)."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="DURATION", help="To so long ago: P1DT2H30M.")
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-file", metavar="FILE", help="To offsets of a file: topic,partition,offset, or our JSON."
+        ),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it, and not only show it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it. This is the default.")] = False,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+    extra: Extra = None,
+) -> None:
+    """Show where a group without members would go on reading, and with --execute have it so.
+
+    Example: odradek groups reset-offsets readers --topic letters --to-earliest --execute
+    """
+    goal = Goal(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, from_file)
+    _check(goal, topic, all_topics, execute and dry_run)
+    try:
+        with Target(bootstrap, extra).only_admin() as admin:
+            moves = _moves(admin, group, goal, topic)
+            _show(moves, json)
+            if execute:
+                admin.alter_group_offsets(group, {one.partition: one.after for one in moves})
+    except UnreadableGoal as wrong:
+        wrong_use(str(wrong))
+    if not execute:
+        complain("nothing was changed: --execute does it")
+
+
+def _check(goal: Goal, topic: list[str] | None, all_topics: bool, contradicts: bool) -> None:
+    if sum(one is not None and one is not False for one in goal) != 1:
+        names = ", ".join("--" + name.replace("_", "-") for name in Goal._fields)
+        wrong_use(f"where to? Give one of {names}")
+    if contradicts:
+        wrong_use("--execute and --dry-run contradict each other")
+    if goal.from_file is None and bool(topic) == all_topics:
+        wrong_use("which topics? Give --topic, or --all-topics")
+
+
+def _moves(admin: Admin, group: str, goal: Goal, topics: list[str] | None) -> list[Move]:
+    kept = admin.list_group_offsets(group)
+    committed = {one: offset.offset for one, offset in kept.items() if offset is not None}
+    if goal.from_file is not None:
+        wanted = read_file(_content(goal.from_file))
+        return planned(wanted, _bounds(admin, wanted), committed)
+    partitions = list(committed) if topics is None else partitions_of(admin, read_topics(topics))
+    if not partitions:
+        raise CommandFailed(f"group {group} has no offsets: name topics with --topic")
+    bounds = _bounds(admin, partitions)
+    return planned(_wanted(admin, goal, partitions, bounds, committed), bounds, committed)
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as failed:
+        wrong_use(f"--from-file {path}: {failed.strerror}")
+
+
+def _wanted(
+    admin: Admin,
+    goal: Goal,
+    partitions: Collection[TopicPartition],
+    bounds: Mapping[TopicPartition, Bounds],
+    committed: Offsets,
+) -> Offsets:
+    if goal.to_earliest:
+        return {one: bounds[one].first for one in partitions}
+    if goal.to_latest:
+        return {one: bounds[one].end for one in partitions}
+    if goal.to_offset is not None:
+        return dict.fromkeys(partitions, goal.to_offset)
+    if goal.shift_by is not None:
+        return shifted(committed, partitions, goal.shift_by)
+    if goal.to_datetime is not None:
+        return _at(admin, partitions, bounds, moment_ms(goal.to_datetime))
+    if goal.by_duration is not None:
+        now_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
+        return _at(admin, partitions, bounds, now_ms - duration_ms(goal.by_duration))
+    return {one: committed.get(one, bounds[one].end) for one in partitions}
+
+
+def _at(
+    admin: Admin,
+    partitions: Collection[TopicPartition],
+    bounds: Mapping[TopicPartition, Bounds],
+    moment: int,
+) -> Offsets:
+    """The first record at or after a time; where there is none, the end."""
+    found = admin.list_offsets(dict.fromkeys(partitions, max(moment, 0)))
+    return {one: found[one].offset if found[one].offset >= 0 else bounds[one].end for one in partitions}
+
+
+def _bounds(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    from odradek import OffsetSpec
+
+    firsts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    return {one: Bounds(firsts[one].offset, ends[one].offset) for one in partitions}
+
+
+def ends_of(admin: Admin, partitions: Collection[TopicPartition]) -> Offsets:
+    """Where partitions end, as far as they still exist."""
+    from odradek import OffsetSpec, SomeFailed
+
+    if not partitions:
+        return {}
+    try:
+        found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    except SomeFailed as failed:
+        found = dict(failed.results)
+    return {one: end.offset for one, end in found.items()}
+
+
+def partitions_of(admin: Admin, topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
+    """The partitions meant; all of a topic where none are named."""
+    from odradek import TopicPartition
+
+    described = admin.describe_topics([topic for topic, numbers in topics.items() if numbers is None])
+    return [
+        TopicPartition(topic, number)
+        for topic, numbers in topics.items()
+        for number in ([one.partition for one in described[topic].partitions] if numbers is None else numbers)
+    ]
+
+
+def _show(moves: list[Move], json: bool) -> None:
+    rows = [
+        {
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "current_offset": None if one.before < 0 else one.before,
+            "new_offset": one.after,
+        }
+        for one in moves
+    ]
+    show(rows, ["topic", "partition", "current_offset", "new_offset"], as_json=json)
