@@ -129,7 +129,7 @@ class Reader:
 
     @property
     def is_rebalancing(self) -> bool:
-        return self.coordination._membership.needs_join or self.coordination._attempt is not None
+        return self.coordination._membership.needs_join or self.coordination._joining.is_under_way
 
     @property
     def words(self) -> list[str]:

@@ -16,12 +16,13 @@ from odradek.client.consumer.assignors import Assignor, RebalanceProtocol, assig
 from odradek.client.consumer.auto_commit import AutoCommit
 from odradek.client.consumer.commits import Commits, Offsets, OnCommit
 from odradek.client.consumer.group_requests import GroupRequests, read_leave
+from odradek.client.consumer.handover import Handover
 from odradek.client.consumer.joining import Joining
 from odradek.client.consumer.keeping_alive import KeepingAlive
-from odradek.client.consumer.membership import Again, Fail, GiveUp, Membership, State, Take
+from odradek.client.consumer.membership import Again, Fail, Membership, State, Take
 from odradek.client.consumer.positions import SubscriptionState
 from odradek.client.consumer.rebalance_calls import Callbacks, OnCaller, RebalanceCalls, here
-from odradek.client.consumer.topic_snapshot import matching, snapshot
+from odradek.client.consumer.topic_watch import TopicWatch
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.retries import backoff, refusal
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
@@ -38,7 +39,7 @@ from odradek.config.client.consumer import (
     SESSION_TIMEOUT_MS,
 )
 from odradek.config.table import Settings
-from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
+from odradek.model.client_errors import ClientError, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
@@ -46,9 +47,6 @@ from odradek.ports.entropy import Entropy
 from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
-
-_REVOKING_COMMIT_MS: Final = 5000
-"""How long partitions that go to others are kept for a last commit."""
 
 
 class Coordination:
@@ -78,14 +76,12 @@ class Coordination:
         self._on_news = on_news
         group_id = settings[GROUP_ID] or ""
         instance_id = settings[GROUP_INSTANCE_ID]
-        self._rack = settings[CLIENT_RACK] or None
-        self._rebalance_timeout_ms = settings[MAX_POLL_INTERVAL_MS]
+        rack = settings[CLIENT_RACK] or None
+        rebalance_timeout_ms = settings[MAX_POLL_INTERVAL_MS]
         strategy = settings[PARTITION_ASSIGNMENT_STRATEGY]
         chosen = assignors_of(strategy, assignors)
-        self._membership = Membership(group_id, instance_id, chosen, self._rack)
-        requests = GroupRequests(
-            group_id, instance_id, settings[SESSION_TIMEOUT_MS], self._rebalance_timeout_ms
-        )
+        self._membership = Membership(group_id, instance_id, chosen, rack)
+        requests = GroupRequests(group_id, instance_id, settings[SESSION_TIMEOUT_MS], rebalance_timeout_ms)
         self._requests = requests
         callbacks = Callbacks(on_caller)
         self._calls = RebalanceCalls(group_id, callbacks)
@@ -114,13 +110,27 @@ class Coordination:
             on_news=self._on_news,
         )
         self._auto_commit = AutoCommit(settings[ENABLE_AUTO_COMMIT], settings[AUTO_COMMIT_INTERVAL_MS])
+        self._handover = Handover(
+            self._membership,
+            subscription,
+            self._joining,
+            self._commits,
+            self._auto_commit,
+            self._calls,
+            clock,
+            rebalance_timeout_ms,
+        )
+        self._watch = TopicWatch(
+            self._membership,
+            subscription,
+            self._joining,
+            with_internal=not settings[EXCLUDE_INTERNAL_TOPICS],
+            with_racks=rack is not None,
+            request_rejoin=self.request_rejoin,
+        )
         self._log = _log.bind(group=group_id)
-        self._attempt: asyncio.Task[Take | Again | Fail] | None = None
-        self._last_commit: asyncio.Task[None] | None = None
-        self._giving_up: GiveUp | None = None
         self._failures = 0
         self._not_before_ms = 0
-        self._looked_at_version = -1
         self._is_listening = False
         self._rebalances = cluster.meters.counter("rebalance-total", "Rebalances that came to an end.")
         self._failed_rebalances = cluster.meters.counter("failed-rebalance-total", "Rebalances that did not.")
@@ -149,12 +159,12 @@ class Coordination:
         return is_usable
 
     async def _take_part(self, deadline_ms: int) -> bool:
-        self._look_around(self._cluster.image)
-        while self._membership.needs_join or self._attempt is not None:
+        self._watch.look(self._cluster.image)
+        while self._membership.needs_join or self._joining.is_under_way:
             if not await self._advance(deadline_ms):
                 return self._reads_on
             self._calls.raise_failure()
-            self._look_around(self._cluster.image)
+            self._watch.look(self._cluster.image)
         return True
 
     @property
@@ -165,76 +175,37 @@ class Coordination:
 
     async def _advance(self, deadline_ms: int) -> bool:
         """One step towards an assignment; False if there is no time left for it."""
-        if self._attempt is not None:
-            return await self._await_attempt(self._attempt, deadline_ms)
+        if self._joining.is_under_way:
+            return await self._await_attempt(deadline_ms)
         state = self._membership.state
-        if state is State.PREPARING and self._giving_up is not None:
-            return await self._give_up(self._giving_up, deadline_ms)
         if state is State.PREPARED:
             return await self._begin_attempt(deadline_ms)
-        self._prepare()
-        return True
-
-    # Giving up.
-
-    def _prepare(self) -> None:
-        topics = self._subscription.subscribed_topics
-        self._giving_up = giving_up = self._membership.begin(self._subscription.assigned, topics)
-        if giving_up.partitions:
-            self._subscription.mark_pending_revocation(giving_up.partitions)
-        if self._auto_commit.enabled and not giving_up.lost and self._last_commit is None:
-            consumed = self._subscription.all_consumed()
-            commit = self._commit_last(consumed, self._rebalance_timeout_ms)
-            self._last_commit = asyncio.get_running_loop().create_task(commit, name="last commit")
-
-    async def _commit_last(self, offsets: Offsets, timeout_ms: int) -> None:
-        """Commit before partitions go; a failure means that others read some records again."""
-        try:
-            await self._commits.send(offsets, timeout_ms)
-        except ClientClosed:
-            raise
-        except ClientError as failed:
-            self._log.warning("auto_commit_failed", reason=failed)
-
-    async def _give_up(self, giving_up: GiveUp, deadline_ms: int) -> bool:
-        if self._last_commit is not None:
-            if not await self._done(self._last_commit, deadline_ms):
-                return False
-            self._last_commit = None
-        self._giving_up = None
-        subscription, gone = self._subscription, giving_up.partitions
-        if giving_up.lost:
-            if gone:
-                await self._calls.lost(subscription.listener, gone)
-        elif gone or self._membership.protocol is RebalanceProtocol.EAGER:
-            await self._calls.revoked(subscription.listener, gone)
-        if gone and subscription.is_by_group:
-            subscription.assign_from_subscription(tp for tp in [*subscription.assigned] if tp not in gone)
-        if self._membership.state is State.PREPARING:
-            self._membership.prepared()
-            subscription.forget_group_topics()
-            self._joining.led_from = None
+        if state is not State.PREPARING:
+            self._handover.begin()
+        elif self._handover.last_commit is None or await self._done(self._handover.last_commit, deadline_ms):
+            await self._handover.give_up()
+        else:
+            return False
         return True
 
     # Joining.
 
     async def _begin_attempt(self, deadline_ms: int) -> bool:
-        rest_ms = self._not_before_ms - self._now_ms()
-        if rest_ms > 0:
-            if self._reads_on or self._now_ms() + rest_ms > deadline_ms:
-                self._wake_later(rest_ms)
-                if self._reads_on:
-                    return False
-            await self._clock.sleep_ms(max(0, min(rest_ms, deadline_ms - self._now_ms())))
-            return self._now_ms() >= self._not_before_ms
+        if self._now_ms() < self._not_before_ms and not await self._rest(deadline_ms):
+            return False
         if self._subscription.pattern is not None and not await self._see_all_topics(deadline_ms):
             return False
-        self._attempt = asyncio.get_running_loop().create_task(self._joining.attempt(), name="join")
-        self._attempt.add_done_callback(lambda _attempt: self._on_news())
+        self._joining.begin(self._on_news)
         return True
 
-    def _wake_later(self, rest_ms: int) -> None:
-        asyncio.get_running_loop().call_later(rest_ms / 1000, self._on_news)
+    async def _rest(self, deadline_ms: int) -> bool:
+        """After a failure: wait here, or be woken later."""
+        rest_ms = self._not_before_ms - self._now_ms()
+        if self._reads_on or self._not_before_ms > deadline_ms:
+            asyncio.get_running_loop().call_later(rest_ms / 1000, self._on_news)
+            return False
+        await self._clock.sleep_ms(rest_ms)
+        return True
 
     async def _see_all_topics(self, deadline_ms: int) -> bool:
         """A pattern is matched against topics as they are now, or somebody else's newer ones surprise."""
@@ -243,69 +214,24 @@ class Coordination:
             image = await self._cluster.refreshed(self._cluster.refresh(), left_ms)
         except TimedOut:
             return False
-        self._look_around(image)
+        self._watch.look(image)
         return True
 
-    async def _await_attempt(self, attempt: asyncio.Task[Take | Again | Fail], deadline_ms: int) -> bool:
-        if not await self._done(attempt, self._now_ms() if self._reads_on else deadline_ms):
-            return False
-        self._attempt = None
-        if attempt.cancelled():
-            return True
-        step = attempt.result()
+    async def _await_attempt(self, deadline_ms: int) -> bool:
+        left_ms = 0 if self._reads_on else max(0, deadline_ms - self._now_ms())
+        step = await self._joining.outcome(left_ms)
         if isinstance(step, Take):
             self._failures = 0
-            await self._take_over(step)
-            return True
-        self._failed_rebalances.add()
-        if isinstance(step, Fail):
+            self._rebalances.add(await self._handover.take_over(step))
+        elif isinstance(step, Fail):
+            self._failed_rebalances.add()
             raise refusal(step.code, f"could not {step.call.value} of {self._membership.group_id}")
-        if step.rest:
-            self._not_before_ms = self._now_ms() + backoff(self._failures, self._settings, self._entropy)
-            self._failures += 1
-        return True
-
-    # Taking over.
-
-    async def _take_over(self, take: Take) -> None:
-        subscription, partitions = self._subscription, take.assignment.partitions
-        if take.generation != self._membership.generation:
-            return
-        if not subscription.fits(partitions):
-            self._membership.request_rejoin("the assignment does not fit the subscription, which has changed")
-            return
-        changes = self._membership.changes(subscription.assigned, partitions)
-        if changes.revoked:
-            await self._revoke(changes.revoked)
-        self._remember_matches(partitions)
-        self._tell_assignor(take)
-        self._auto_commit.restart(self._now_ms())
-        subscription.assign_from_subscription(partitions)
-        self._rebalances.add()
-        await self._calls.assigned(subscription.listener, changes.added)
-
-    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        """Part with what others are to get, with a last commit: more may have been read meanwhile."""
-        self._subscription.mark_pending_revocation(partitions)
-        if self._auto_commit.enabled:
-            consumed = self._subscription.all_consumed()
-            going = {tp: offset for tp, offset in consumed.items() if tp in partitions}
-            await self._commit_last(going, _REVOKING_COMMIT_MS)
-        await self._calls.revoked(self._subscription.listener, partitions)
-
-    def _remember_matches(self, partitions: Iterable[TopicPartition]) -> None:
-        """A leader may know of matching topics that this member has not heard of yet."""
-        if self._subscription.pattern is not None:
-            topics = self._subscription.subscribed_topics | {tp.topic for tp in partitions}
-            self._subscription.set_matched(topics)
-            self._joining.joined_topics = topics
-
-    def _tell_assignor(self, take: Take) -> None:
-        try:
-            take.assignor.on_assignment(take.assignment, take.generation.id)
-        except Exception as failure:  # noqa: BLE001 - an application's assignor may raise anything
-            self._log.failure("assignor_failed", failure, assignor=take.assignor.name)
-            self._calls.keep(failure)
+        elif isinstance(step, Again):
+            self._failed_rebalances.add()
+            if step.rest:
+                self._not_before_ms = self._now_ms() + backoff(self._failures, self._settings, self._entropy)
+                self._failures += 1
+        return step is not None
 
     # Reasons to join again.
 
@@ -322,37 +248,7 @@ class Coordination:
 
     def _on_image(self, image: ClusterImage) -> None:
         if self._subscription.is_by_group:
-            self._look_around(image)
-
-    def _look_around(self, image: ClusterImage) -> None:
-        """Whether topics, or what is wanted of them, are others than the assignment was made from."""
-        subscription, joined = self._subscription, self._joining.joined_topics
-        if image.version != self._looked_at_version:
-            self._looked_at_version = image.version
-            if subscription.pattern is not None and image.version:
-                with_internal = not self._settings[EXCLUDE_INTERNAL_TOPICS]
-                subscription.set_matched(matching(image, subscription.matches, with_internal=with_internal))
-            self._compare_with_assignment(image)
-        is_settled = self._membership.state is State.STABLE and self._attempt is None
-        if is_settled and joined is not None and joined != subscription.subscribed_topics:
-            self._joining.joined_topics = subscription.subscribed_topics
-            self.request_rejoin("the subscription has changed")
-
-    def _compare_with_assignment(self, image: ClusterImage) -> None:
-        led_from = self._joining.led_from
-        if led_from is None or not self._membership.is_leader:
-            return
-        now = snapshot(image, self._subscription.group_topics)
-        if self._rack is None:
-            # Without racks only the number of partitions matters.
-            is_same = {t: len(each) for t, each in now.items()} == {
-                t: len(each) for t, each in led_from.items()
-            }
-        else:
-            is_same = now == led_from
-        if not is_same:
-            self._joining.led_from = now
-            self.request_rejoin("topics or their partitions have changed since they were assigned")
+            self._watch.look(image)
 
     # Offsets.
 
@@ -402,7 +298,7 @@ class Coordination:
         deadline_ms = self._now_ms() + timeout_ms
         try:
             if self._auto_commit.enabled:
-                await self._commit_last(self._subscription.all_consumed(), timeout_ms)
+                await self._handover.commit_last(self._subscription.all_consumed(), timeout_ms)
             await self._commits.settle(max(0, deadline_ms - self._now_ms()))
             await self._commits.run_callbacks()
             tells = self._settings[INTERNAL_LEAVE_GROUP_ON_CLOSE]
@@ -416,28 +312,15 @@ class Coordination:
         self._calls.raise_failure()
 
     async def _leave(self, timeout_ms: int, reason: str, *, tells: bool) -> None:
-        await self._stop_joining()
-        subscription, held = self._subscription, frozenset(self._subscription.assigned)
-        if subscription.is_by_group and held:
-            if self._membership.generation.id < 0:
-                await self._calls.lost(subscription.listener, held)
-            else:
-                await self._calls.revoked(subscription.listener, held)
-            subscription.assign_from_subscription([])
+        await self._joining.stop()
+        await self._handover.stop()
+        await self._handover.give_up_everything()
         member_id = self._membership.leave(reason)
         self._joining.joined_topics = self._joining.led_from = None
-        subscription.forget_group_topics()
+        self._subscription.forget_group_topics()
         await self._alive.end()
         if member_id is not None and tells:
             await self._say_farewell(member_id, timeout_ms, reason)
-
-    async def _stop_joining(self) -> None:
-        under_way = [task for task in (self._attempt, self._last_commit) if task is not None]
-        self._attempt = self._last_commit = self._giving_up = None
-        for task in under_way:
-            task.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
 
     async def _leave_silently(self, reason: str) -> None:
         """Leave from within the heartbeats: callbacks wait for the next poll, which finds everything lost."""

@@ -6,6 +6,7 @@ An attempt goes on while the application does something else between two polls. 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,7 +31,10 @@ _JOIN_GRACE_MS: Final = 5000
 
 
 class Joining:
-    """Attempts of one member. ``led_from`` is what its last assignment as leader was made from."""
+    """Attempts of one member.
+
+    ``joined_topics`` are those it joined for, ``led_from`` is what it last made an assignment from.
+    """
 
     def __init__(
         self,
@@ -50,10 +54,42 @@ class Joining:
         self._join_timeout_ms = max(settings[REQUEST_TIMEOUT_MS], self._rebalance_timeout_ms + _JOIN_GRACE_MS)
         self.joined_topics: frozenset[str] | None = None
         self.led_from: Topics | None = None
+        self._under_way: asyncio.Task[Take | Again | Fail] | None = None
         self._joins = cluster.meters.counter(
             "join-total", "Times that this member has asked to join its group."
         )
         self._syncs = cluster.meters.counter("sync-total", "Times that it has asked for its assignment.")
+
+    # An attempt that goes on by itself.
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether an attempt was begun whose end has not been looked at."""
+        return self._under_way is not None
+
+    def begin(self, on_end: Callable[[], None]) -> None:
+        self._under_way = asyncio.get_running_loop().create_task(self.attempt(), name="join")
+        self._under_way.add_done_callback(lambda _attempt: on_end())
+
+    async def outcome(self, timeout_ms: int) -> Take | Again | Fail | None:
+        """How it ended; None if it has not. Raises what joining cannot mend."""
+        attempt = self._under_way
+        if attempt is None:
+            return None
+        if not attempt.done():
+            await asyncio.wait([attempt], timeout=timeout_ms / 1000)
+        if not attempt.done():
+            return None
+        self._under_way = None
+        return Again() if attempt.cancelled() else attempt.result()
+
+    async def stop(self) -> None:
+        attempt, self._under_way = self._under_way, None
+        if attempt is not None:
+            attempt.cancel()
+            await asyncio.wait([attempt])
+
+    # One attempt.
 
     async def attempt(self) -> Take | Again | Fail:
         try:
