@@ -162,7 +162,7 @@ class Producer:
         left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
         if need is Need.TOPIC:
             record = placing.record
-            self._thread.run(engine.cluster.topic(record.topic, left_ms, partition=record.partition))
+            self._thread.run(engine.topic(record.topic, left_ms, record.partition))
             return
         signal = cast("threading.Event", placing.signal)
         if need is Need.PACE:

@@ -224,9 +224,8 @@ class Accumulator:
     def _insert(self, batch: ProducerBatch) -> None:
         line = self._lines.setdefault(TopicPartition(batch.topic, batch.partition), deque())
         place = 0
-        if batch.base_sequence != NO_SEQUENCE:
-            while place < len(line) and _is_before(line[place], batch):
-                place += 1
+        while place < len(line) and _is_before(line[place], batch):
+            place += 1
         line.insert(place, batch)
         self.queued_bytes += batch.size_bytes
 
@@ -238,6 +237,7 @@ class Accumulator:
         for part in parts:
             # A part begins anew: it has not been sent, and need not rest.
             part.attempts = part.last_attempt_ms = 0
+            part.in_retry = False
             part.tag = None
             part.producer_id, part.producer_epoch = batch.producer_id, batch.producer_epoch
             if batch.base_sequence != NO_SEQUENCE:
@@ -304,7 +304,12 @@ class Accumulator:
 
 
 def _is_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:
-    """Whether a queued batch has a number lower than the other's; numbers begin anew after 2 ** 31."""
+    """Whether a queued batch has a number lower than the other's; numbers begin anew after 2 ** 31.
+
+    Without numbers, one that came back and is not younger was sent before.
+    """
+    if batch.base_sequence == NO_SEQUENCE:
+        return queued.in_retry and batch.in_retry and queued.created_ms <= batch.created_ms
     if queued.base_sequence == NO_SEQUENCE:
         return False
     ahead = (batch.base_sequence - queued.base_sequence) % _SEQUENCES

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from odradek.client.cluster import Cluster
 from odradek.client.connect import World
+from odradek.client.metadata import TopicImage
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.buffer_pool import BufferPool
 from odradek.client.producer.deliveries import LoopWaiting, ThreadWaiting
@@ -149,6 +150,10 @@ class Engine:
             self._is_started = True
             await self.cluster.start()
             self.sender.start()
+
+    async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicImage:
+        """A topic once it is known; it is forgotten when nothing is sent to it for long."""
+        return await self.cluster.topic(name, timeout_ms, partition=partition, expires=True)
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all that was sent before is done, callbacks included."""

@@ -156,7 +156,7 @@ class Producer:
         left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
         record = placing.record
         if need is Need.TOPIC:
-            await engine.cluster.topic(record.topic, left_ms, partition=record.partition)
+            await engine.topic(record.topic, left_ms, record.partition)
             return
         signal = cast("asyncio.Event", placing.signal)
         if need is Need.PACE:
@@ -290,7 +290,7 @@ class Producer:
         0
         """
         await self._engine.start()
-        found = await self._engine.cluster.topic(topic, self._max_block_ms)
+        found = await self._engine.topic(topic, self._max_block_ms)
         return list(found.partitions)
 
     def metrics(self) -> dict[str, float]:

@@ -77,6 +77,10 @@ class Sender:
         self._request_bytes_max = settings[options.MAX_REQUEST_SIZE]
         # With one request at a time order is kept by sending nothing of a partition before the answer.
         self._mutes = settings[connection_options.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION] == 1
+        # Topics in use are named again well before metadata would forget them.
+        self._naming_ms = settings[connection_options.METADATA_MAX_IDLE_MS] // 3
+        self._names_at_ms = 0
+        self._topics_in_use: set[str] = set()
         self._meters = SenderMeters(cluster.meters)
         self._errands = Errands(cluster, order, clock, settings, self.wake)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,7 +141,17 @@ class Sender:
             self._tend(self._order, now_ms)
         while self._send_round(now_ms):
             pass
+        if now_ms >= self._names_at_ms:
+            self._name_topics(now_ms)
         self._arm(now_ms)
+
+    def _name_topics(self, now_ms: int) -> None:
+        """Have metadata kept of topics that were sent to since the last time, or have something waiting."""
+        self._names_at_ms = now_ms + self._naming_ms
+        with self._lock:
+            self._topics_in_use.update([batch.topic for batch in self._accumulator.incomplete])
+        self._cluster.follow(self._topics_in_use, expires=True)
+        self._topics_in_use = set()
 
     def _tend(self, order: Idempotence, now_ms: int) -> None:
         """What idempotence and transactions need beside batches."""
@@ -191,6 +205,7 @@ class Sender:
             self._next_check_ms,
             self._accumulator.expiry_check_ms,
             self._in_flight_expiry_ms,
+            self._names_at_ms if self._topics_in_use else NEVER_MS,
             self._errands.next_wake_ms,
         )
         if due_ms == self._timer_ms:
@@ -240,6 +255,7 @@ class Sender:
         self._requests_by_node[node_id] = self._requests_by_node.get(node_id, 0) + 1
         for batch in batches:
             self._in_flight[batch] = batch.created_ms
+            self._topics_in_use.add(batch.topic)
         oldest_ms = min([batch.created_ms for batch in batches])
         self._in_flight_expiry_ms = min(self._in_flight_expiry_ms, oldest_ms + self._delivery_timeout_ms)
         if self._mutes:

@@ -251,3 +251,12 @@ def test_only_what_was_never_numbered_is_taken_from_an_aborted_transaction() -> 
     lines.requeue(numbered, Retry(0, 0))
     assert lines.take_never_sent() == [fresh]
     assert lines.drain([A0], 1000, 0) == [numbered]
+
+
+def test_batches_without_numbers_that_fail_one_after_another_keep_their_order() -> None:
+    lines = accumulator()
+    batches = [filled(A0, 0), filled(A0, 0), filled(A0, 5)]
+    fresh = opened(lines, A0, 5)
+    for batch in batches:
+        lines.requeue(batch, Retry(0, 3))
+    assert [lines.drain([A0], 1000, 50)[0] for _ in range(4)] == [*batches, fresh]
