@@ -2,9 +2,9 @@
 
 Written: records one by one into batches of 16 KB, each finished with its checksum and ready to be sent. Read:
 fetches of a megabyte of such batches, checksums compared, every record an object with its key and value as
-bytes; ours come in lists of 500, as a poll gives them, the others' one by one. All codecs read the same bytes,
-and what they write and read is looked at before the clock runs. Keys are 12 bytes, nothing is compressed: what
-is compared is the codec, not zstd.
+bytes; ours come in lists of 500, as a poll gives them, the others' one by one. All codecs read the same
+bytes, and what they write and read is looked at before the clock runs. Keys are 12 bytes, nothing is
+compressed: what is compared is the codec, not zstd.
 """
 
 from __future__ import annotations
