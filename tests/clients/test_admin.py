@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.clients.worlds import World
 from tests.support.fixtures import StartBroker
 
-import odradek
 from odradek import (
     ALL_RECORDS,
     ConfigResource,
@@ -158,35 +155,3 @@ def test_a_call_goes_on_after_the_broker_was_restarted(
     broker.stop()
     broker.start()
     assert topic in admin.list_topics()
-
-
-EXAMPLES = [
-    pytest.param(found, id=found.name)
-    for thing in (odradek.Admin, NewTopic, ConfigResource, odradek.ConfigChange)
-    for found in doctest.DocTestFinder(exclude_empty=True).find(thing, module=False, globs={})
-    if found.examples
-]
-
-
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a broker on which nobody made the things that examples make."""
-    start = StartBroker(tmp_path_factory.mktemp("examples"))
-    yield start().bootstrap
-    for one in start.started:
-        one.stop()
-
-
-def test_every_method_has_an_example() -> None:
-    public = {name for name in vars(odradek.Admin) if not name.startswith("_")} - {"client_id", "close"}
-    shown = {str(example.id).partition(".")[2] for example in EXAMPLES}
-    assert public - shown == {"metrics"}, "metrics is shown by the asyncio client"
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_of_the_documentation_is_true(example: doctest.DocTest, fresh: str) -> None:
-    for one in example.examples:
-        one.source = one.source.replace("localhost:9092", fresh)
-    runner = doctest.DocTestRunner(verbose=False)
-    told: list[str] = []
-    assert runner.run(example, out=told.append).failed == 0, "".join(told)

@@ -41,6 +41,12 @@ class ProducerInterceptor(Protocol):
 
     ``on_send`` runs where ``send`` was called; ``on_acknowledgement`` on the client's own thread, before the
     record's ``on_delivery``, also for records that failed before they were sent. Both should be quick.
+
+    >>> class Stamp(ProducerInterceptor):
+    ...     def on_send(self, record):
+    ...         return record._replace(headers=[*(record.headers or ()), ("stamp", b"1")])
+    >>> Stamp().on_send(ProducerRecord("castle", b"letter")).headers
+    [('stamp', b'1')]
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -57,7 +63,14 @@ class ProducerInterceptor(Protocol):
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees records before ``poll`` gives them, and offsets once committed. Inherit to leave out the rest."""
+    """Sees records before ``poll`` gives them, and offsets once committed. Inherit to leave out the rest.
+
+    >>> class WithoutTombstones(ConsumerInterceptor):
+    ...     def on_consume(self, records):
+    ...         return [record for record in records if record.value is not None]
+    >>> WithoutTombstones().on_consume([])
+    []
+    """
 
     def on_consume(self, records: list[Any]) -> list[Any]:
         """Gives the records that ``poll`` shall give."""

@@ -18,13 +18,27 @@ from odradek.model.client_errors import SerializationFailed
 
 
 class Serializer(Protocol):
-    """Turns keys or values into bytes; None writes no key, or a tombstone."""
+    """Turns keys or values into bytes; None writes no key, or a tombstone.
+
+    >>> class Number:
+    ...     def serialize(self, topic, value):
+    ...         return None if value is None else value.to_bytes(8, "big")
+    >>> serialize_with(Number(), "value")("castle", 7)
+    b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x07'
+    """
 
     def serialize(self, topic: str, value: Any) -> bytes | None: ...
 
 
 class Deserializer(Protocol):
-    """Makes keys or values of bytes; is also asked about None."""
+    """Makes keys or values of bytes; is also asked about None.
+
+    >>> class Number:
+    ...     def deserialize(self, topic, data):
+    ...         return None if data is None else int.from_bytes(data, "big")
+    >>> deserialize_with(Number(), "value")("castle", bytes(7) + b"\\x07")
+    7
+    """
 
     def deserialize(self, topic: str, data: bytes | None) -> Any: ...
 
@@ -45,6 +59,11 @@ class BytesSerde:
     """
 
     def serialize(self, topic: str, value: bytes | bytearray | memoryview | None) -> bytes | None:
+        """The bytes of whatever holds them.
+
+        >>> BytesSerde().serialize("castle", memoryview(b"abc"))
+        b'abc'
+        """
         del topic
         if value is None or isinstance(value, bytes):
             return value
@@ -53,6 +72,11 @@ class BytesSerde:
         raise TypeError(f"needs bytes, not {type(value).__name__}")
 
     def deserialize(self, topic: str, data: bytes | None) -> bytes | None:
+        """The bytes as they are.
+
+        >>> BytesSerde().deserialize("castle", b"abc")
+        b'abc'
+        """
         del topic
         return data
 
@@ -68,6 +92,11 @@ class StringSerde:
         self._encoding = encoding
 
     def serialize(self, topic: str, value: str | None) -> bytes | None:
+        """The bytes of a text.
+
+        >>> StringSerde("latin-1").serialize("castle", "Käfer")
+        b'K\\xe4fer'
+        """
         del topic
         if value is None:
             return None
@@ -76,6 +105,11 @@ class StringSerde:
         return value.encode(self._encoding)
 
     def deserialize(self, topic: str, data: bytes | None) -> str | None:
+        """The text that bytes hold.
+
+        >>> StringSerde().deserialize("castle", b"abc")
+        'abc'
+        """
         del topic
         return None if data is None else data.decode(self._encoding)
 
@@ -91,10 +125,20 @@ class JsonSerde:
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
+        """The JSON of a value.
+
+        >>> JsonSerde().serialize("castle", {"guests": 2})
+        b'{"guests":2}'
+        """
         del topic
         return None if value is None else self._encode(value).encode()
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
+        """What JSON says.
+
+        >>> JsonSerde().deserialize("castle", b'{"guests":2}')
+        {'guests': 2}
+        """
         del topic
         return None if data is None else json.loads(data)
 

@@ -42,7 +42,12 @@ class PartitionInfo(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next one to read, and a note kept with it."""
+    """A committed offset: the next one to read, and a note kept with it.
+
+    >>> from odradek import OffsetAndMetadata
+    >>> OffsetAndMetadata(42, "up to the letter of Tuesday").offset
+    42
+    """
 
     offset: int
     metadata: str = ""
@@ -58,7 +63,12 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who a consumer is in its group: what a transaction that commits its offsets must say."""
+    """Who a consumer is in its group: what a transaction that commits its offsets must say.
+
+    >>> from odradek import GroupMetadata
+    >>> GroupMetadata("readers").generation_id
+    -1
+    """
 
     group_id: str
     generation_id: int = -1

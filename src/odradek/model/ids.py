@@ -29,7 +29,12 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; prints as Kafka writes it in directory names."""
+    """One partition of one topic; prints as Kafka writes it in directory names.
+
+    >>> from odradek import TopicPartition
+    >>> str(TopicPartition("castle", 0))
+    'castle-0'
+    """
 
     topic: str
     partition: int

@@ -369,7 +369,14 @@ class ProducerBatch:
 
 
 class Delivery:
-    """One record on its way: a handle on the batch that holds it, which says what became of it."""
+    """One record on its way: a handle on the batch that holds it, which says what became of it.
+
+    >>> from odradek import Producer
+    >>> with Producer(bootstrap_servers="localhost:9092") as producer:
+    ...     delivery = producer.send("greetings", b"hello")
+    >>> delivery.done(), delivery.exception(), delivery.result().topic
+    (True, None, 'greetings')
+    """
 
     __slots__ = ("_batch", "index", "serialized_key_size", "serialized_value_size", "timestamp")
 

@@ -52,7 +52,16 @@ class Admin(Topics, Configs, Groups, GroupOffsets, Records, Offsets, LogDirs, Tr
         self._asker = Asker(self._cluster, settings, surroundings)
 
     async def start(self) -> None:
-        """Begin to connect. The first call does that as well."""
+        """Begin to connect. The first call does that as well.
+
+        >>> import asyncio
+        >>> from odradek import aio
+        >>> async def main():
+        ...     admin = aio.Admin(bootstrap_servers="localhost:9092")
+        ...     await admin.start()
+        ...     await admin.close()
+        >>> asyncio.run(main())
+        """
         await self._cluster.start()
 
     def metrics(self) -> dict[str, float]:
@@ -67,7 +76,12 @@ class Admin(Topics, Configs, Groups, GroupOffsets, Records, Offsets, LogDirs, Tr
         return self._cluster.meters.read()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """End all connections; calls under way fail with ``ClientClosed``. Closing twice is allowed."""
+        """End all connections; calls under way fail with ``ClientClosed``. Closing twice is allowed.
+
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> admin.close()
+        """
         await self._cluster.close()
 
     async def __aenter__(self) -> Admin:

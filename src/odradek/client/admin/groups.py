@@ -68,7 +68,12 @@ class GroupDescription(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member by its id, or a static one by the name it was given."""
+    """A member by its id, or a static one by the name it was given.
+
+    >>> from odradek import MemberToRemove
+    >>> str(MemberToRemove(group_instance_id="reader-1"))
+    'member reader-1'
+    """
 
     member_id: str = ""
     group_instance_id: str | None = None

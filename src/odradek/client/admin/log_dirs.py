@@ -27,7 +27,12 @@ from odradek.wire.messages.describe_log_dirs import (
 
 
 class Replica(NamedTuple):
-    """A partition's copy at one broker."""
+    """A partition's copy at one broker.
+
+    >>> from odradek import Replica
+    >>> str(Replica("castle", 0, broker=1))
+    'castle-0 of broker 1'
+    """
 
     topic: str
     partition: int

@@ -87,7 +87,12 @@ class TopicDescription(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """How many partitions a topic shall have in all; ``assignments`` names the brokers of each added one."""
+    """How many partitions a topic shall have in all; ``assignments`` names the brokers of each added one.
+
+    >>> from odradek import NewPartitions
+    >>> NewPartitions(6).total
+    6
+    """
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -156,8 +161,8 @@ class Topics(Area):
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
-        >>> _ = admin.create_topics(["castle"])
-        >>> "castle" in admin.list_topics()
+        >>> _ = admin.create_topics(["counted"])
+        >>> "counted" in admin.list_topics()
         True
         >>> admin.close()
         """

@@ -76,11 +76,22 @@ class Admin:
     api_versions = blocking(AsyncAdmin.api_versions)
 
     def metrics(self) -> dict[str, float]:
-        """The client's figures by name, as they are now."""
+        """The client's figures by name, as they are now.
+
+        >>> from odradek import Admin
+        >>> with Admin(bootstrap_servers="localhost:9092") as admin:
+        ...     admin.metrics()["connection-count"] >= 0
+        True
+        """
         return self._client.metrics()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End all connections and the client's thread; calls under way fail. Closing twice is allowed."""
+        """End all connections and the client's thread; calls under way fail. Closing twice is allowed.
+
+        >>> from odradek import Admin
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> admin.close(timeout_s=10)
+        """
         with suppress(InvalidState):  # closed before, or made before this process was forked
             self._thread.run(self._client.close(timeout_s))
         self._thread.close()

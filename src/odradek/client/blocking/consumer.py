@@ -79,7 +79,8 @@ class Consumer:
     Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
     ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
     ``"str"``, ``"json"`` and ``"bytes"``, which is the default. A consumer is used by one thread at a time;
-    ``wakeup`` alone may be called from any.
+    ``wakeup`` alone may be called from any. Examples of methods have a ``consumer`` like the one here, in
+    group ``readers``.
 
     >>> from odradek import Consumer, TopicPartition
     >>> with Consumer(bootstrap_servers="localhost:9092") as consumer:
@@ -157,7 +158,7 @@ class Consumer:
         At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
         the group's life on the way, calls its listener, and commits if that is automatic.
 
-        >>> len(consumer.poll(timeout_s=1.0, max_records=1))
+        >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
         """
         with self._exclusive:

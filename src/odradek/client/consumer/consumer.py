@@ -37,7 +37,8 @@ class Consumer:
     Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
     ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
     ``"str"``, ``"json"`` and ``"bytes"``, which is the default. A consumer is used by one task at a time;
-    ``wakeup`` alone may be called from anywhere.
+    ``wakeup`` alone may be called from anywhere. Examples of methods are for the blocking consumer; here,
+    those that are coroutines are awaited.
 
     >>> import asyncio
     >>> from odradek import TopicPartition, aio
@@ -73,7 +74,16 @@ class Consumer:
     # Life.
 
     async def start(self) -> None:
-        """Begin to connect. The first call does that as well."""
+        """Begin to connect. The first call does that as well.
+
+        >>> import asyncio
+        >>> from odradek import aio
+        >>> async def main():
+        ...     consumer = aio.Consumer(bootstrap_servers="localhost:9092")
+        ...     await consumer.start()
+        ...     await consumer.close()
+        >>> asyncio.run(main())
+        """
         await self._engine.start()
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -125,7 +135,10 @@ class Consumer:
         ``listener`` hears inside ``poll`` which partitions come and go. Replaces what was subscribed before;
         ``subscribe`` and ``assign`` exclude each other until ``unsubscribe``.
 
+        >>> consumer.unsubscribe()
         >>> consumer.subscribe(["castle"])
+        >>> consumer.subscription()
+        frozenset({'castle'})
         """
         with self._exclusive:
             self._engine.check_open()
@@ -173,7 +186,7 @@ class Consumer:
         At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
         the group's life on the way, calls its listener, and commits if that is automatic.
 
-        >>> len(consumer.poll(timeout_s=1.0, max_records=1))
+        >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
         """
         with self._exclusive:

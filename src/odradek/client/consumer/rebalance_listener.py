@@ -12,6 +12,12 @@ class RebalanceListener(Protocol):
     """Called inside ``poll`` and ``close``. In ``odradek.aio`` the functions may be coroutines.
 
     Each function is optional; ``on_partitions_revoked`` stands in for a missing ``on_partitions_lost``.
+
+    >>> class Announcer:
+    ...     def on_partitions_assigned(self, partitions):
+    ...         print("reads", *partitions)
+    >>> Announcer().on_partitions_assigned([TopicPartition("castle", 0)])
+    reads castle-0
     """
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:

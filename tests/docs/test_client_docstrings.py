@@ -1,0 +1,158 @@
+"""Every public class and method of the clients has an example, and the example is true.
+
+Examples run against a broker of their own, with its address in place of ``localhost:9092``. Those of a
+consumer's methods have a ``consumer`` of group ``readers`` that was assigned the first partition of
+``castle``; they run in both worlds, as the words are the same in both.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.clients.worlds import Asyncio, Blocking, World
+from tests.support.broker import Broker
+
+import odradek
+from odradek import TopicPartition, aio
+from odradek.client import interceptors, options, serdes
+from odradek.client.consumer.assignors.assignor import Assignor
+from odradek.records import _consumer_record_py, _producer_batch_py
+
+ADDRESS = "localhost:9092"
+LETTERS = (b"Someone must have slandered Josef K.", b"It was late in the evening.", b"No one lets you in.")
+
+# Nothing is let off.
+WITHOUT_EXAMPLE: frozenset[str] = frozenset()
+
+CLIENTS = {
+    "aio.Admin": aio.Admin,
+    "aio.Consumer": aio.Consumer,
+    "aio.Producer": aio.Producer,
+    "Admin": odradek.Admin,
+    "Consumer": odradek.Consumer,
+    "Producer": odradek.Producer,
+}
+SERDES = {name: getattr(serdes, name) for name in ("BytesSerde", "StringSerde", "JsonSerde")}
+MADE = {
+    name: getattr(odradek, name)
+    for name in (
+        *("ConfigChange", "ConfigResource", "Deliveries", "GroupMetadata", "MemberToRemove", "NewPartitions"),
+        *("NewTopic", "OffsetAndMetadata", "RebalanceListener", "Replica", "RoundRobin", "TopicPartition"),
+    )
+}
+"""Values that a program makes. What it only gets is shown by the call that gives it."""
+OTHERS = {
+    "Serializer": serdes.Serializer,
+    "Deserializer": serdes.Deserializer,
+    "serialize_with": serdes.serialize_with,
+    "deserialize_with": serdes.deserialize_with,
+    "read_options": options.read_options,
+    "ProducerRecord": interceptors.ProducerRecord,
+    "ProducerInterceptor": interceptors.ProducerInterceptor,
+    "ConsumerInterceptor": interceptors.ConsumerInterceptor,
+    "Assignor": Assignor,
+    # The compiled twins carry no words.
+    "ConsumerRecord": _consumer_record_py.ConsumerRecord,
+    "Delivery": _producer_batch_py.Delivery,
+}
+
+
+def methods_of(thing: type) -> Iterator[tuple[str, Any]]:
+    for name, found in inspect.getmembers(thing):
+        if not name.startswith("_") and callable(found):
+            yield name, found
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    """All that must have an example, by a name that tells it from the others."""
+    for owner, thing in {**CLIENTS, **SERDES}.items():
+        yield owner, thing
+        for name, method in methods_of(thing):
+            yield f"{owner}.{name}", method
+    yield from MADE.items()
+    yield from OTHERS.items()
+
+
+def examples_of(name: str, thing: Any) -> doctest.DocTest:
+    words = inspect.getdoc(thing) or ""
+    # Examples of clients are whole; the others know the names of their module.
+    home = sys.modules[thing.__module__]
+    names = {} if name.removeprefix("aio.").partition(".")[0] in CLIENTS else dict(vars(home))
+    return doctest.DocTestParser().get_doctest(words, names, name, None, None)
+
+
+FOUND = {name: examples_of(name, thing) for name, thing in documented()}
+# Blocking methods have the words of their twins: once is enough.
+ONCE = {found.docstring: name for name, found in reversed(FOUND.items()) if found.examples}
+METHODS_OF_CONSUMERS = [name for name in ONCE.values() if "Consumer." in name]
+ALONE = [name for name in ONCE.values() if "Consumer." not in name]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a broker listens on which nobody made the things that examples make."""
+    broker = Broker(tmp_path_factory.mktemp("examples")).start()
+    with odradek.Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([odradek.NewTopic("castle", 2), "greetings"])
+    with odradek.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send_many("castle", LETTERS, partition=0)
+    # The first question about a group takes longer: the broker makes a topic for groups.
+    with odradek.Consumer(bootstrap_servers=broker.bootstrap, group_id="readers") as consumer:
+        consumer.committed(TopicPartition("castle", 0))
+    # Likewise the first about a transaction.
+    with odradek.Producer(bootstrap_servers=broker.bootstrap, transactional_id="first") as producer:
+        producer.init_transactions()
+    yield broker.bootstrap
+    broker.stop()
+
+
+@pytest.fixture(params=[Blocking, Asyncio], ids=["blocking", "asyncio"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    made: World = request.param()
+    yield made
+    made.close()
+
+
+def run(example: doctest.DocTest, address: str, **names: object) -> None:
+    """Run an example; the words of doctest say what was expected and what came."""
+    for one in example.examples:
+        one.source = one.source.replace(ADDRESS, address)
+    example.globs.update(names)
+    told: list[str] = []
+    failed = doctest.DocTestRunner(verbose=False).run(example, out=told.append).failed
+    assert failed == 0, "".join(told)
+
+
+def test_everything_public_has_an_example() -> None:
+    assert {name for name, found in FOUND.items() if not found.examples} == WITHOUT_EXAMPLE
+
+
+def test_both_worlds_have_the_same_methods() -> None:
+    for kind in ("Admin", "Consumer", "Producer"):
+        blocking = {name for name, _ in methods_of(CLIENTS[kind])}
+        # Blocking clients have started when they are made.
+        assert {name for name, _ in methods_of(CLIENTS[f"aio.{kind}"])} - blocking == {"start"}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_an_example_is_true(name: str, address: str) -> None:
+    run(examples_of(name, dict(documented())[name]), address)
+
+
+@pytest.mark.parametrize("name", METHODS_OF_CONSUMERS)
+def test_an_example_of_a_consumers_method_is_true(name: str, address: str, world: World) -> None:
+    consumer = world.consumer(
+        bootstrap_servers=address, group_id="readers", auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    consumer.assign([TopicPartition("castle", 0)])
+    run(
+        examples_of(name, dict(documented())[name]),
+        address,
+        consumer=consumer,
+        TopicPartition=TopicPartition,
+    )
