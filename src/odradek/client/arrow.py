@@ -5,6 +5,7 @@ pyarrow is imported when it is first needed: clients work without it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from odradek.model.client_errors import InvalidState
@@ -27,6 +28,7 @@ def load_pyarrow() -> Any:
 # Reading.
 
 
+@cache
 def record_schema() -> Any:
     """The columns that ``poll_arrow`` gives."""
     arrow = load_pyarrow()

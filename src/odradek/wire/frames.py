@@ -19,8 +19,9 @@ SCRATCH_BYTES: Final = 256 * 1024
 LARGE_BYTES: Final = 64 * 1024
 """A frame above this that is not complete in scratch gets a buffer of its own."""
 
-FIRST_BYTES: Final = 1024 * 1024
-"""The most that is set aside for a large frame on its announcement alone."""
+FIRST_BYTES: Final = 1024 * 1024 + LARGE_BYTES
+"""The most that is set aside for a large frame on its announcement alone: a little more than the records of
+one partition in an answer to Fetch, which else would be copied for the few bytes around them."""
 
 _size_at = Struct(">i").unpack_from
 

@@ -89,8 +89,9 @@ class Fetcher:
 
     def send(self) -> None:
         """Send a fetch to each broker that is free and leads something to fetch."""
-        if self._is_closed:
-            return
+        nodes = self._cluster.image.nodes
+        if self._is_closed or (nodes and nodes.keys() <= self._busy.keys()):
+            return  # everybody has something to do: the next answer comes back here
         now_ms = self._clock.monotonic_ms()
         plan = plan_fetches(
             self._subscription.assigned,
