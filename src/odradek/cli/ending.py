@@ -81,4 +81,5 @@ def advised(failed: Exception) -> str:
     """What went wrong, and what may help."""
     code = getattr(failed, "code", None)
     advice = _ADVICE.get(code.name) if code is not None else None
-    return str(failed) if advice is None else f"{failed}; {advice}"
+    words = str(failed)
+    return words if advice is None else f"{words.rstrip('.')}; {advice}"

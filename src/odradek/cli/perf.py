@@ -130,14 +130,19 @@ def _send(producer: Producer, topic: str, records: int, size: int, rate: float, 
     every = 1 if rate else SAMPLE
     begun_s = perf_counter()
     for number in range(records):
-        intended_s = begun_s + number / rate if rate else perf_counter()
-        if rate and (early_s := intended_s - perf_counter()) > 0:
-            sleep(early_s)
-        on_delivery = None if number % every else _timing(pace.latencies, intended_s)
+        on_delivery = None
+        if number % every == 0:
+            intended_s = _wait_until(begun_s + number / rate) if rate else perf_counter()
+            on_delivery = _timing(pace.latencies, intended_s)
+            pace.add(min(every, records - number), min(every, records - number) * size)
         producer.send(topic, payloads[number % PAYLOADS], on_delivery=on_delivery)
-        if number % every == every - 1:
-            pace.add(every, every * size)
-    pace.add(records % every, records % every * size)
+
+
+def _wait_until(moment_s: float) -> float:
+    """Gives the moment itself, also when it is over already."""
+    if (early_s := moment_s - perf_counter()) > 0:
+        sleep(early_s)
+    return moment_s
 
 
 def _timing(latencies: Latencies, intended_s: float) -> Any:
