@@ -24,6 +24,10 @@ class AutoCommit:
         self._under_way = True
         return True
 
+    def wait_ms(self, now_ms: int) -> int | None:
+        """Until the next commit is due; None if there will be none."""
+        return None if not self.enabled or self._due_ms is None else max(0, self._due_ms - now_ms)
+
     def ended(self, now_ms: int, retry_in_ms: int | None = None) -> None:
         """It is done; one that may succeed later is due again soon."""
         self._under_way = False

@@ -33,6 +33,7 @@ from odradek.config.client.consumer import (
     EXCLUDE_INTERNAL_TOPICS,
     GROUP_ID,
     GROUP_INSTANCE_ID,
+    HEARTBEAT_INTERVAL_MS,
     INTERNAL_LEAVE_GROUP_ON_CLOSE,
     MAX_POLL_INTERVAL_MS,
     PARTITION_ASSIGNMENT_STRATEGY,
@@ -47,6 +48,9 @@ from odradek.ports.entropy import Entropy
 from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
+
+_PATIENCE_MIN_MS: Final = 10
+"""Commits that are due while another is under way must not make a poll spin."""
 
 
 class Coordination:
@@ -129,6 +133,7 @@ class Coordination:
             request_rejoin=self.request_rejoin,
         )
         self._log = _log.bind(group=group_id)
+        self._poll_interval_ms = min(settings[HEARTBEAT_INTERVAL_MS], rebalance_timeout_ms // 2)
         self._failures = 0
         self._not_before_ms = 0
         self._is_listening = False
@@ -146,6 +151,12 @@ class Coordination:
         """The application is at work."""
         self._alive.polled(now_ms)
 
+    def patience_ms(self, now_ms: int) -> int:
+        """How long a poll may wait before it calls ``ensure_active`` again: it is at work all the while."""
+        commit_ms = self._auto_commit.wait_ms(now_ms)
+        wait_ms = self._poll_interval_ms if commit_ms is None else min(self._poll_interval_ms, commit_ms)
+        return max(wait_ms, _PATIENCE_MIN_MS)
+
     async def ensure_active(self, deadline_ms: int) -> bool:
         """Take part in the group: whether there is an assignment that may be used."""
         self.polled(self._now_ms())
@@ -154,7 +165,9 @@ class Coordination:
         if failure is not None:
             raise failure
         await self._commits.run_callbacks()
-        is_usable = not self._subscription.is_by_group or await self._take_part(deadline_ms)
+        # A wait for others is cut short, so that the next call can tell that the application still polls.
+        until_ms = min(deadline_ms, self._now_ms() + self._poll_interval_ms)
+        is_usable = not self._subscription.is_by_group or await self._take_part(until_ms)
         self.maybe_auto_commit(self._now_ms())
         return is_usable
 

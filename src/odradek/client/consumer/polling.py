@@ -124,6 +124,8 @@ class Polling:
 
     def _patience(self, left_ms: int) -> int:
         """How long to wait before looking again: what rests after a failure must not be slept through."""
+        if self.coordination is not None:
+            left_ms = min(left_ms, self.coordination.patience_ms(self._clock.monotonic_ms()))
         needs_look = not self._subscription.has_all_positions or self._fetcher.is_resting
         return min(left_ms, self._rest_ms) if needs_look else left_ms
 

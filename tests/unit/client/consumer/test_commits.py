@@ -335,7 +335,9 @@ def test_closing_ends_in_time_when_nobody_answers(play: Play) -> None:
 
 def test_automatic_commits_come_at_intervals_one_at_a_time() -> None:
     auto = AutoCommit(True, 100)
+    assert auto.wait_ms(0) is None
     assert not auto.begin(0)
+    assert auto.wait_ms(30) == 70
     assert not auto.begin(99)
     assert auto.begin(100)
     assert not auto.begin(250), "one is under way"
