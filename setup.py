@@ -13,6 +13,7 @@ CODEC = Extension(
         "src/odradek/records/_codec_appender.pxi",
         "src/odradek/records/_codec_column_builder.pxi",
         "src/odradek/records/_codec_consumer_record.pxi",
+        "src/odradek/records/_codec_delivery.pxi",
         "src/odradek/records/_codec_key_offsets.pxi",
         "src/odradek/records/_codec_primitives.h",
         "src/odradek/records/_codec_producer_batch.pxi",

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from odradek.ports.files import Buffer
+from odradek.records._delivery_py import Delivery, OnDelivery
 from odradek.records._murmur2_py import partition_of
-from odradek.records._producer_batch_py import Delivery, OnDelivery, ProducerBatch, encoded_headers
+from odradek.records._producer_batch_py import ProducerBatch, encoded_headers
 from odradek.records._record_columns_py import RecordColumns
 from odradek.records.layout import INT64_MAX
 

@@ -837,6 +837,7 @@ include "_codec_sifting.pxi"
 
 include "_codec_record_columns.pxi"
 include "_codec_producer_batch.pxi"
+include "_codec_delivery.pxi"
 include "_codec_appender.pxi"
 
 

@@ -102,8 +102,9 @@ cdef inline bint push_cell(BytesCells *cells, Py_ssize_t row, const uint8_t *fie
         if not reserve_more(&cells.content, size):
             return False
         cells.validity.start[row >> 3] |= <uint8_t>(1 << (row & 7))
-        memcpy(cells.content.start + cells.content.size, field, size)
-        cells.content.size += size
+        if size > 0:
+            memcpy(cells.content.start + cells.content.size, field, size)
+            cells.content.size += size
     return push_int32(&cells.ends, <int32_t>cells.content.size)
 
 

@@ -284,7 +284,8 @@ cdef class RecordColumns:
         headers = []
         for index in range(first, first + count):
             name = cell_object(self._headers._names, index)
-            headers.append((None if name is None else name.decode("utf-8", "replace"), cell_object(self._headers._values, index)))
+            text = None if name is None else name.decode("utf-8", "replace")
+            headers.append((text, cell_object(self._headers._values, index)))
         return tuple(headers)
 
 

@@ -317,7 +317,8 @@ cdef class RecordReader:
                 record = message.record
                 # The wrapper of a producer that did not care has offset 0, and says nothing about those inside.
                 if record.offset > (self._last_offset or INT64_MAX - 1):
-                    self._fail(ErrorCode.CORRUPT_MESSAGE, f"offset {record.offset} is inside a message that ends before")
+                    why = f"offset {record.offset} is inside a message that ends before"
+                    self._fail(ErrorCode.CORRUPT_MESSAGE, why)
                     return None
                 if record.offset >= self.next_offset:
                     return record

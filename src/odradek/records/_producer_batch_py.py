@@ -1,4 +1,4 @@
-"""A batch that a producer fills and the handles on its records, in plain Python: what the compiled part does.
+"""A batch that a producer fills, in plain Python: what the compiled part must do.
 
 Invariant: everything here and its namesake in ``_codec`` give equal bytes and equal results. A batch is open,
 then sealed, then done: completed, failed or split, once. What it is told after that changes nothing. Threads
@@ -8,13 +8,13 @@ may append while another seals: each call is whole for the others.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from odradek.model.client_errors import InvalidState
 from odradek.model.errors import LocalProtocolViolation
 from odradek.ports.files import Buffer
 from odradek.records._codec_py import RecordCursor, crc32c, put_headers, put_sized, put_varint, wrapped_int64
+from odradek.records._delivery_py import Call, Delivery, OnDelivery, Waiting
 from odradek.records._record_columns_py import RecordColumns
 from odradek.records.layout import (
     BATCH_OVERHEAD,
@@ -24,29 +24,13 @@ from odradek.records.layout import (
     HEADER,
     INT32_MAX,
     LOG_OVERHEAD,
-    RecordMetadata,
 )
 
 GivenHeaders = Iterable[tuple[str, Buffer | None]]
-OnDelivery = Callable[[RecordMetadata | None, BaseException | None], object]
-Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 _NO_HEADERS: Final = b"\0"
 _NUMBERS_BYTES_MAX: Final = 1 + 5 + 10 + 5 + 5 + 5
 """Attributes, length, timestamp, offset, and the sizes of key and value."""
-
-
-class Waiting(Protocol):
-    """The client's side of a batch: it knows threads and loops, the codec does not."""
-
-    def deliver(self, batch: ProducerBatch, calls: list[Call]) -> None:
-        """The batch is done: wake whoever waits for it, then call each function in order."""
-
-    def wait(self, batch: ProducerBatch, timeout_s: float | None) -> None:
-        """Block until the batch is done, or raise."""
-
-    def future(self, batch: ProducerBatch) -> Awaitable[object]:
-        """What to await until the batch is done; whoever cancels it disturbs nobody else."""
 
 
 def encoded_headers(headers: GivenHeaders | None) -> bytes:
@@ -169,7 +153,7 @@ class ProducerBatch:
         delivery.serialized_key_size = -1 if key is None else memoryview(key).nbytes
         delivery.serialized_value_size = -1 if value is None else memoryview(value).nbytes
         if on_delivery is not None:
-            self._callbacks.append((delivery, on_delivery, False))
+            self.add_callback(delivery, on_delivery, False)
         return delivery
 
     def put(self, timestamp: int, key: Buffer | None, value: Buffer | None, tail: Buffer) -> bool:
@@ -298,6 +282,10 @@ class ProducerBatch:
             for function, arguments in calls:
                 function(*arguments)
 
+    def add_callback(self, delivery: Delivery, function: Callable[..., object], wants_delivery: bool) -> None:
+        """Call ``function`` when the batch is done, in the order of the records."""
+        self._callbacks.append((delivery, function, wants_delivery))
+
     def error_of(self, index: int) -> BaseException | None:
         return self._errors.get(index, self.error)
 
@@ -326,8 +314,8 @@ class ProducerBatch:
         self._parts, self._part_starts = self._cut(capacity_bytes)
         self.is_split = True
         callbacks, self._callbacks = self._callbacks, []
-        for entry in callbacks:
-            entry[0].batch._callbacks.append(entry)
+        for delivery, function, wants_delivery in callbacks:
+            delivery.batch.add_callback(delivery, function, wants_delivery)
         self._settle()
         return list(self._parts)
 
@@ -366,121 +354,6 @@ class ProducerBatch:
             index -= batch._part_starts[at]
             batch = batch._parts[at]
         return batch, index
-
-
-class Delivery:
-    """One record on its way: a handle on the batch that holds it, which says what became of it.
-
-    >>> from odradek import Producer
-    >>> with Producer(bootstrap_servers="localhost:9092") as producer:
-    ...     delivery = producer.send("greetings", b"hello")
-    >>> delivery.done(), delivery.exception(), delivery.result().topic
-    (True, None, 'greetings')
-    """
-
-    __slots__ = ("_batch", "index", "serialized_key_size", "serialized_value_size", "timestamp")
-
-    _batch: ProducerBatch
-    index: int
-    timestamp: int
-    serialized_key_size: int
-    serialized_value_size: int
-
-    def __init__(self) -> None:
-        raise TypeError("sending a record makes its delivery")
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a delivery cannot leave the producer that made it")
-
-    def place(self) -> tuple[ProducerBatch, int]:
-        return self._batch.part_with(self.index)
-
-    @property
-    def batch(self) -> ProducerBatch:
-        """The batch that holds the record now."""
-        return self.place()[0]
-
-    @property
-    def topic(self) -> str:
-        return self._batch.topic
-
-    @property
-    def partition(self) -> int:
-        return self._batch.partition
-
-    def done(self) -> bool:
-        """Whether it is known what became of the record."""
-        return self.batch.done
-
-    def metadata_and_error(self) -> tuple[RecordMetadata | None, BaseException | None]:
-        batch, index = self.place()
-        error = batch.error_of(index)
-        if error is not None:
-            return None, error
-        metadata = RecordMetadata(
-            batch.topic,
-            batch.partition,
-            -1 if batch.base_offset < 0 else batch.base_offset + index,
-            self.timestamp if batch.log_append_time == -1 else batch.log_append_time,
-            self.serialized_key_size,
-            self.serialized_value_size,
-        )
-        return metadata, None
-
-    def _wait(self, timeout_s: float | None) -> None:
-        while not (batch := self.batch).done:
-            waiting_of(batch).wait(batch, timeout_s)
-
-    def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait until the record is written and say where; raises what kept it from that.
-
-        >>> delivery.result(timeout_s=10).offset  # doctest: +SKIP
-        42
-        """
-        self._wait(timeout_s)
-        return outcome_of(self)
-
-    def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait as ``result`` does and give the error instead of raising it; ``None`` if all went well."""
-        self._wait(timeout_s)
-        return self.metadata_and_error()[1]
-
-    def add_done_callback(self, function: Callable[[Delivery], object]) -> None:
-        """Call ``function`` with this delivery once it is done: at once, if it is."""
-        batch = self.batch
-        if batch.done:
-            function(self)
-        else:
-            batch._callbacks.append((self, function, True))
-
-    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        return awaited(self).__await__()
-
-    def __repr__(self) -> str:
-        state = "pending"
-        if self.done():
-            state = "failed" if self.metadata_and_error()[1] is not None else "delivered"
-        return f"<Delivery to {self.topic}-{self.partition}, {state}>"
-
-
-async def awaited(delivery: Delivery) -> RecordMetadata:
-    """The coroutine behind ``await delivery``."""
-    while not (batch := delivery.batch).done:
-        await waiting_of(batch).future(batch)
-    return outcome_of(delivery)
-
-
-def waiting_of(batch: ProducerBatch) -> Waiting:
-    if batch.waiting is None:
-        raise InvalidState("nobody tells when this batch is done")
-    return batch.waiting
-
-
-def outcome_of(delivery: Delivery) -> RecordMetadata:
-    metadata, error = delivery.metadata_and_error()
-    if metadata is None:
-        raise error or InvalidState("the batch is not done")
-    return metadata
 
 
 def refused_delivery(topic: str, partition: int, timestamp: int, error: BaseException) -> Delivery:
