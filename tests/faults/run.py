@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.faults import (
     bit_flips,
+    clients_kills,
     flipped_process,
     full_disk,
     groups_chaos,
@@ -86,6 +87,11 @@ def _groups(directory: Path, seed: int) -> Iterator[Tally]:
     yield groups_kills.play(directory / "kills", 25, seed)
 
 
+def _clients(directory: Path, seed: int) -> Iterator[Tally]:
+    for number in range(4):
+        yield clients_kills.play(directory / str(number), 25, seed + number)
+
+
 FORMS: dict[str, Form] = {
     "torn": _torn,
     "flips": _flips,
@@ -93,6 +99,7 @@ FORMS: dict[str, Form] = {
     "points": _points,
     "groups": _groups,
     "transactions": _transactions,
+    "clients": _clients,
     "full": _full,
     "errors": _errors,
     "model": _model,
