@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
@@ -18,6 +18,9 @@ from odradek.wire.frames import FrameReader
 from odradek.wire.headers import RequestHeader, decode_response_header, encode_request_header
 
 _size = Struct(">i")
+
+# A broker announces what it was asked for: room for that is made at once, up to more than fetch.max.bytes.
+_FIRST_BYTES: Final = 64 * 1024 * 1024
 
 
 class Response(NamedTuple):
@@ -38,7 +41,7 @@ class ClientConnection:
     def __init__(
         self, frame_bytes_max: int, client_id: str | None = None, scratch: memoryview | None = None
     ) -> None:
-        self._frames = FrameReader(frame_bytes_max, scratch)
+        self._frames = FrameReader(frame_bytes_max, scratch, _FIRST_BYTES)
         self._client_id = client_id
         self._next_id = 0
         self._waiting: deque[RequestHeader] = deque()

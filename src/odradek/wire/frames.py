@@ -36,6 +36,7 @@ class FrameReader:
 
     __slots__ = (
         "_filled",
+        "_first_bytes",
         "_large",
         "_large_bytes",
         "_large_view",
@@ -45,8 +46,11 @@ class FrameReader:
         "violation",
     )
 
-    def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
+    def __init__(
+        self, frame_bytes_max: int, scratch: memoryview | None = None, first_bytes: int = FIRST_BYTES
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._first_bytes = first_bytes
         self.violation: RemoteProtocolViolation | None = None
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
@@ -111,7 +115,7 @@ class FrameReader:
     def _begin_large(self, size: int, start: int, end: int) -> None:
         self._large_bytes = size
         self._filled = 0
-        self._set_aside(min(size, FIRST_BYTES))
+        self._set_aside(min(size, self._first_bytes))
         self._large_view[: end - start] = self._scratch[start:end]
         self._filled = end - start
 
