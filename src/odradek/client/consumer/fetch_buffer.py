@@ -126,6 +126,18 @@ class FetchBuffer:
             for chunk in list(self._chunks)
         )
 
+    def drop_stale(self) -> None:
+        """Drop what does not follow from a position any more, so that its partition is fetched again."""
+        expected: dict[TopicPartition, int | None] = {}
+        for partition, each in self._subscription.assigned.items():
+            is_read = each.has_valid_position and not each.pending_revocation
+            expected[partition] = each.position.offset if is_read and each.position is not None else None
+        for _ in range(len(self._chunks)):
+            chunk = self._chunks.popleft()
+            if expected.get(chunk.partition) == chunk.next_offset:
+                expected[chunk.partition] = chunk.end_offset
+                self._chunks.append(chunk)
+
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """At most so many records, in order within their partitions.
 

@@ -23,8 +23,10 @@ from odradek.client.consumer.partition_position import FetchPosition
 from odradek.client.consumer.positions import SubscriptionState
 from odradek.client.consumer.rebalance_calls import OnCaller
 from odradek.client.metadata import EMPTY_IMAGE
+from odradek.client.retries import refusal
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import InvalidState, TimedOut
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
 
@@ -111,6 +113,7 @@ class Polling:
             self._news.raise_if_woken()
             if await self._activate(deadline_ms):
                 await self.update_positions()
+                self._buffer.drop_stale()
                 self._fetcher.send()
                 if self._buffer.has_readable():
                     return
@@ -146,6 +149,7 @@ class Polling:
             self._met_image, self._met_assignment = image, subscription.assignment_version
             self._offsets.meet_leaders()
             self._fetcher.leaders_changed()
+            self._raise_refused_topic()
         self._offsets.raise_failure()
         self._offsets.validate_positions()
         if subscription.has_all_positions:
@@ -155,6 +159,14 @@ class Polling:
         subscription.reset_missing()
         self._offsets.reset_positions()
         return subscription.has_all_positions
+
+    def _raise_refused_topic(self) -> None:
+        """Raise what brokers say of a topic that waiting cannot mend; once for each answer."""
+        topics = self._subscription.subscribed_topics or {each.topic for each in self._subscription.assigned}
+        for name in topics:
+            topic = self._met_image.topics.get(name)
+            if topic is not None and topic.error is not ErrorCode.NONE and not topic.error.retriable:
+                raise refusal(topic.error, f"topic {name}")
 
     async def _start_at_committed(self) -> bool:
         """Look up where the group left off; False while that is under way."""

@@ -24,6 +24,7 @@ from odradek.model.client_errors import (
     InvalidState,
     NoOffset,
     OffsetOutOfRange,
+    RequestRefused,
     SerializationFailed,
     TimedOut,
     UnknownTopic,
@@ -165,6 +166,34 @@ def test_what_was_fetched_before_a_seek_is_not_given() -> None:
         assert await reader.position(A0) == 10
         reader.seek_to_beginning(A0)
         assert await reader.position(A0) == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("pause_s", [0, 1, 60])
+def test_a_seek_is_not_held_up_by_what_was_fetched_before(pause_s: int) -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a")
+        for index in range(6):
+            await stage.write(A0, b"%d" % index)
+        reader = stage.reader(A0, max_partition_fetch_bytes=1, max_poll_records=1)
+        assert values_of(await reader.poll(5)) == [b"0"]
+        await asyncio.sleep(pause_s)  # two chunks wait by now
+        reader.seek(A0, 4)
+        await asyncio.sleep(pause_s)
+        began_ms = stage.memory.clock.monotonic_ms()
+        assert values_of(await reader.poll(30)) == [b"4"]
+        assert stage.memory.clock.monotonic_ms() - began_ms < 1000
+
+    play(scenario)
+
+
+def test_a_topic_that_cannot_be_is_told() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        reader = stage.consumer()
+        reader.assign([TopicPartition("no/topic", 0)])
+        with pytest.raises(RequestRefused, match="no/topic: INVALID_TOPIC_EXCEPTION"):
+            await reader.poll(5)
 
     play(scenario)
 
