@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from odradek.client.cluster import Cluster, CoordinatorKind
-from odradek.client.consumer.group_requests import GroupRequests, read_commit, read_committed
+from odradek.client.consumer.group_context import GroupContext
+from odradek.client.consumer.group_requests import read_commit, read_committed
 from odradek.client.consumer.group_verdicts import Verdict
-from odradek.client.consumer.membership import Generation, Membership
+from odradek.client.consumer.membership import Generation
 from odradek.client.consumer.rebalance_calls import Callbacks
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.retries import backoff, refusal
 from odradek.client.values import OffsetAndMetadata
 from odradek.config.client.connection import DEFAULT_API_TIMEOUT_MS
-from odradek.config.table import Settings
 from odradek.model.client_errors import (
+    ClientClosed,
     ClientError,
     CommitFailed,
     ConnectionFailed,
@@ -32,8 +32,6 @@ from odradek.model.client_errors import (
 )
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.ports.clock import Clock
-from odradek.ports.entropy import Entropy
 from odradek.telemetry import events
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -63,34 +61,23 @@ class Pending(NamedTuple):
 
 
 class Commits:
-    """Offsets of one group. ``is_by_group`` says whether the group has given the partitions."""
+    """Offsets of one group."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        settings: Settings,
-        membership: Membership,
-        requests: GroupRequests,
-        clock: Clock,
-        entropy: Entropy,
-        *,
-        callbacks: Callbacks,
-        interceptors: ConsumerInterceptors,
-        is_by_group: Callable[[], bool],
-        on_news: Callable[[], None],
+        self, context: GroupContext, callbacks: Callbacks, interceptors: ConsumerInterceptors
     ) -> None:
-        self._cluster = cluster
-        self._settings = settings
-        self._membership = membership
-        self._requests = requests
-        self._clock = clock
-        self._entropy = entropy
+        self._context = context
+        self._cluster = context.cluster
+        self._settings = context.settings
+        self._membership = context.membership
         self._callbacks = callbacks
         self._interceptors = interceptors
-        self._is_by_group = is_by_group
-        self._on_news = on_news
         self._pending: deque[Pending] = deque()
         self._order = asyncio.Lock()
+        meters = context.cluster.meters
+        self._made = meters.counter("commit-total", "Commits that were answered.")
+        self._average = meters.average("commit-latency-avg", "Milliseconds until they were, on average.")
+        self._slowest = meters.maximum("commit-latency-max", "Milliseconds until they were, at most.")
 
     # Committing.
 
@@ -101,11 +88,11 @@ class Commits:
 
     async def send(self, offsets: Offsets, timeout_ms: int) -> None:
         """The same without calling back for others: for where the application is not."""
-        started_ms = self._clock.monotonic_ms()
+        started_ms = self._context.now_ms()
         # What was to be committed soon comes before, and is called back for before.
         await self.settle(timeout_ms)
         if offsets:
-            left_ms = max(0, started_ms + timeout_ms - self._clock.monotonic_ms())
+            left_ms = max(0, started_ms + timeout_ms - self._context.now_ms())
             await self._until_done(lambda: self._send(offsets), left_ms, "offsets were not committed")
             self._interceptors.on_commit(offsets)
 
@@ -117,14 +104,14 @@ class Commits:
         taken = dict(offsets)
         work = asyncio.get_running_loop().create_task(self._send(taken), name="commit")
         self._pending.append(Pending(taken, on_commit, work))
-        work.add_done_callback(lambda _work: self._on_news())
+        work.add_done_callback(lambda _work: self._context.on_news())
 
     async def run_callbacks(self) -> None:
         """Call back for commits that are through, in the order in which they were asked for."""
         while self._pending and self._pending[0].work.done():
             pending = self._pending.popleft()
-            error = None if pending.work.cancelled() else pending.work.exception()
-            if error is None and not pending.work.cancelled():
+            error = _given_up() if pending.work.cancelled() else pending.work.exception()
+            if error is None:
                 self._interceptors.on_commit(pending.offsets)
             if error is not None and not isinstance(error, ClientError):
                 raise error
@@ -151,8 +138,11 @@ class Commits:
     async def _send(self, offsets: Offsets) -> None:
         """Commit once; raises whatever stands against it."""
         generation = self._in_whose_name()
-        response = await self._ask(self._requests.commit(offsets, generation))
-        errors = read_commit(response)
+        began_ms = self._context.now_ms()
+        errors = read_commit(await self._ask(self._context.requests.commit(offsets, generation)))
+        self._made.add()
+        self._average.record(self._context.now_ms() - began_ms)
+        self._slowest.record(self._context.now_ms() - began_ms)
         for partition, code in errors.items():
             self._judge(partition, code, generation)
         if errors:
@@ -160,7 +150,7 @@ class Commits:
             raise refusal(code, f"the offset of {partition} was not committed")
 
     def _in_whose_name(self) -> Generation:
-        if not self._is_by_group():
+        if not self._context.subscription.is_by_group:
             return Generation()
         generation = self._membership.committing_generation()
         if generation is None:
@@ -173,7 +163,7 @@ class Commits:
         rebalancing = self._membership.is_rebalancing or self._membership.needs_join
         judged = self._membership.commit_answered(code, asked)
         if judged is Verdict.REDISCOVER:
-            self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._membership.group_id)
+            self._context.forget_coordinator()
         elif judged is Verdict.REJOIN:
             raise _outside(rebalancing=True)
         elif judged in (Verdict.FORGET, Verdict.RESTART):
@@ -199,11 +189,11 @@ class Commits:
     async def _fetch(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        answer = read_committed(await self._ask(self._requests.fetch_offsets(partitions)))
+        answer = read_committed(await self._ask(self._context.requests.fetch_offsets(partitions)))
         what = f"committed offsets of group {self._membership.group_id}"
         if answer.code is not ErrorCode.NONE:
             if answer.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
-                self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._membership.group_id)
+                self._context.forget_coordinator()
             raise refusal(answer.code, what)
         for partition, code in answer.errors.items():
             # A topic that is not there will not come by asking again; an open transaction will end.
@@ -213,17 +203,16 @@ class Commits:
     # Asking.
 
     async def _ask(self, request: Any) -> Any:
-        group_id = self._membership.group_id
         try:
             async with self._order:
                 # Sent one after the other: the last commit must be the one that stays.
                 timeout_ms = self._settings[DEFAULT_API_TIMEOUT_MS]
-                node = await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, timeout_ms)
+                node = await self._context.coordinator(timeout_ms)
                 while (answer := self._cluster.begin(node, request)) is None:
                     await self._cluster.ready(node, timeout_ms)
             return await answer
         except (ConnectionFailed, TimedOut):
-            self._cluster.forget_coordinator(CoordinatorKind.GROUP, group_id)
+            self._context.forget_coordinator()
             raise
 
     async def _until_done(self, attempt: Callable[[], Any], timeout_ms: int, what: str) -> Any:
@@ -239,11 +228,17 @@ class Commits:
                         if not failed.retriable or failed.code is ErrorCode.REBALANCE_IN_PROGRESS:
                             raise
                         trouble = failed
-                    await self._clock.sleep_ms(backoff(attempts, self._settings, self._entropy))
+                    await self._context.clock.sleep_ms(
+                        backoff(attempts, self._settings, self._context.entropy)
+                    )
                     attempts += 1
         except TimeoutError:
             said = "" if trouble is None else f": {trouble}"
             raise TimedOut(f"{what} within {timeout_ms} ms{said}") from trouble
+
+
+def _given_up() -> ClientClosed:
+    return ClientClosed("the consumer was closed before this commit was answered")
 
 
 def _outside(rebalancing: bool, code: ErrorCode | None = None) -> RequestRefused:

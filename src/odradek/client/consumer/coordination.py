@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from odradek.client.cluster import Cluster, ClusterImage, CoordinatorKind
+from odradek.client.cluster import Cluster, ClusterImage
 from odradek.client.consumer.assignors import Assignor, RebalanceProtocol, assignors_of
 from odradek.client.consumer.auto_commit import AutoCommit
 from odradek.client.consumer.commits import Commits, Offsets, OnCommit
+from odradek.client.consumer.group_context import GroupContext
 from odradek.client.consumer.group_requests import GroupRequests, read_leave
 from odradek.client.consumer.handover import Handover
 from odradek.client.consumer.joining import Joining
@@ -30,7 +31,6 @@ from odradek.config.client.connection import CLIENT_RACK, REQUEST_TIMEOUT_MS, RE
 from odradek.config.client.consumer import (
     AUTO_COMMIT_INTERVAL_MS,
     ENABLE_AUTO_COMMIT,
-    EXCLUDE_INTERNAL_TOPICS,
     GROUP_ID,
     GROUP_INSTANCE_ID,
     HEARTBEAT_INTERVAL_MS,
@@ -72,77 +72,43 @@ class Coordination:
         on_caller: OnCaller = here,
         on_news: Callable[[], None] = lambda: None,
     ) -> None:
+        group_id, instance_id = settings[GROUP_ID] or "", settings[GROUP_INSTANCE_ID]
+        strategy = settings[PARTITION_ASSIGNMENT_STRATEGY]
+        self._membership = Membership(
+            group_id, instance_id, assignors_of(strategy, assignors), settings[CLIENT_RACK] or None
+        )
+        self._requests = GroupRequests(
+            group_id, instance_id, settings[SESSION_TIMEOUT_MS], settings[MAX_POLL_INTERVAL_MS]
+        )
+        self._context = context = GroupContext(
+            cluster, settings, subscription, self._membership, self._requests, clock, entropy, on_news
+        )
         self._cluster = cluster
         self._settings = settings
         self._subscription = subscription
-        self._clock = clock
-        self._entropy = entropy
         self._on_news = on_news
-        group_id = settings[GROUP_ID] or ""
-        instance_id = settings[GROUP_INSTANCE_ID]
-        rack = settings[CLIENT_RACK] or None
-        rebalance_timeout_ms = settings[MAX_POLL_INTERVAL_MS]
-        strategy = settings[PARTITION_ASSIGNMENT_STRATEGY]
-        chosen = assignors_of(strategy, assignors)
-        self._membership = Membership(group_id, instance_id, chosen, rack)
-        requests = GroupRequests(group_id, instance_id, settings[SESSION_TIMEOUT_MS], rebalance_timeout_ms)
-        self._requests = requests
+        self._now_ms = context.now_ms
+        self._log = _log.bind(group=group_id)
         callbacks = Callbacks(on_caller)
         self._calls = RebalanceCalls(group_id, callbacks)
-        self._alive = KeepingAlive(
-            cluster,
-            settings,
-            self._membership,
-            requests,
-            clock,
-            leave=self._leave_silently,
-            on_news=self._on_news,
-        )
-        self._joining = Joining(
-            cluster, settings, self._membership, requests, subscription, self._alive.begin
-        )
-        self._commits = Commits(
-            cluster,
-            settings,
-            self._membership,
-            requests,
-            clock,
-            entropy,
-            callbacks=callbacks,
-            interceptors=interceptors or ConsumerInterceptors(),
-            is_by_group=lambda: subscription.is_by_group,
-            on_news=self._on_news,
-        )
+        self._alive = KeepingAlive(context, self._leave_silently)
+        self._joining = Joining(context, self._alive.begin)
+        self._commits = Commits(context, callbacks, interceptors or ConsumerInterceptors())
         self._auto_commit = AutoCommit(settings[ENABLE_AUTO_COMMIT], settings[AUTO_COMMIT_INTERVAL_MS])
-        self._handover = Handover(
-            self._membership,
-            subscription,
-            self._joining,
-            self._commits,
-            self._auto_commit,
-            self._calls,
-            clock,
-            rebalance_timeout_ms,
-        )
-        self._watch = TopicWatch(
-            self._membership,
-            subscription,
-            self._joining,
-            with_internal=not settings[EXCLUDE_INTERNAL_TOPICS],
-            with_racks=rack is not None,
-            request_rejoin=self.request_rejoin,
-        )
-        self._log = _log.bind(group=group_id)
-        self._poll_interval_ms = min(settings[HEARTBEAT_INTERVAL_MS], rebalance_timeout_ms // 2)
+        self._handover = Handover(context, self._joining, self._commits, self._auto_commit, self._calls)
+        self._watch = TopicWatch(context, self._joining, self.request_rejoin)
+        self._poll_interval_ms = min(settings[HEARTBEAT_INTERVAL_MS], settings[MAX_POLL_INTERVAL_MS] // 2)
         self._failures = 0
         self._not_before_ms = 0
         self._is_listening = False
-        self._rebalances = cluster.meters.counter("rebalance-total", "Rebalances that came to an end.")
-        self._failed_rebalances = cluster.meters.counter("failed-rebalance-total", "Rebalances that did not.")
-        cluster.meters.gauge(
-            "assigned-partitions",
-            "Partitions that this consumer reads now.",
-            lambda: len(subscription.assigned),
+        self._declare_meters()
+
+    def _declare_meters(self) -> None:
+        meters, assigned = self._cluster.meters, self._subscription
+        self._rebalances = meters.counter("rebalance-total", "Rebalances that came to an end.")
+        self._failed_rebalances = meters.counter("failed-rebalance-total", "Rebalances that did not.")
+        meters.gauge(
+            "assigned-partitions", "Partitions that this consumer reads now.", lambda: len(assigned.assigned)
         )
 
     # What a poll asks for.
@@ -217,7 +183,7 @@ class Coordination:
         if self._reads_on or self._not_before_ms > deadline_ms:
             asyncio.get_running_loop().call_later(rest_ms / 1000, self._on_news)
             return False
-        await self._clock.sleep_ms(rest_ms)
+        await self._context.clock.sleep_ms(rest_ms)
         return True
 
     async def _see_all_topics(self, deadline_ms: int) -> bool:
@@ -242,7 +208,9 @@ class Coordination:
         elif isinstance(step, Again):
             self._failed_rebalances.add()
             if step.rest:
-                self._not_before_ms = self._now_ms() + backoff(self._failures, self._settings, self._entropy)
+                self._not_before_ms = self._now_ms() + backoff(
+                    self._failures, self._settings, self._context.entropy
+                )
                 self._failures += 1
         return step is not None
 
@@ -345,16 +313,15 @@ class Coordination:
         """A group that cannot be told finds out when the session ends."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                group_id = self._membership.group_id
-                node = await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, timeout_ms)
+                node = await self._context.coordinator(timeout_ms)
                 answer = await self._cluster.ask(node, self._requests.leave(member_id, reason))
         except (ClientError, TimeoutError) as failed:
-            self._log.info("leave_unheard", reason=failed or "no answer in time")
+            self._log.info("leave_unheard", reason=str(failed) or "no answer in time")
             return
         code = read_leave(answer)
         self._log.info("group_left", member=member_id, reason=reason, code=code.name)
         if code is ErrorCode.NOT_COORDINATOR:
-            self._cluster.forget_coordinator(CoordinatorKind.GROUP, group_id)
+            self._context.forget_coordinator()
 
     # Waiting.
 
@@ -363,6 +330,3 @@ class Coordination:
         if not task.done():
             await asyncio.wait([task], timeout=max(0, deadline_ms - self._now_ms()) / 1000)
         return task.done()
-
-    def _now_ms(self) -> int:
-        return self._clock.monotonic_ms()

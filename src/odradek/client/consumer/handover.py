@@ -14,13 +14,13 @@ from typing import Final
 from odradek.client.consumer.assignors import RebalanceProtocol
 from odradek.client.consumer.auto_commit import AutoCommit
 from odradek.client.consumer.commits import Commits, Offsets
+from odradek.client.consumer.group_context import GroupContext
 from odradek.client.consumer.joining import Joining
-from odradek.client.consumer.membership import GiveUp, Membership, State, Take
-from odradek.client.consumer.positions import SubscriptionState
+from odradek.client.consumer.membership import GiveUp, State, Take
 from odradek.client.consumer.rebalance_calls import RebalanceCalls
+from odradek.config.client.consumer import MAX_POLL_INTERVAL_MS
 from odradek.model.client_errors import ClientClosed, ClientError
 from odradek.model.ids import TopicPartition
-from odradek.ports.clock import Clock
 from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
@@ -34,23 +34,19 @@ class Handover:
 
     def __init__(
         self,
-        membership: Membership,
-        subscription: SubscriptionState,
+        context: GroupContext,
         joining: Joining,
         commits: Commits,
         auto_commit: AutoCommit,
         calls: RebalanceCalls,
-        clock: Clock,
-        rebalance_timeout_ms: int,
     ) -> None:
-        self._membership = membership
-        self._subscription = subscription
+        self._context = context
+        self._membership = context.membership
+        self._subscription = context.subscription
         self._joining = joining
         self._commits = commits
         self._auto_commit = auto_commit
         self._calls = calls
-        self._clock = clock
-        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._giving_up: GiveUp | None = None
         self.last_commit: asyncio.Task[None] | None = None
         """Goes on while the application does something else; partitions are kept until it is done."""
@@ -64,7 +60,8 @@ class Handover:
         if giving_up.partitions:
             self._subscription.mark_pending_revocation(giving_up.partitions)
         if self._auto_commit.enabled and not giving_up.lost and self.last_commit is None:
-            commit = self.commit_last(self._subscription.all_consumed(), self._rebalance_timeout_ms)
+            timeout_ms = self._context.settings[MAX_POLL_INTERVAL_MS]
+            commit = self.commit_last(self._subscription.all_consumed(), timeout_ms)
             self.last_commit = asyncio.get_running_loop().create_task(commit, name="last commit")
 
     async def give_up(self) -> None:
@@ -132,7 +129,7 @@ class Handover:
             await self._revoke(changes.revoked)
         self._remember_matches(partitions)
         self._tell_assignor(take)
-        self._auto_commit.restart(self._clock.monotonic_ms())
+        self._auto_commit.restart(self._context.now_ms())
         subscription.assign_from_subscription(partitions)
         await self._calls.assigned(subscription.listener, changes.added)
         return True

@@ -10,16 +10,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from odradek.client.cluster import Cluster, CoordinatorKind
-from odradek.client.consumer.assignors import Topics
-from odradek.client.consumer.group_requests import GroupRequests, read_join
-from odradek.client.consumer.membership import Again, Fail, Lead, Membership, State, Take
-from odradek.client.consumer.positions import SubscriptionState
+from odradek.client.consumer.assignors import RebalanceProtocol, Topics, check_cooperative
+from odradek.client.consumer.group_context import GroupContext
+from odradek.client.consumer.group_requests import read_join
+from odradek.client.consumer.membership import Again, Fail, Lead, State, Take
 from odradek.client.consumer.subscription_bytes import write_assignment
 from odradek.client.consumer.topic_snapshot import snapshot
 from odradek.config.client.connection import REQUEST_TIMEOUT_MS
 from odradek.config.client.consumer import MAX_POLL_INTERVAL_MS
-from odradek.config.table import Settings
 from odradek.model.client_errors import ConnectionFailed, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.telemetry import events
@@ -36,29 +34,26 @@ class Joining:
     ``joined_topics`` are those it joined for, ``led_from`` is what it last made an assignment from.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        settings: Settings,
-        membership: Membership,
-        requests: GroupRequests,
-        subscription: SubscriptionState,
-        on_joined: Callable[[], None],
-    ) -> None:
-        self._cluster = cluster
-        self._membership = membership
-        self._requests = requests
-        self._subscription = subscription
+    def __init__(self, context: GroupContext, on_joined: Callable[[], None]) -> None:
+        self._context = context
+        self._cluster = context.cluster
+        self._membership = context.membership
+        self._requests = context.requests
+        self._subscription = context.subscription
         self._on_joined = on_joined
-        self._rebalance_timeout_ms = settings[MAX_POLL_INTERVAL_MS]
-        self._join_timeout_ms = max(settings[REQUEST_TIMEOUT_MS], self._rebalance_timeout_ms + _JOIN_GRACE_MS)
+        self._rebalance_timeout_ms = context.settings[MAX_POLL_INTERVAL_MS]
+        self._join_timeout_ms = max(
+            context.settings[REQUEST_TIMEOUT_MS], self._rebalance_timeout_ms + _JOIN_GRACE_MS
+        )
         self.joined_topics: frozenset[str] | None = None
         self.led_from: Topics | None = None
         self._under_way: asyncio.Task[Take | Again | Fail] | None = None
-        self._joins = cluster.meters.counter(
+        self._joins = context.cluster.meters.counter(
             "join-total", "Times that this member has asked to join its group."
         )
-        self._syncs = cluster.meters.counter("sync-total", "Times that it has asked for its assignment.")
+        self._syncs = context.cluster.meters.counter(
+            "sync-total", "Times that it has asked for its assignment."
+        )
 
     # An attempt that goes on by itself.
 
@@ -101,12 +96,12 @@ class Joining:
             # Whatever came in between: a member that has not got through may try again.
             self._membership.interrupted()
         if isinstance(step, Again) and step.rediscover:
-            self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._membership.group_id)
+            self._context.forget_coordinator()
         return step
 
     async def _attempt(self) -> Take | Again | Fail:
         membership = self._membership
-        node = await self._coordinator()
+        node = await self._context.coordinator(self._rebalance_timeout_ms)
         if membership.state is not State.PREPARED:
             # A heartbeat has heard meanwhile that the generation is gone: there is more to give up first.
             return Again()
@@ -142,11 +137,9 @@ class Joining:
         if lead.skip:
             return {}
         assigned = lead.assignor.assign(topics, lead.members)
+        if self._membership.protocol is RebalanceProtocol.COOPERATIVE:
+            check_cooperative(lead.assignor.name, lead.members, assigned)
         return {member_id: write_assignment(assignment) for member_id, assignment in assigned.items()}
-
-    async def _coordinator(self) -> int:
-        group_id = self._membership.group_id
-        return await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, self._rebalance_timeout_ms)
 
     def _log_joined(self) -> None:
         generation = self._membership.generation

@@ -10,18 +10,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from odradek.client.cluster import Cluster, CoordinatorKind
-from odradek.client.consumer.group_requests import GroupRequests
+from odradek.client.consumer.group_context import GroupContext
 from odradek.client.consumer.group_verdicts import GroupCall, Verdict
 from odradek.client.consumer.heartbeats import Heartbeats
-from odradek.client.consumer.membership import Membership, State
+from odradek.client.consumer.membership import State
 from odradek.client.retries import refusal
 from odradek.config.client.connection import RETRY_BACKOFF_MS
 from odradek.config.client.consumer import HEARTBEAT_INTERVAL_MS, MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS
-from odradek.config.table import Settings
 from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut
 from odradek.model.errors import ErrorCode
-from odradek.ports.clock import Clock
 from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
@@ -30,34 +27,25 @@ _log: Final = events.logger("consumer")
 class KeepingAlive:
     """The task runs while the member has a generation; ``failure`` is what the application must hear."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        settings: Settings,
-        membership: Membership,
-        requests: GroupRequests,
-        clock: Clock,
-        *,
-        leave: Callable[[str], Awaitable[None]],
-        on_news: Callable[[], None],
-    ) -> None:
-        self._cluster = cluster
-        self._membership = membership
-        self._requests = requests
-        self._clock = clock
+    def __init__(self, context: GroupContext, leave: Callable[[str], Awaitable[None]]) -> None:
+        settings = context.settings
+        self._context = context
+        self._cluster = context.cluster
+        self._membership = context.membership
+        self._clock = context.clock
+        self._on_news = context.on_news
         self._leave = leave
-        self._on_news = on_news
         self._poll_interval_max_ms = settings[MAX_POLL_INTERVAL_MS]
         self._interval_ms = settings[HEARTBEAT_INTERVAL_MS]
         self._rest_ms = settings[RETRY_BACKOFF_MS]
         self._heartbeats = Heartbeats(
             self._interval_ms, settings[SESSION_TIMEOUT_MS], self._poll_interval_max_ms
         )
-        self._log = _log.bind(group=membership.group_id)
+        self._log = _log.bind(group=context.group_id)
         self._task: asyncio.Task[None] | None = None
         self.failure: ClientError | None = None
-        self._beats = cluster.meters.counter("heartbeat-total", "Heartbeats sent.")
-        self._slowest = cluster.meters.maximum(
+        self._beats = context.cluster.meters.counter("heartbeat-total", "Heartbeats sent.")
+        self._slowest = context.cluster.meters.maximum(
             "heartbeat-response-time-max", "Longest time in milliseconds until one was answered."
         )
 
@@ -118,9 +106,9 @@ class KeepingAlive:
         self._judge(self._membership.heartbeat_answered(code, asked), code)
 
     async def _ask(self) -> ErrorCode:
-        group_id = self._membership.group_id
-        node = await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, self._poll_interval_max_ms)
-        answer = await self._cluster.ask(node, self._requests.heartbeat(self._membership.generation))
+        node = await self._context.coordinator(self._poll_interval_max_ms)
+        request = self._context.requests.heartbeat(self._membership.generation)
+        answer = await self._cluster.ask(node, request)
         return ErrorCode(answer.error_code)
 
     def _unanswered(self, failed: BaseException) -> None:
@@ -130,7 +118,7 @@ class KeepingAlive:
             reason=str(failed) or "no answer within the session",
             session_over=self._heartbeats.is_session_over(now_ms),
         )
-        self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._membership.group_id)
+        self._context.forget_coordinator()
         self._heartbeats.failed(now_ms, self._rest_ms)
 
     def _judge(self, judged: Verdict, code: ErrorCode) -> None:
@@ -138,7 +126,7 @@ class KeepingAlive:
         if judged in (Verdict.RETRY, Verdict.REDISCOVER):
             self._heartbeats.failed(now_ms, self._rest_ms)
             if judged is Verdict.REDISCOVER:
-                self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._membership.group_id)
+                self._context.forget_coordinator()
             return
         self._heartbeats.answered(now_ms)
         if judged is Verdict.FAIL:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from odradek.client.consumer.group_context import GroupContext
 from odradek.client.consumer.joining import Joining
-from odradek.client.consumer.membership import Membership, State
-from odradek.client.consumer.positions import SubscriptionState
+from odradek.client.consumer.membership import State
 from odradek.client.consumer.topic_snapshot import matching, snapshot
 from odradek.client.metadata import ClusterImage
+from odradek.config.client.connection import CLIENT_RACK
+from odradek.config.client.consumer import EXCLUDE_INTERNAL_TOPICS
 
 
 class TopicWatch:
@@ -19,21 +21,15 @@ class TopicWatch:
     """
 
     def __init__(
-        self,
-        membership: Membership,
-        subscription: SubscriptionState,
-        joining: Joining,
-        *,
-        with_internal: bool,
-        with_racks: bool,
-        request_rejoin: Callable[[str], None],
+        self, context: GroupContext, joining: Joining, request_rejoin: Callable[[str], None]
     ) -> None:
-        self._membership = membership
-        self._subscription = subscription
+        self._membership = context.membership
+        self._subscription = context.subscription
         self._joining = joining
-        self._with_internal = with_internal
-        self._with_racks = with_racks
         self._request_rejoin = request_rejoin
+        self._with_internal = not context.settings[EXCLUDE_INTERNAL_TOPICS]
+        # Without a rack of its own, only the number of partitions matters to a member.
+        self._with_racks = bool(context.settings[CLIENT_RACK])
         self._seen_version = -1
         self._seen_assignment: object = None
 

@@ -12,7 +12,7 @@ from tests.support.group_readers import Readers
 
 from odradek.client.consumer.assignors import Assignment, RebalanceProtocol
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import CommitFailed, RequestRefused
+from odradek.model.client_errors import CommitFailed, InvalidState, RequestRefused
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.testing.broker import MemoryCluster
@@ -428,5 +428,28 @@ def test_assignors_of_the_application_have_their_way(play: Play) -> None:
         assert assignors[1].told[-1][0] == b"you"
         assert assignors[0].told[-1][0] is None
         assert assignors[0].told[-1][1] == assignors[1].told[-1][1] >= 1
+
+    play(scenario)
+
+
+class Snatching(EverythingToTheLoudest):
+    """Claims to be cooperative, and takes partitions from those who have them."""
+
+    name = "snatching"
+    protocols = frozenset({RebalanceProtocol.COOPERATIVE})
+
+
+def test_an_assignor_that_gives_what_others_have_is_refused_in_a_cooperative_group(play: Play) -> None:
+    async def scenario(group: Readers) -> None:
+        partitions = await group.create("t", 3)
+        first = await group.reader("a", [Snatching(1)]).subscribe("t")
+        first.keep_polling()
+        await group.until_shared([first], partitions)
+        second = await group.reader("b", [Snatching(2)]).subscribe("t")
+        second.keep_polling()
+        await group.until(lambda: bool(first.failures or second.failures))
+        failure = (first.failures + second.failures)[0]
+        assert isinstance(failure, InvalidState)
+        assert "must withhold it" in str(failure)
 
     play(scenario)

@@ -8,7 +8,7 @@ from odradek.client.consumer.assignors.assignor import (
     RebalanceProtocol,
     Topics,
 )
-from odradek.client.consumer.assignors.choice import assignors_of, protocol_of
+from odradek.client.consumer.assignors.choice import assignors_of, check_cooperative, protocol_of
 from odradek.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from odradek.client.consumer.assignors.ranges import RangeAssignor
 from odradek.client.consumer.assignors.round_robin import RoundRobinAssignor
@@ -26,5 +26,6 @@ __all__ = [
     "StickyAssignor",
     "Topics",
     "assignors_of",
+    "check_cooperative",
     "protocol_of",
 ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.client.consumer.assignors.assignor import Assignor, RebalanceProtocol
+from odradek.client.consumer.assignors.assignor import Assignment, Assignor, Member, RebalanceProtocol
 from odradek.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from odradek.client.consumer.assignors.ranges import RangeAssignor
 from odradek.client.consumer.assignors.round_robin import RoundRobinAssignor
 from odradek.client.consumer.assignors.sticky import StickyAssignor
+from odradek.model.client_errors import InvalidState
 from odradek.model.errors import ConfigError
 
 BY_NAME: Final[Mapping[str, Callable[[], Assignor]]] = {
@@ -43,6 +44,19 @@ def protocol_of(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     return (
         RebalanceProtocol.COOPERATIVE if RebalanceProtocol.COOPERATIVE in shared else RebalanceProtocol.EAGER
     )
+
+
+def check_cooperative(name: str, members: Sequence[Member], assigned: Mapping[str, Assignment]) -> None:
+    """Raise InvalidState if somebody gets what another one still has: two would read it at once."""
+    held = {partition: member.member_id for member in members for partition in member.owned}
+    for member in members:
+        own = frozenset(member.owned)
+        for partition in assigned.get(member.member_id, Assignment(())).partitions:
+            if partition in held and partition not in own:
+                raise InvalidState(
+                    f"assignor {name} gives {partition} to {member.member_id} while {held[partition]} has it:"
+                    " a cooperative assignor must withhold it until it was given up"
+                )
 
 
 def _by_name(name: str) -> Assignor:
