@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.model.client_errors import RecordCorrupt
+from odradek.model.client_errors import ConcurrentUse, RecordCorrupt
 from odradek.model.errors import ErrorCode
 from odradek.model.levels import Compression, TimestampType
 from odradek.records import _codec, _codec_py, _consuming_py, codec
@@ -380,6 +380,24 @@ def test_compressed_batches_are_opened_one_at_a_time(
     assert len(opened) == 1
     reader.take(1)
     assert len(opened) == 2
+
+
+def test_two_readers_of_the_same_bytes_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens while the lock is let go, or while Python code runs: here, while a batch is opened."""
+    refused: list[str] = []
+    original = _codec.decompress
+
+    def meanwhile(*arguments: Any) -> memoryview:
+        for again in (lambda: reader.take(1), lambda: reader.take_columns(1, _codec.ColumnBuilder())):
+            with pytest.raises(ConcurrentUse) as caught:
+                again()
+            refused.append(str(caught.value))
+        return original(*arguments)
+
+    monkeypatch.setattr(_codec, "decompress", meanwhile)
+    reader = _codec.RecordReader(batch(0, b"a", compression=Compression.GZIP), "t", 0, 0)
+    assert values_of(reader) == [b"a"]
+    assert len(refused) == 2
 
 
 def test_columns_of_several_partitions_are_gathered_in_one(twin: ModuleType) -> None:
