@@ -163,7 +163,7 @@ class Consumer:
         """
         with self._exclusive:
             engine = self._engine
-            if engine.may_take() and (records := engine.take(max_records)):
+            if engine.begin_poll() and (records := engine.take(max_records)):
                 return records
             engine.check_count(max_records)
             deadline_ms = engine.now_ms() + int(timeout_s * 1000)
@@ -188,7 +188,7 @@ class Consumer:
             rows_max = ARROW_ROWS_MAX if max_records is None else max_records
             columns = ColumnBuilder()
             deadline_ms = engine.now_ms() + int(timeout_s * 1000)
-            count = engine.take_columns(rows_max, columns) if engine.may_take() else 0
+            count = engine.take_columns(rows_max, columns) if engine.begin_poll() else 0
             while not count:
                 self._thread.run(engine.until_readable(max(deadline_ms - engine.now_ms(), 0)))
                 count = engine.take_columns(rows_max, columns)

@@ -16,6 +16,7 @@ from odradek.client.connect import World
 from odradek.client.consumer.assignors import Assignor
 from odradek.client.consumer.coordination import Coordination
 from odradek.client.consumer.fetch_buffer import Deserialize, FetchBuffer
+from odradek.client.consumer.fetch_meters import PollMeters
 from odradek.client.consumer.fetch_plan import FetchLimits
 from odradek.client.consumer.fetching import Fetcher
 from odradek.client.consumer.news import News
@@ -103,6 +104,7 @@ class ConsumerEngine:
                 on_news=self.news.tell,
             )
         self._cluster.on_update(lambda _: self.news.tell())
+        self._meters = PollMeters(self._cluster.meters, self._clock.monotonic_ms)
         self._declare_meters()
 
     def _declare_meters(self) -> None:
@@ -206,9 +208,11 @@ class ConsumerEngine:
     def take_columns(self, rows_max: int, into: ColumnBuilder) -> int:
         return self._buffer.take_columns(rows_max, into)
 
-    def may_take(self) -> bool:
+    def begin_poll(self) -> bool:
         """Whether records may be taken without looking after the group and positions first."""
-        return self._clock.monotonic_ms() < self._at_hand_until_ms and not self.news.is_woken
+        now_ms = self._clock.monotonic_ms()
+        self._meters.polled(now_ms)
+        return now_ms < self._at_hand_until_ms and not self.news.is_woken
 
     async def until_readable(self, timeout_ms: int) -> None:
         """Wait for records to be at hand."""

@@ -1,6 +1,8 @@
-"""What a consumer counts about its fetches, under Kafka's names."""
+"""What a consumer counts about its fetches and polls, under Kafka's names."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from odradek.client.meters import Meters
 
@@ -23,3 +25,22 @@ class FetchMeters:
         self._size_max.record(size_bytes)
         self._throttle.record(throttle_ms)
         self._throttle_max.record(throttle_ms)
+
+
+class PollMeters:
+    """How often the application polls; ``now_ms`` is asked when somebody reads."""
+
+    def __init__(self, meters: Meters, now_ms: Callable[[], int]) -> None:
+        self._last_ms: int | None = None
+        self._between = meters.average("time-between-poll-avg", "Milliseconds from one poll to the next.")
+        self._between_max = meters.maximum("time-between-poll-max", "The longest of these.")
+        meters.gauge("last-poll-seconds-ago", "Seconds since the last poll.", lambda: self._ago_s(now_ms()))
+
+    def polled(self, now_ms: int) -> None:
+        if self._last_ms is not None:
+            self._between.record(now_ms - self._last_ms)
+            self._between_max.record(now_ms - self._last_ms)
+        self._last_ms = now_ms
+
+    def _ago_s(self, now_ms: int) -> float:
+        return float("nan") if self._last_ms is None else (now_ms - self._last_ms) / 1000

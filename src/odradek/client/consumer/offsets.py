@@ -66,6 +66,8 @@ class Offsets:
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempts = 0
         self._failure: ClientError | None = None
+        self._trouble: ClientError | None = None
+        """What a look-up met last that may pass, to be told if it does not."""
 
     # Positions, in the background.
 
@@ -206,8 +208,9 @@ class Offsets:
                     await self._clock.sleep_ms(backoff(attempt, self._settings, self._entropy))
                     attempt += 1
         except TimeoutError:
-            names = ", ".join(str(each) for each in missing)
-            raise TimedOut(f"no offsets of {names} within {timeout_ms} ms") from None
+            what = f"no offsets of {', '.join(str(each) for each in missing)} within {timeout_ms} ms"
+            trouble, self._trouble = self._trouble, None
+            raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
 
     async def _ask_all(
         self, timestamps: Mapping[TopicPartition, int]
@@ -221,6 +224,7 @@ class Offsets:
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for answers in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answers, ClientError) and answers.retriable:
+                self._trouble = answers
                 continue
             if isinstance(answers, BaseException):
                 raise answers

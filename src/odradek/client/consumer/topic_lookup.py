@@ -10,7 +10,7 @@ from odradek.client.metadata import EMPTY_IMAGE, ClusterImage, updated
 from odradek.client.retries import backoff, refusal
 from odradek.config.client.connection import ALLOW_AUTO_CREATE_TOPICS
 from odradek.config.table import Settings
-from odradek.model.client_errors import ConnectionFailed, TimedOut
+from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -31,20 +31,22 @@ async def describe_topics(
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     may_create = settings[ALLOW_AUTO_CREATE_TOPICS] and names is not None
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
+    trouble: ClientError | None = None
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             attempt = 0
             while True:
                 try:
                     image = _read(await cluster.ask(ANY_NODE, request))
-                except (ConnectionFailed, TimedOut):
-                    image = None
+                except (ConnectionFailed, TimedOut) as failed:
+                    image, trouble = None, failed
                 if image is not None:
                     return image
                 await clock.sleep_ms(backoff(attempt, settings, entropy))
                 attempt += 1
     except TimeoutError:
-        raise TimedOut(f"no metadata of topics within {timeout_ms} ms") from None
+        what = f"no metadata of topics within {timeout_ms} ms"
+        raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
 
 
 def _read(response: object) -> ClusterImage | None:

@@ -591,3 +591,19 @@ def test_a_slow_network_in_small_pieces_changes_nothing() -> None:
             assert offsets == list(range(count))
 
     play(scenario, seed=7, delay_max_ms=50, splits=True)
+
+
+def test_what_a_consumer_counts_about_itself() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1", b"2")
+        reader = stage.reader(A0, max_poll_records=2)
+        await reader.poll(5)
+        await asyncio.sleep(4)
+        read = reader.metrics()
+        assert (read["records-consumed-total"], read["last-poll-seconds-ago"]) == (2, 4)
+        assert (read["records-lag-max"], read["fetch-total"] > 0) == (1, True)
+        await reader.poll(5)
+        assert reader.metrics()["time-between-poll-max"] >= 4000
+
+    play(scenario)
