@@ -23,6 +23,7 @@ from odradek.client.producer.packing import packing_of
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.sender import Sender
 from odradek.client.producer.sticking import Sticking
+from odradek.client.producer.stock import Stock
 from odradek.client.producer.transaction_states import State
 from odradek.client.producer.transactions import Transactions
 from odradek.config.client import connection as connection_options
@@ -60,72 +61,74 @@ class Engine:
         self.side = side
         self.clock = world.clock
         self.cluster = Cluster(world, settings, client_id=settings[connection_options.CLIENT_ID])
-        batch_bytes = max(settings[options.BATCH_SIZE], BATCH_OVERHEAD)
-        memory_bytes = settings[options.BUFFER_MEMORY]
         self.order = _order(settings)
-        self.ignores_keys = ignores_keys = settings[options.PARTITIONER_IGNORE_KEYS]
+        self.ignores_keys = settings[options.PARTITIONER_IGNORE_KEYS]
         self.has_partitioner = partitioner is not None
         self.appender = Appender(
             slow,
             # Without a clock of ours the appender reads the system's, which costs it no call.
             None if has_system_time else world.clock.wall_ms,
-            ignore_keys=ignores_keys,
-            only_given_partitions=partitioner is not None,
+            ignore_keys=self.ignores_keys,
+            only_given_partitions=self.has_partitioner,
         )
-        self.accumulator = Accumulator(
+        self._stock = self._make_stock()
+        self.accumulator, self.pool, self.pace = self._stock[:3]
+        self.sender = Sender(self.cluster, self._stock, settings, world.entropy)
+        self.intake = self._make_intake(world, partitioner)
+        self._closing: asyncio.Task[None] | None = None
+        self._is_started = False
+        self._declare_meters()
+
+    def _make_stock(self) -> Stock:
+        settings = self.settings
+        batch_bytes = _batch_bytes(settings)
+        memory_bytes = settings[options.BUFFER_MEMORY]
+        accumulator = Accumulator(
             batch_bytes=batch_bytes,
             linger_ms=settings[options.LINGER_MS],
             delivery_timeout_ms=settings[options.DELIVERY_TIMEOUT_MS],
             order=self.order,
             sealed=self.appender.clear_open,
         )
-        self.pool = BufferPool(memory_bytes, batch_bytes)
-        self.pace = Pace(memory_bytes, batch_bytes)
-        packing = packing_of(settings)
-        self.sender = Sender(
-            self.cluster,
-            self.accumulator,
-            self.pool,
-            self.pace,
-            packing,
-            side.lock,
-            settings,
-            world.clock,
-            world.entropy,
+        return Stock(
+            accumulator,
+            BufferPool(memory_bytes, batch_bytes),
+            Pace(memory_bytes, batch_bytes),
+            packing_of(settings),
             self.order,
+            self.side.lock,
+            self.clock,
         )
+
+    def _make_intake(self, world: World, partitioner: Partitioner | None) -> Intake:
+        settings = self.settings
         sticking = Sticking(
             self.accumulator,
             world.clock,
             world.entropy.below(1 << 32),
             self.sender.blocked_since_ms,
-            batch_bytes=batch_bytes,
+            batch_bytes=_batch_bytes(settings),
             adapts=settings[options.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],
             availability_timeout_ms=settings[options.PARTITIONER_AVAILABILITY_TIMEOUT_MS],
         )
-        self.intake = Intake(
-            Limits(
-                batch_bytes, settings[options.LINGER_MS], settings[options.MAX_REQUEST_SIZE], memory_bytes
-            ),
-            lambda: self.cluster.image,
-            self.accumulator,
-            self.pool,
-            self.pace,
-            packing,
-            sticking,
-            self.order,
-            side.lock,
-            world.clock,
-            side.waiting,
-            partitioner,
-            side.new_signal,
-            self._notify,
-            ignores_keys=ignores_keys,
+        limits = Limits(
+            settings[options.LINGER_MS],
+            settings[options.MAX_REQUEST_SIZE],
+            settings[options.BUFFER_MEMORY],
+            self.ignores_keys,
         )
-        self.intake.appender = self.appender
-        self._closing: asyncio.Task[None] | None = None
-        self._is_started = False
-        self._declare_meters()
+        intake = Intake(
+            limits,
+            lambda: self.cluster.image,
+            self._stock,
+            sticking,
+            self.side.waiting,
+            partitioner,
+            self.side.new_signal,
+            self._notify,
+        )
+        intake.appender = self.appender
+        return intake
 
     def _notify(self, due_ms: int) -> None:
         """A batch will be due: wake the sender, unless it looks by then anyway."""
@@ -140,7 +143,7 @@ class Engine:
         meters.gauge("buffer-available-bytes", "What of it is free.", lambda: pool.available_bytes)
         meters.gauge("waiting-threads", "Sends that wait for memory.", lambda: pool.waiting_count)
         meters.gauge(
-            "requests-in-flight", "Batches that wait for an answer.", lambda: len(list(self.sender.in_flight))
+            "requests-in-flight", "Batches that wait for an answer.", lambda: self.sender.in_flight_count
         )
 
     # Life; all on the loop.
@@ -223,6 +226,11 @@ class Engine:
             operation.when_done(ended.set)
             self.sender.wake()
             await ended.wait()
+
+
+def _batch_bytes(settings: Settings) -> int:
+    """What a batch may hold; one that may hold nothing has one record."""
+    return max(settings[options.BATCH_SIZE], BATCH_OVERHEAD)
 
 
 def _order(settings: Settings) -> Transactions | None:

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from odradek.client.metadata import ClusterImage, TopicImage
-from odradek.client.producer.accumulator import Accumulator
-from odradek.client.producer.buffer_pool import BufferPool, Waiter
-from odradek.client.producer.idempotence import Idempotence
-from odradek.client.producer.pace import Pace
-from odradek.client.producer.packing import Packing
+from odradek.client.producer.buffer_pool import Waiter
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.sticking import Sticking
+from odradek.client.producer.stock import Stock
 from odradek.model.client_errors import ClientClosed, RecordTooLarge, SerializationFailed
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.ports.clock import Clock
 from odradek.records.codec import Appender, Delivery, ProducerBatch, partition_of, record_bytes_max
 from odradek.records.layout import BATCH_OVERHEAD
 
@@ -58,10 +53,12 @@ class Outgoing(NamedTuple):
 
 
 class Limits(NamedTuple):
-    batch_bytes: int
+    """What bounds records and batches, and whether keys choose partitions."""
+
     linger_ms: int
     request_bytes_max: int
     memory_bytes: int
+    ignores_keys: bool
 
 
 class Intake:
@@ -71,36 +68,27 @@ class Intake:
         self,
         limits: Limits,
         image: Callable[[], ClusterImage],
-        accumulator: Accumulator,
-        pool: BufferPool,
-        pace: Pace,
-        packing: Packing,
+        stock: Stock,
         sticking: Sticking,
-        order: Idempotence | None,
-        lock: AbstractContextManager[Any],
-        clock: Clock,
         waiting: Any,
         partitioner: Partitioner | None,
         new_signal: Callable[[], Signal],
         notify: Callable[[int], None],
-        *,
-        ignores_keys: bool,
     ) -> None:
         self._limits = limits
         self._image = image
-        self._accumulator = accumulator
-        self._pool = pool
-        self._pace = pace
-        self._packing = packing
+        self._accumulator = stock.accumulator
+        self._pool = stock.pool
+        self._pace = stock.pace
+        self._packing = stock.packing
+        self._order = stock.order
+        self._lock = stock.lock
+        self._clock = stock.clock
         self._sticking = sticking
-        self._order = order
-        self._lock = lock
-        self._clock = clock
         self._waiting = waiting
         self._partitioner = partitioner
         self._new_signal = new_signal
         self._notify = notify
-        self._ignores_keys = ignores_keys
         self.appender: Appender
         self.is_closed = False
 
@@ -189,7 +177,7 @@ class Intake:
             # Asked once for each record, however often the record has to wait.
             placing.record = record._replace(partition=number)
             return number
-        return None if record.key is None or self._ignores_keys else partition_of(record.key, count)
+        return None if record.key is None or self._limits.ignores_keys else partition_of(record.key, count)
 
     def _append_to_tail(self, placing: Placing, partition: TopicPartition, sticks: bool) -> bool:
         """Somebody else may have opened a batch meanwhile, or drained none yet."""

@@ -3,43 +3,35 @@
 Lives on the event loop and is driven by it: each ``_look`` sends all that may go now, and sets a timer for
 what may go later. Batches and answers wake it; nothing is polled.
 
-Invariants: a batch that was drained ends in ``_complete``, ``_fail``, ``_requeue`` or ``_split``, once. The
-memory of a batch in flight is given back when its request has ended, not before, even if the program was
-told earlier that time is up.
+Invariant: each batch that was drained is handed to ``Fates`` once, when its request could not be sent or has
+ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.client.cluster import Cluster
-from odradek.client.producer.accumulator import NEVER_MS, Accumulator, Retry
-from odradek.client.producer.buffer_pool import BufferPool, Waiter
+from odradek.client.producer.accumulator import NEVER_MS
 from odradek.client.producer.errands import Errands
+from odradek.client.producer.fates import Fates
 from odradek.client.producer.idempotence import Idempotence
-from odradek.client.producer.pace import Pace
-from odradek.client.producer.packing import Packing
 from odradek.client.producer.produce_requests import PRODUCE_KEY, matched, produce_request
 from odradek.client.producer.sender_meters import SenderMeters
-from odradek.client.producer.verdicts import Verdict, batch_error, judge, record_errors
-from odradek.client.retries import backoff
-from odradek.client.values import Node
+from odradek.client.producer.stock import Stock
 from odradek.config.client import connection as connection_options
 from odradek.config.client import producer as options
 from odradek.config.table import Settings
-from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnsupportedVersion
-from odradek.model.errors import ErrorCode
+from odradek.model.client_errors import ClientError, ConnectionFailed, UnsupportedVersion
 from odradek.model.ids import TopicPartition
-from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.records.codec import ProducerBatch
-    from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+    from odradek.wire.messages.produce import ProduceResponse
 
 log = events.logger("producer")
 
@@ -47,33 +39,18 @@ log = events.logger("producer")
 class Sender:
     """Sends what the accumulator holds. ``looks_at_ms`` says when it will look next; 0 is very soon."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        accumulator: Accumulator,
-        pool: BufferPool,
-        pace: Pace,
-        packing: Packing,
-        lock: AbstractContextManager[Any],
-        settings: Settings,
-        clock: Clock,
-        entropy: Entropy,
-        order: Idempotence | None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, stock: Stock, settings: Settings, entropy: Entropy) -> None:
         self._cluster = cluster
-        self._accumulator = accumulator
-        self._pool = pool
-        self._pace = pace
-        self._packing = packing
-        self._lock = lock
+        self._accumulator = stock.accumulator
+        self._pool = stock.pool
+        self._pace = stock.pace
+        self._packing = stock.packing
+        self._lock = stock.lock
+        self._order = order = stock.order
+        self._clock = clock = stock.clock
         self._settings = settings
-        self._clock = clock
-        self._entropy = entropy
-        self._order = order
         self._acks = options.required_acks(settings)
-        self._retries = settings[options.RETRIES]
         self._request_timeout_ms = settings[connection_options.REQUEST_TIMEOUT_MS]
-        self._delivery_timeout_ms = settings[options.DELIVERY_TIMEOUT_MS]
         self._request_bytes_max = settings[options.MAX_REQUEST_SIZE]
         # With one request at a time order is kept by sending nothing of a partition before the answer.
         self._mutes = settings[connection_options.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION] == 1
@@ -82,17 +59,14 @@ class Sender:
         self._names_at_ms = 0
         self._topics_in_use: set[str] = set()
         self._meters = SenderMeters(cluster.meters)
+        self._fates = Fates(cluster, stock, settings, entropy, self._meters)
         self._errands = Errands(cluster, order, clock, settings, self.wake)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
         self._is_scheduled = False
-        self._is_troubled = False
         self._has_ended = False
-        self._in_flight: dict[ProducerBatch, int] = {}
-        self._in_flight_expiry_ms = NEVER_MS
         self._requests_by_node: dict[int, int] = {}
-        self._owed: dict[ProducerBatch, int] = {}
         self._reaching: dict[int, asyncio.Task[None]] = {}
         self.blocked_since_ms: dict[int, int] = {}
         """Nodes that could not take what was ready for them, and since when."""
@@ -136,7 +110,7 @@ class Sender:
             return
         self._is_scheduled = False
         now_ms = self._clock.monotonic_ms()
-        self._expire(now_ms)
+        self._fates.expire(now_ms)
         if self._order is not None:
             self._tend(self._order, now_ms)
         while self._send_round(now_ms):
@@ -155,16 +129,16 @@ class Sender:
 
     def _tend(self, order: Idempotence, now_ms: int) -> None:
         """What idempotence and transactions need beside batches."""
-        if self._is_troubled:
+        if self._fates.has_trouble:
             order.resolve(now_ms)
-            self._is_troubled = self._accumulator.has_incomplete
+            self._fates.has_trouble = self._accumulator.has_incomplete
         if order.fatal_error is not None:
             self.fail_all(order.fatal_error)
         elif order.abort_reason is not None:
             with self._lock:
                 batches = self._accumulator.take_never_sent()
             for batch in batches:
-                self._fail(batch, order.abort_reason, never_tried_again=False)
+                self._fates.fail(batch, order.abort_reason, never_tried_again=False)
         self._errands.look(now_ms, has_incomplete=self._accumulator.has_incomplete)
 
     def _send_round(self, now_ms: int) -> bool:
@@ -204,7 +178,7 @@ class Sender:
         due_ms = min(
             self._next_check_ms,
             self._accumulator.expiry_check_ms,
-            self._in_flight_expiry_ms,
+            self._fates.expiry_check_ms,
             self._names_at_ms if self._topics_in_use else NEVER_MS,
             self._errands.next_wake_ms,
         )
@@ -249,15 +223,12 @@ class Sender:
             answer = self._begin(node_id, batches, now_ms)
         except ClientError as failed:
             for batch in batches:
-                self._settle_without_answer(batch, failed, node_id, now_ms)
+                self._fates.unanswered(batch, failed, now_ms)
             self.wake()
             return
         self._requests_by_node[node_id] = self._requests_by_node.get(node_id, 0) + 1
-        for batch in batches:
-            self._in_flight[batch] = batch.created_ms
-            self._topics_in_use.add(batch.topic)
-        oldest_ms = min([batch.created_ms for batch in batches])
-        self._in_flight_expiry_ms = min(self._in_flight_expiry_ms, oldest_ms + self._delivery_timeout_ms)
+        self._fates.left(batches)
+        self._topics_in_use.update([batch.topic for batch in batches])
         if self._mutes:
             for batch in batches:
                 self._accumulator.mute(TopicPartition(batch.topic, batch.partition))
@@ -291,201 +262,41 @@ class Sender:
         """A request has ended: its buffers are ours again."""
         now_ms = self._clock.monotonic_ms()
         self._requests_by_node[node_id] -= 1
-        for batch in batches:
-            del self._in_flight[batch]
+        fates = self._fates
+        fates.returned(batches)
         if self._mutes:
             for batch in batches:
                 self._accumulator.unmute(TopicPartition(batch.topic, batch.partition))
         failed = done.exception()
-        if isinstance(failed, ClientError):
+        if failed is not None:
+            # Whatever else it may be, its batches must hear of it.
+            known = failed if isinstance(failed, ClientError) else ClientError(f"no answer: {failed!r}")
             for batch in batches:
-                self._settle_without_answer(batch, failed, node_id, now_ms)
-        elif failed is not None:
-            raise failed
+                fates.unanswered(batch, known, now_ms)
         elif self._acks == 0:
-            for batch in batches:
-                self._acknowledge(batch, -1, -1)
-            self._release(batches)
+            fates.written(batches)
         else:
-            answer: ProduceResponse = done.result()
-            written: list[ProducerBatch] = []
-            for batch, part in matched(batches, answer):
-                if part.error_code == 0:
-                    self._acknowledge(batch, part.base_offset, part.log_append_time_ms)
-                    written.append(batch)
-                else:
-                    self._settle(batch, part, answer, node_id, now_ms)
-            self._release(written)
-        if not self._in_flight:
-            self._in_flight_expiry_ms = NEVER_MS
+            self._read_answer(node_id, batches, done.result(), now_ms)
         self.wake()
 
-    # What becomes of a batch.
-
-    def _settle(
-        self,
-        batch: ProducerBatch,
-        part: PartitionProduceResponse,
-        answer: ProduceResponse,
-        node_id: int,
-        now_ms: int,
+    def _read_answer(
+        self, node_id: int, batches: Sequence[ProducerBatch], answer: ProduceResponse, now_ms: int
     ) -> None:
-        """A broker answered with an error."""
-        code = ErrorCode(part.error_code)
-        if code.stale_metadata:
-            self._learn_leader(batch, part, answer)
-        broker = self._cluster.broker_name(node_id)
-        error = batch_error(batch, code, part.error_message, broker)
-        named = record_errors(batch, code, part.record_errors, broker)
-        self._pass_judgement(batch, code, error, now_ms, part.base_offset, part.log_start_offset, named)
-
-    def _settle_without_answer(
-        self, batch: ProducerBatch, failed: ClientError, node_id: int, now_ms: int
-    ) -> None:
-        """No answer came, or nothing could be sent."""
-        del node_id
-        code = ErrorCode.NETWORK_EXCEPTION
-        if isinstance(failed, TimedOut):
-            code = ErrorCode.REQUEST_TIMED_OUT
-        elif not isinstance(failed, ConnectionFailed):
-            code = failed.code or ErrorCode.UNSUPPORTED_VERSION
-        if code.stale_metadata or isinstance(failed, TimedOut):
-            self._cluster.refresh()
-        self._pass_judgement(batch, code, failed, now_ms)
-
-    def _pass_judgement(
-        self,
-        batch: ProducerBatch,
-        code: ErrorCode,
-        error: ClientError,
-        now_ms: int,
-        base_offset: int = -1,
-        log_start_offset: int = -1,
-        named: Any = None,
-    ) -> None:
-        has_attempts = batch.attempts < self._retries
-        has_time = batch.created_ms + self._delivery_timeout_ms > now_ms
-        verdict = judge(
-            batch,
-            code,
-            log_start_offset,
-            may_be_tried=has_attempts and has_time and not batch.done,
-            order=self._order,
-        )
-        self._is_troubled = True
-        if verdict is Verdict.WRITTEN:
-            self._acknowledge(batch, base_offset, -1)
-            self._release([batch])
-        elif verdict is Verdict.SPLIT:
-            self._split(batch)
-        elif verdict is Verdict.RETRY:
-            self._requeue(batch, error, now_ms)
-        else:
-            self._fail(batch, error, never_tried_again=has_attempts, named=named)
-
-    def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        if not batch.done:
-            if self._order is not None:
-                self._order.acknowledged(batch, base_offset)
-            batch.complete(base_offset, log_append_time)
-
-    def _fail(
-        self, batch: ProducerBatch, error: BaseException, *, never_tried_again: bool, named: Any = None
-    ) -> None:
-        self._is_troubled = True
-        if not batch.done:
-            self._meters.failed(batch)
-            if self._order is not None:
-                self._order.failed(batch, error, never_tried_again=never_tried_again)
-            if named is None:
-                batch.fail(error)
+        fates = self._fates
+        written: list[ProducerBatch] = []
+        for batch, part in matched(batches, answer):
+            if part.error_code == 0:
+                fates.acknowledge(batch, part.base_offset, part.log_append_time_ms)
+                written.append(batch)
             else:
-                batch.fail_some(*named)
-        self._release([batch])
-
-    def _requeue(self, batch: ProducerBatch, error: ClientError, now_ms: int) -> None:
-        rest_ms = backoff(batch.attempts, self._settings, self._entropy)
-        batch.attempts += 1
-        self._meters.retried(batch)
-        epoch = self._cluster.image.leader(TopicPartition(batch.topic, batch.partition))[1]
-        log.debug("batch_retried", partition=f"{batch.topic}-{batch.partition}", reason=str(error))
-        with self._lock:
-            self._accumulator.requeue(batch, Retry(now_ms + rest_ms, epoch, error))
-        if self._order is not None:
-            self._order.requeued(batch)
-
-    def _split(self, batch: ProducerBatch) -> None:
-        self._packing.was_too_large(batch.topic)
-        self._meters.split()
-        with self._lock:
-            parts = self._accumulator.split(batch)
-        if self._order is not None:
-            self._order.split(batch, parts)
-        self._release([batch])
-
-    def _release(self, batches: Sequence[ProducerBatch]) -> None:
-        """Count batches out. Their memory follows now, or when their request has ended."""
-        granted: list[Waiter] = []
-        with self._lock:
-            for batch in batches:
-                memory_bytes = self._accumulator.completed(batch)
-                if self._owed:
-                    memory_bytes += self._owed.pop(batch, 0)
-                if batch in self._in_flight:
-                    self._owed[batch] = memory_bytes
-                elif memory_bytes:
-                    # Without an answer nobody knows when the last byte has left.
-                    buffer = batch.take_buffer() if self._acks else None
-                    granted += self._pool.give_back(memory_bytes, buffer)
-        for waiter in granted:
-            waiter.wake()
-
-    def _learn_leader(
-        self, batch: ProducerBatch, part: PartitionProduceResponse, answer: ProduceResponse
-    ) -> None:
-        """A broker that is not the leader may name it; otherwise metadata will."""
-        named = part.current_leader
-        if named is not None and named.leader_id >= 0:
-            places = [Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints]
-            partition = TopicPartition(batch.topic, batch.partition)
-            if self._cluster.learn_leader(partition, named.leader_id, named.leader_epoch, places):
-                return
-        self._cluster.refresh()
-
-    # Ends.
-
-    def _expire(self, now_ms: int) -> None:
-        """Give up batches whose ``delivery.timeout.ms`` is over, also those whose answer is due."""
-        with self._lock:
-            late: list[ProducerBatch] = self._accumulator.expired(now_ms)
-        if now_ms >= self._in_flight_expiry_ms:
-            bound_ms = now_ms - self._delivery_timeout_ms
-            late += [one for one, created in self._in_flight.items() if created <= bound_ms and not one.done]
-            young = [created for created in self._in_flight.values() if created > bound_ms]
-            self._in_flight_expiry_ms = min(young, default=NEVER_MS - self._delivery_timeout_ms)
-            self._in_flight_expiry_ms += self._delivery_timeout_ms
-        for batch in late:
-            self._fail(batch, _expiry(batch, now_ms), never_tried_again=False)
+                fates.refused(batch, part, answer, self._cluster.broker_name(node_id), now_ms)
+        fates.release(written)
 
     def fail_all(self, error: BaseException) -> None:
-        """Fail everything that is not answered yet, in the order of opening."""
-        with self._lock:
-            self._accumulator.take_all()
-            batches = list(self._accumulator.incomplete)
-        for batch in batches:
-            self._fail(batch, error, never_tried_again=False)
+        """Fail everything that is not answered yet, in the order of sending."""
+        self._fates.fail_all(error)
 
     @property
-    def in_flight(self) -> Iterable[ProducerBatch]:
-        return self._in_flight.keys()
-
-
-def _expiry(batch: ProducerBatch, now_ms: int) -> TimedOut:
-    what = (
-        f"{batch.count} record(s) for {batch.topic}-{batch.partition} were not delivered within"
-        f" {now_ms - batch.created_ms} ms"
-    )
-    retry = batch.tag
-    if isinstance(retry, Retry) and retry.because is not None:
-        return TimedOut(f"{what}; the last attempt failed: {retry.because}", code=retry.because.code)
-    return TimedOut(what)
+    def in_flight_count(self) -> int:
+        """Batches whose request has not ended."""
+        return len(self._fates.in_flight)

@@ -1,0 +1,122 @@
+"""Whoever waits for a batch is woken once it is done, cut or not; callbacks cannot disturb each other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from odradek.client.producer.deliveries import Deliveries, LoopWaiting, ThreadWaiting
+from odradek.model.client_errors import InvalidState, TimedOut
+from odradek.records.codec import ProducerBatch
+
+
+def batch(waiting: object, *values: bytes) -> ProducerBatch:
+    made = ProducerBatch("t", 0, 10_000, 0, None, waiting)
+    for value in values or (b"v",):
+        assert made.append(0, None, value, None) is not None
+    return made
+
+
+def elsewhere() -> ThreadWaiting:
+    return ThreadWaiting(lambda: False)
+
+
+def test_a_thread_is_woken_when_its_batch_is_done() -> None:
+    waiting = elsewhere()
+    sent = batch(waiting)
+    deliveries = Deliveries(waiting)
+    deliveries.add([(sent, 0, 1)])
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(deliveries.result(30)))
+    thread.start()
+    sent.complete(7, -1)
+    thread.join(30)
+    assert found == [1]
+
+
+def test_a_thread_that_waits_for_what_is_done_does_not_wait() -> None:
+    waiting = elsewhere()
+    sent = batch(waiting)
+    sent.complete(7, -1)
+    waiting.wait(sent, 0)
+    assert waiting._events == {}
+
+
+def test_patience_ends() -> None:
+    waiting = elsewhere()
+    with pytest.raises(TimedOut, match="t-0"):
+        waiting.wait(batch(waiting), 0.001)
+
+
+def test_the_loops_own_thread_must_not_wait() -> None:
+    waiting = ThreadWaiting(lambda: True)
+    with pytest.raises(InvalidState, match="callback"):
+        waiting.wait(batch(waiting), 1)
+
+
+def test_each_world_says_how_to_wait_in_it() -> None:
+    threads, tasks = elsewhere(), LoopWaiting()
+    with pytest.raises(InvalidState, match="await"):
+        tasks.wait(batch(tasks), 1)
+    with pytest.raises(InvalidState, match="result"):
+        threads.future(batch(threads))
+
+
+def test_a_task_waits_for_all_parts_of_a_batch_that_was_cut() -> None:
+    async def scenario() -> None:
+        waiting = LoopWaiting()
+        sent = batch(waiting, *(bytes(300) for _ in range(4)))
+        deliveries = Deliveries(waiting)
+        deliveries.add([(sent, 0, 4)])
+        task = asyncio.ensure_future(_result(deliveries))
+        await asyncio.sleep(0)
+        parts = sent.split(700)
+        for part in parts[:-1]:
+            part.complete(0, -1)
+        await asyncio.sleep(0)
+        assert not task.done()
+        assert not deliveries.done()
+        parts[-1].complete(0, -1)
+        assert await task == 4
+
+    asyncio.run(scenario())
+
+
+def test_giving_up_a_wait_does_not_end_that_of_another() -> None:
+    async def scenario() -> None:
+        waiting = LoopWaiting()
+        sent = batch(waiting)
+        first = asyncio.ensure_future(_wait(waiting, sent))
+        second = asyncio.ensure_future(_wait(waiting, sent))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        sent.complete(0, -1)
+        await second
+        await _wait(waiting, sent)
+        assert waiting._futures == {}
+
+    asyncio.run(scenario())
+
+
+def test_deliveries_tell_what_is_known_so_far() -> None:
+    waiting = LoopWaiting()
+    good, bad, open_one = (batch(waiting, b"a", b"b") for _ in range(3))
+    deliveries = Deliveries(waiting)
+    deliveries.add([(good, 0, 2), (bad, 1, 1), (open_one, 0, 2)])
+    good.complete(0, -1)
+    bad.fail(TimedOut("too late"))
+    assert (len(deliveries), deliveries.acknowledged, deliveries.failed) == (5, 2, 1)
+    assert isinstance(deliveries.error, TimedOut)
+    assert not deliveries.done()
+    assert "5" in repr(deliveries)
+
+
+async def _result(deliveries: Deliveries) -> int:
+    return await deliveries
+
+
+async def _wait(waiting: LoopWaiting, sent: ProducerBatch) -> None:
+    await waiting.future(sent)
