@@ -313,7 +313,10 @@ def test_ctrl_c_ends_a_consumer_at_once_and_without_a_word(run: Run, bootstrap: 
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
-def test_ctrl_c_sends_what_a_producer_has_read(run: Run, bootstrap: str, topic: str) -> None:
+@pytest.mark.parametrize("stays_open", [True, False], ids=["in-mid-input", "with-the-end-of-input"])
+def test_ctrl_c_sends_what_a_producer_has_read(
+    run: Run, bootstrap: str, topic: str, stays_open: bool
+) -> None:
     run("topics", "create", topic, "-p", "1")
     with start(bootstrap, "produce", topic, "-X", "linger.ms=60000", "-X", "batch.size=1000000") as process:
         assert process.stdin is not None
@@ -321,6 +324,8 @@ def test_ctrl_c_sends_what_a_producer_has_read(run: Run, bootstrap: str, topic: 
         process.stdin.flush()
         time.sleep(3)
         process.send_signal(signal.SIGINT)
+        if stays_open:
+            process.wait(SECONDS_MAX)
         _, err = process.communicate(timeout=SECONDS_MAX)
     assert (process.returncode, err) == (130, b"")
     assert run("consume", topic, "-e", "--from-beginning").lines == ["one", "two"]

@@ -29,48 +29,60 @@ POLL_S: Final = 0.5
 POLLED_MAX: Final = 10_000
 
 
+FromBeginning = Annotated[
+    bool,
+    typer.Option("--from-beginning", help="Begin with the oldest record, if the group has no offset."),
+]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Share the topic with others of this group, and commit."),
+]
+Partition = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. May be repeated.")
+]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        "--offset", "-o", metavar="OFFSET", help="Begin at earliest, latest, N, or -N from the end."
+    ),
+]
+MaxMessages = Annotated[
+    int | None, typer.Option("--max-messages", "-n", min=1, help="End after so many records.")
+]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", help="End when none came for so long.")
+]
+UntilEnd = Annotated[
+    bool, typer.Option("--until-end", "-e", help="End with what was there when the command began.")
+]
+Format = Annotated[
+    str,
+    typer.Option("--format", "-f", help="text, json, raw, or a template as %o:%k=%s\\n (see docs/cli.md)."),
+]
+PrintKey = Annotated[bool, typer.Option("--print-key", help="Keys before values.")]
+PrintHeaders = Annotated[bool, typer.Option("--headers", help="Headers before values.")]
+PrintTimestamp = Annotated[bool, typer.Option("--timestamp", help="Times before values.")]
+Isolation = Annotated[
+    str | None,
+    typer.Option("--isolation", help="read_committed leaves out open and aborted transactions."),
+]
+
+
 @command
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    from_beginning: Annotated[
-        bool,
-        typer.Option("--from-beginning", help="Begin with the oldest record, if the group has no offset."),
-    ] = False,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="Share the topic with others of this group, and commit."),
-    ] = None,
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. May be repeated.")
-    ] = None,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            "--offset", "-o", metavar="OFFSET", help="Begin at earliest, latest, N, or -N from the end."
-        ),
-    ] = None,
-    max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="End after so many records.")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="End when none came for so long.")
-    ] = None,
-    until_end: Annotated[
-        bool, typer.Option("--until-end", "-e", help="End with what was there when the command began.")
-    ] = False,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format", "-f", help="text, json, raw, or a template as %o:%k=%s\\n (see docs/cli.md)."
-        ),
-    ] = "text",
-    print_key: Annotated[bool, typer.Option("--print-key", help="Keys before values.")] = False,
-    print_headers: Annotated[bool, typer.Option("--headers", help="Headers before values.")] = False,
-    print_timestamp: Annotated[bool, typer.Option("--timestamp", help="Times before values.")] = False,
-    isolation: Annotated[
-        str | None,
-        typer.Option("--isolation", help="read_committed leaves out open and aborted transactions."),
-    ] = None,
+    from_beginning: FromBeginning = False,
+    group: Group = None,
+    partition: Partition = None,
+    offset: Offset = None,
+    max_messages: MaxMessages = None,
+    timeout: Timeout = None,
+    until_end: UntilEnd = False,
+    format_: Format = "text",
+    print_key: PrintKey = False,
+    print_headers: PrintHeaders = False,
+    print_timestamp: PrintTimestamp = False,
+    isolation: Isolation = None,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
@@ -80,7 +92,7 @@ def consume(
     """
     if group is not None and (partition or offset is not None or until_end):
         wrong_use(
-            "a group shares partitions itself: --group goes with none of --partition, --offset, --until-end"
+            "--group goes with none of --partition, --offset and --until-end: a group shares partitions"
         )
     if from_beginning and offset is not None:
         wrong_use("--from-beginning and --offset both say where to begin: give one of them")

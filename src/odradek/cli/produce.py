@@ -67,7 +67,11 @@ def produce(
     try:
         sending.send_all(sys.stdin.buffer, read)
     finally:
-        sending.finish()
+        try:
+            sending.finish()
+        except KeyboardInterrupt:
+            sending.finish()  # Ctrl-C came at the very end of input: that is no reason to lose it
+            raise
 
 
 class Sending:
