@@ -21,7 +21,7 @@ import odradek
 from odradek import TopicPartition, aio
 from odradek.client import interceptors, options, serdes
 from odradek.client.consumer.assignors.assignor import Assignor
-from odradek.records import _consumer_record_py, _producer_batch_py
+from odradek.records import _consumer_record_py, _delivery_py
 
 ADDRESS = "localhost:9092"
 LETTERS = (b"Someone must have slandered Josef K.", b"It was late in the evening.", b"No one lets you in.")
@@ -58,7 +58,7 @@ OTHERS = {
     "Assignor": Assignor,
     # The compiled twins carry no words.
     "ConsumerRecord": _consumer_record_py.ConsumerRecord,
-    "Delivery": _producer_batch_py.Delivery,
+    "Delivery": _delivery_py.Delivery,
 }
 
 

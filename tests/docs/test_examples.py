@@ -1,7 +1,7 @@
 """Every Python example of the README and the documents runs against a broker and prints what is shown.
 
 A ``python`` block is run as it stands, but for the broker's address; a ``text`` block right behind it is what
-it must print.
+it must print. Blocks share a broker, and find a topic ``orders`` there with three records.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import odradek
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "127.0.0.1:9092"
@@ -24,6 +26,7 @@ BLOCKS = [
     for page in PAGES
     for number, found in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")))
 ]
+ORDERS = (b"first", b"second", b"third")
 SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name != "demo.py"]
 
 
@@ -35,10 +38,17 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def orders(bootstrap: str) -> None:
+    with odradek.Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send_many("orders", ORDERS).result()
+
+
 def test_the_readme_has_an_example() -> None:
     assert any(str(block.id).startswith("README.md") for block in BLOCKS)
 
 
+@pytest.mark.usefixtures("orders")
 @pytest.mark.parametrize(("source", "shown"), BLOCKS)
 def test_an_example_of_a_page_prints_what_is_shown(bootstrap: str, source: str, shown: str | None) -> None:
     assert ADDRESS in source, "an example names the address that odradek serve listens on"
