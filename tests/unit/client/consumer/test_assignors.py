@@ -26,8 +26,8 @@ from odradek.client.consumer.assignors.choice import BY_NAME
 from odradek.client.consumer.assignors.claims import Claim, settle
 from odradek.client.consumer.assignors.sticky_memory import (
     StickyMemory,
-    StickyUserData,
-    StickyUserDataTopic,
+    StickyMemoryMessage,
+    StickyMemoryTopic,
     read_generation,
     read_memory,
     write_generation,
@@ -217,8 +217,8 @@ def test_user_data_of_others_is_no_memory_and_no_failure(user_data: bytes) -> No
 
 
 def test_memory_of_the_first_version_has_no_generation() -> None:
-    topic = StickyUserDataTopic(topic="t0", partitions=[1])
-    old = bytes(encoder(StickyUserData, 0)(StickyUserData(previous_assignment=[topic])))
+    topic = StickyMemoryTopic(topic="t0", partitions=[1])
+    old = bytes(encoder(StickyMemoryMessage, 0)(StickyMemoryMessage(previous_assignment=[topic])))
     assert read_memory(old) == StickyMemory((TopicPartition("t0", 1),), -1)
 
 

@@ -20,21 +20,21 @@ class StickyMemory(NamedTuple):
 
 
 @structure
-class StickyUserDataTopic:
+class StickyMemoryTopic:
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
 @message(versions=range(0, 2))
-class StickyUserData:
+class StickyMemoryMessage:
     """What the member had. There is no version in the bytes: v1 adds the generation at the end."""
 
-    previous_assignment: list[StickyUserDataTopic] = array(StickyUserDataTopic)
+    previous_assignment: list[StickyMemoryTopic] = array(StickyMemoryTopic)
     generation: int = int32(since=1, default=NO_GENERATION, ignorable=True)
 
 
 @message(versions=range(0, 1))
-class CooperativeUserData:
+class GenerationMessage:
     """Only the generation: what the member has, its subscription says."""
 
     generation: int = int32(default=NO_GENERATION)
@@ -42,11 +42,13 @@ class CooperativeUserData:
 
 def write_memory(memory: StickyMemory) -> bytes:
     topics = [
-        StickyUserDataTopic(topic=topic, partitions=[tp.partition for tp in partitions])
+        StickyMemoryTopic(topic=topic, partitions=[tp.partition for tp in partitions])
         for topic, partitions in groupby(sorted(memory.partitions), key=lambda tp: tp.topic)
     ]
     return bytes(
-        encoder(StickyUserData, 1)(StickyUserData(previous_assignment=topics, generation=memory.generation))
+        encoder(StickyMemoryMessage, 1)(
+            StickyMemoryMessage(previous_assignment=topics, generation=memory.generation)
+        )
     )
 
 
@@ -56,7 +58,7 @@ def read_memory(user_data: bytes | None) -> StickyMemory | None:
         return None
     for version in (1, 0):
         try:
-            read, end = decoder(StickyUserData, version)(memoryview(user_data), 0)
+            read, end = decoder(StickyMemoryMessage, version)(memoryview(user_data), 0)
         except ProtocolViolation:
             continue
         if end == len(user_data):
@@ -68,12 +70,12 @@ def read_memory(user_data: bytes | None) -> StickyMemory | None:
 
 
 def write_generation(generation: int) -> bytes:
-    return bytes(encoder(CooperativeUserData, 0)(CooperativeUserData(generation=generation)))
+    return bytes(encoder(GenerationMessage, 0)(GenerationMessage(generation=generation)))
 
 
 def read_generation(user_data: bytes | None) -> int:
     """-1 unless the bytes are a generation and nothing else."""
     if user_data is None or len(user_data) != _GENERATION_BYTES:
         return NO_GENERATION
-    read, _ = decoder(CooperativeUserData, 0)(memoryview(user_data), 0)
+    read, _ = decoder(GenerationMessage, 0)(memoryview(user_data), 0)
     return int(read.generation)
