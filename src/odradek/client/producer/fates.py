@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import Cluster, ClusterImage
 from odradek.client.producer.accumulator import NEVER_MS, Retry
 from odradek.client.producer.buffer_pool import Waiter
 from odradek.client.producer.sender_meters import SenderMeters
@@ -34,6 +34,10 @@ log = events.logger("producer")
 
 _LAST: Final = 1 << 31
 """Beyond all sequences."""
+
+
+Sent = ClusterImage
+"""The cluster as it was known when a request was sent."""
 
 
 class Fates:
@@ -97,6 +101,7 @@ class Fates:
         part: PartitionProduceResponse,
         answer: ProduceResponse,
         broker: str,
+        sent: Sent,
         now_ms: int,
     ) -> None:
         """A broker answered with an error."""
@@ -105,9 +110,9 @@ class Fates:
             self._learn_leader(batch, part, answer)
         error = batch_error(batch, code, part.error_message, broker)
         named = record_errors(batch, code, part.record_errors, broker)
-        self._pass_judgement(batch, code, error, now_ms, part.base_offset, part.log_start_offset, named)
+        self._pass_judgement(batch, code, error, sent, now_ms, part, named)
 
-    def unanswered(self, batch: ProducerBatch, failed: ClientError, now_ms: int) -> None:
+    def unanswered(self, batch: ProducerBatch, failed: ClientError, sent: Sent, now_ms: int) -> None:
         """No answer came, or nothing could be sent."""
         code = ErrorCode.NETWORK_EXCEPTION
         if isinstance(failed, TimedOut):
@@ -116,16 +121,16 @@ class Fates:
             code = failed.code or ErrorCode.UNSUPPORTED_VERSION
         if code.stale_metadata or isinstance(failed, TimedOut):
             self._cluster.refresh()
-        self._pass_judgement(batch, code, failed, now_ms)
+        self._pass_judgement(batch, code, failed, sent, now_ms)
 
     def _pass_judgement(
         self,
         batch: ProducerBatch,
         code: ErrorCode,
         error: ClientError,
+        sent: Sent,
         now_ms: int,
-        base_offset: int = -1,
-        log_start_offset: int = -1,
+        part: PartitionProduceResponse | None = None,
         named: Any = None,
     ) -> None:
         has_attempts = batch.attempts < self._retries
@@ -133,18 +138,18 @@ class Fates:
         verdict = judge(
             batch,
             code,
-            log_start_offset,
+            -1 if part is None else part.log_start_offset,
             may_be_tried=has_attempts and has_time and not batch.done,
             order=self._order,
         )
         self.has_trouble = True
         if verdict is Verdict.WRITTEN:
-            self.acknowledge(batch, base_offset, -1)
+            self.acknowledge(batch, -1 if part is None else part.base_offset, -1)
             self.release([batch])
         elif verdict is Verdict.SPLIT:
             self._split(batch)
         elif verdict is Verdict.RETRY:
-            self._requeue(batch, error, now_ms)
+            self._requeue(batch, error, sent, now_ms)
         else:
             self.fail(batch, error, never_tried_again=has_attempts, named=named)
 
@@ -162,11 +167,12 @@ class Fates:
                 batch.fail_some(*named)
         self.release([batch])
 
-    def _requeue(self, batch: ProducerBatch, error: ClientError, now_ms: int) -> None:
+    def _requeue(self, batch: ProducerBatch, error: ClientError, sent: Sent, now_ms: int) -> None:
         rest_ms = backoff(batch.attempts, self._settings, self._entropy)
         batch.attempts += 1
         self._meters.retried(batch)
-        epoch = self._cluster.image.leader(TopicPartition(batch.topic, batch.partition))[1]
+        # The leader that was asked: if there is another by now, there is no reason to rest.
+        epoch = sent.leader(TopicPartition(batch.topic, batch.partition))[1]
         log.debug("batch_retried", partition=f"{batch.topic}-{batch.partition}", reason=str(error))
         with self._lock:
             self._accumulator.requeue(batch, Retry(now_ms + rest_ms, epoch, error))

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import Cluster, ClusterImage
 from odradek.client.producer.accumulator import NEVER_MS
 from odradek.client.producer.errands import Errands
 from odradek.client.producer.fates import Fates
@@ -166,7 +166,7 @@ class Sender:
             cluster.refresh()
         for node_id, batches in work:
             self.blocked_since_ms.pop(node_id, None)
-            self._send(node_id, batches, now_ms)
+            self._send(node_id, batches, image, now_ms)
         self._next_check_ms = ready.next_check_ms
         return bool(work)
 
@@ -218,12 +218,12 @@ class Sender:
 
     # Sending.
 
-    def _send(self, node_id: int, batches: list[ProducerBatch], now_ms: int) -> None:
+    def _send(self, node_id: int, batches: list[ProducerBatch], image: ClusterImage, now_ms: int) -> None:
         try:
             answer = self._begin(node_id, batches, now_ms)
         except ClientError as failed:
             for batch in batches:
-                self._fates.unanswered(batch, failed, now_ms)
+                self._fates.unanswered(batch, failed, image, now_ms)
             self.wake()
             return
         self._requests_by_node[node_id] = self._requests_by_node.get(node_id, 0) + 1
@@ -232,7 +232,7 @@ class Sender:
         if self._mutes:
             for batch in batches:
                 self._accumulator.mute(TopicPartition(batch.topic, batch.partition))
-        answer.add_done_callback(lambda done: self._answered(node_id, batches, done))
+        answer.add_done_callback(lambda done: self._answered(node_id, batches, image, done))
 
     def _begin(self, node_id: int, batches: list[ProducerBatch], now_ms: int) -> asyncio.Future[Any]:
         versions = self._cluster.versions(node_id).get(PRODUCE_KEY)
@@ -258,7 +258,9 @@ class Sender:
             raise ConnectionFailed("the connection has gone", broker=self._cluster.broker_name(node_id))
         return answer
 
-    def _answered(self, node_id: int, batches: Sequence[ProducerBatch], done: asyncio.Future[Any]) -> None:
+    def _answered(
+        self, node_id: int, batches: Sequence[ProducerBatch], sent: ClusterImage, done: asyncio.Future[Any]
+    ) -> None:
         """A request has ended: its buffers are ours again."""
         now_ms = self._clock.monotonic_ms()
         self._requests_by_node[node_id] -= 1
@@ -272,15 +274,20 @@ class Sender:
             # Whatever else it may be, its batches must hear of it.
             known = failed if isinstance(failed, ClientError) else ClientError(f"no answer: {failed!r}")
             for batch in batches:
-                fates.unanswered(batch, known, now_ms)
+                fates.unanswered(batch, known, sent, now_ms)
         elif self._acks == 0:
             fates.written(batches)
         else:
-            self._read_answer(node_id, batches, done.result(), now_ms)
+            self._read_answer(node_id, batches, sent, done.result(), now_ms)
         self.wake()
 
     def _read_answer(
-        self, node_id: int, batches: Sequence[ProducerBatch], answer: ProduceResponse, now_ms: int
+        self,
+        node_id: int,
+        batches: Sequence[ProducerBatch],
+        sent: ClusterImage,
+        answer: ProduceResponse,
+        now_ms: int,
     ) -> None:
         fates = self._fates
         written: list[ProducerBatch] = []
@@ -289,7 +296,7 @@ class Sender:
                 fates.acknowledge(batch, part.base_offset, part.log_append_time_ms)
                 written.append(batch)
             else:
-                fates.refused(batch, part, answer, self._cluster.broker_name(node_id), now_ms)
+                fates.refused(batch, part, answer, self._cluster.broker_name(node_id), sent, now_ms)
         fates.release(written)
 
     def fail_all(self, error: BaseException) -> None:

@@ -17,7 +17,10 @@ from odradek.model.client_errors import (
     UnsupportedVersion,
 )
 from odradek.model.errors import ErrorCode
+from odradek.testing.broker import BROKER_HOST, PORT
 from odradek.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -200,5 +203,43 @@ def test_five_requests_that_fail_at_once_come_back_in_order() -> None:
         deliveries = [await producer.send("letters", value) for value in sent]
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 13))
         assert await studio.values("letters") == [b"first", *sent]
+
+    perform(scenario)
+
+
+def test_a_leader_that_is_named_in_passing_is_asked_at_once() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(retry_backoff_ms=20_000, retry_backoff_max_ms=20_000)
+        await (await producer.send("letters", b"first"))
+        part = PartitionProduceResponse(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        part.current_leader = LeaderIdAndEpoch(77, 5)
+        moved = ProduceResponse([TopicProduceResponse("letters", [part])])
+        # The same broker under another name: whoever asks there was told of it.
+        moved.node_endpoints = [NodeEndpoint(77, BROKER_HOST, PORT)]
+        Answers(producer, moved)
+        began = studio.clock.monotonic_ms()
+        assert (await (await producer.send("letters", b"v"))).offset == 1
+        assert studio.clock.monotonic_ms() - began < 1000
+        assert producer._engine.cluster.is_ready(77)
+
+    perform(scenario)
+
+
+def test_batches_given_up_together_are_told_in_the_order_of_sending() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(
+            batch_size=100, delivery_timeout_ms=3000, request_timeout_ms=2000, linger_ms=0
+        )
+        await (await producer.send("letters", b"first"))
+        Answers(producer, None, ErrorCode.NOT_ENOUGH_REPLICAS, *[None] * 10)
+        told: list[int] = []
+        for number in range(12):
+            await producer.send(
+                "letters", bytes(60), on_delivery=lambda metadata, error, one=number: told.append(one)
+            )
+        await asyncio.sleep(10)
+        assert told == list(range(12))
 
     perform(scenario)
