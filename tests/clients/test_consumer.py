@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ import odradek
 from odradek import ConcurrentUse, OffsetAndMetadata, TopicPartition, Woken
 
 EARLIEST = {"auto_offset_reset": "earliest"}
+BEGAN_MS = int(time.time() * 1000)
+"""Records are as old as the tests: older ones might be gone before they are read."""
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1) -> list[TopicPartition]:
@@ -35,7 +38,7 @@ def write(bootstrap: str, partition: TopicPartition, values: Sequence[bytes | No
             key=b"k%d" % index,
             partition=partition.partition,
             headers=[("h", b"%d" % index), ("none", None)],
-            timestamp=1_700_000_000_000 + index,
+            timestamp=BEGAN_MS + index,
         )
     assert producer.flush(30) == 0
 
@@ -64,7 +67,7 @@ def test_records_of_librdkafka_are_read_as_they_were_written(
     records = read(consumer, 4)
     assert values_of(records) == values
     assert [record.key for record in records] == [b"k0", b"k1", b"k2", b"k3"]
-    assert [record.timestamp for record in records] == [1_700_000_000_000 + index for index in range(4)]
+    assert [record.timestamp for record in records] == [BEGAN_MS + index for index in range(4)]
     assert records[1].headers == (("h", b"1"), ("none", None))
     consumer.seek_to_beginning()
     rows = consumer.poll_arrow(10.0).to_pylist()
@@ -262,11 +265,58 @@ def test_offsets_are_found_by_time_and_at_both_ends(world: World, bootstrap: str
     consumer = world.consumer(bootstrap_servers=bootstrap)
     assert consumer.beginning_offsets([partition]) == {partition: 0}
     assert consumer.end_offsets([partition]) == {partition: 3}
-    found = consumer.offsets_for_times({partition: 1_700_000_000_001})[partition]
-    assert (found.offset, found.timestamp) == (1, 1_700_000_000_001)
+    found = consumer.offsets_for_times({partition: BEGAN_MS + 1})[partition]
+    assert (found.offset, found.timestamp) == (1, BEGAN_MS + 1)
     assert [one.partition for one in consumer.partitions_for(topic)] == [0]
     assert topic in consumer.list_topics()
     consumer.assign([partition])
     consumer.seek(partition, 2)
     assert values_of(read(consumer, 1)) == [b"2"]
     assert consumer.current_lag(partition) == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_is_done_in_between_each_partition_goes_on_where_it_is(
+    world: World, bootstrap: str, topic: str, seed: int
+) -> None:
+    """Law: records of a partition begin at its position and follow each other; paused ones give none."""
+    count, chance = 3000, random.Random(seed)
+    partitions = create(bootstrap, topic, 3)
+    for partition in partitions:
+        write(bootstrap, partition, [b"%d" % index for index in range(count)], linger_ms=5)
+    consumer = world.consumer(bootstrap_servers=bootstrap, max_partition_fetch_bytes=9000, **EARLIEST)
+    consumer.assign(partitions)
+    at = dict.fromkeys(partitions, 0)
+    for _ in range(200):
+        some = chance.choice(partitions)
+        match chance.randrange(12):
+            case 0:
+                at[some] = chance.randrange(count)
+                consumer.seek(some, at[some])
+            case 1:
+                consumer.pause(some)
+            case 2:
+                consumer.resume(*partitions)
+            case 3:
+                rows = consumer.poll_arrow(0.05, chance.randrange(1, 900)).to_pylist()
+                seen = [
+                    (TopicPartition(topic, row["partition"]), row["offset"], row["value"]) for row in rows
+                ]
+                _follow(consumer, at, seen)
+            case 4:
+                assert consumer.position(some) == at[some]
+            case _:
+                records = consumer.poll(0.05, chance.randrange(1, 900))
+                seen = [(TopicPartition(topic, one.partition), one.offset, one.value) for one in records]
+                _follow(consumer, at, seen)
+    assert {each: consumer.position(each) for each in partitions} == at
+
+
+def _follow(
+    consumer: Any, at: dict[TopicPartition, int], seen: Sequence[tuple[TopicPartition, int, bytes]]
+) -> None:
+    paused = consumer.paused()
+    for partition, offset, value in seen:
+        assert partition not in paused
+        assert (offset, value) == (at[partition], b"%d" % offset)
+        at[partition] += 1
