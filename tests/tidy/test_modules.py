@@ -18,8 +18,8 @@ VAGUE = {
     *("util", "utils", "helper", "helpers", "common", "misc", "base", "core", "manager", "impl"),
     *("abstract", "internal", "data", "info"),
 }
-THEIRS = {"SetData"}
-"""ZooKeeper's name for an operation of its multi."""
+THEIRS = {"SetData", "PartitionInfo"}
+"""ZooKeeper's name for an operation of its multi; the name by which Kafka's clients tell of a partition."""
 
 SOURCES = python_files("src")
 SHIPPED = python_files("src", "bench", "examples")
