@@ -264,7 +264,6 @@ cdef class Appender:
         cdef PyObject *batch
         cdef Py_ssize_t before
         cdef bint sticks
-        cdef object entry = None if on_delivery is None else (delivery, on_delivery, False)
         found = self._choose(topic, partition, &chosen)
         if found == NULL:
             return False
@@ -272,7 +271,7 @@ cdef class Appender:
         if batch == NULL:
             return False
         before = (<ProducerBatch>batch)._size
-        if not (<ProducerBatch>batch).put_delivered(piece, delivery, entry):
+        if not (<ProducerBatch>batch).put_delivered(piece, delivery, on_delivery):
             return False
         if sticks:
             (<TopicSlot>found).sticky_bytes += (<ProducerBatch>batch)._size - before
@@ -423,9 +422,26 @@ cdef object encode_plain_headers(object headers):
         return None
     # Names and values are looked at and written from the same tuple, whoever changes the list meanwhile.
     cdef tuple given = tuple(headers)
+    cdef Py_ssize_t size = 10
+    cdef Py_ssize_t name_size
+    cdef const char *name
+    cdef const char *value = NULL
+    cdef Py_ssize_t value_size = -1
     for pair in given:
-        if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
+        if type(pair) is not tuple or PyTuple_GET_SIZE(pair) != 2 or type((<tuple>pair)[0]) is not str:
             return None
-        if pair[1] is not None and type(pair[1]) is not bytes:
+        if not load_plain((<tuple>pair)[1], &value, &value_size):
             return None
-    return encode_headers(given)
+        try:
+            PyUnicode_AsUTF8AndSize((<tuple>pair)[0], &name_size)
+        except UnicodeEncodeError:
+            return None
+        size += 20 + name_size + max(value_size, 0)
+    encoded = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(encoded)
+    cdef uint8_t *p = put_varint(start, PyTuple_GET_SIZE(given))
+    for pair in given:
+        name = PyUnicode_AsUTF8AndSize((<tuple>pair)[0], &name_size)
+        load_plain((<tuple>pair)[1], &value, &value_size)
+        p = put_field(put_field(p, name, name_size), value, value_size)
+    return PyBytes_FromStringAndSize(<const char *>start, p - start)

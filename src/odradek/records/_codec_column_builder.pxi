@@ -3,23 +3,67 @@
 #
 # The columns are memory of ours, filled without the interpreter lock, and become the owner's as they are.
 
-cdef class ColumnMemory:
-    """A column's bytes, given away without copying them."""
-
-    cdef uint8_t *_start
-    cdef Py_ssize_t _size
-
-    def __dealloc__(self):
-        free(self._start)
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self._start if self._start != NULL else <void *>b"", self._size, 1, flags)
-
+cdef enum:
+    # Memory that comes fresh from the system costs more, page by page, than the bytes that are copied into it:
+    # a few blocks that columns had are kept for the next ones.
+    KEPT_BLOCKS = 4
+    KEPT_BYTES_MIN = 65536
+    KEPT_BYTES_MAX = 16777216
 
 cdef struct Growing:
     uint8_t *start
     Py_ssize_t size
     Py_ssize_t room
+
+# Touched with the interpreter lock held, only.
+cdef Growing kept_blocks[KEPT_BLOCKS]
+memset(kept_blocks, 0, sizeof(kept_blocks))
+
+
+cdef void keep_block(uint8_t *start, Py_ssize_t room) noexcept:
+    """Free a block, or keep it in place of a smaller one."""
+    cdef Growing *smallest = &kept_blocks[0]
+    cdef int index
+    cdef uint8_t *freed = start
+    if KEPT_BYTES_MIN <= room <= KEPT_BYTES_MAX:
+        for index in range(1, KEPT_BLOCKS):
+            if kept_blocks[index].room < smallest.room:
+                smallest = &kept_blocks[index]
+        if smallest.room < room:
+            freed = smallest.start
+            smallest.start = start
+            smallest.room = room
+    free(freed)
+
+
+cdef void reuse_block(Growing *area, Py_ssize_t wanted) noexcept:
+    """Give an area that is still empty the largest block that was kept, if it is to hold much."""
+    cdef Growing *largest = &kept_blocks[0]
+    cdef int index
+    if area.start != NULL or wanted < KEPT_BYTES_MIN:
+        return
+    for index in range(1, KEPT_BLOCKS):
+        if kept_blocks[index].room > largest.room:
+            largest = &kept_blocks[index]
+    area.start = largest.start
+    area.room = largest.room
+    largest.start = NULL
+    largest.room = 0
+
+
+cdef class ColumnMemory:
+    """A column's bytes, given away without copying them."""
+
+    cdef uint8_t *_start
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _room
+
+    def __dealloc__(self):
+        keep_block(self._start, self._room)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self._start if self._start != NULL else <void *>b"", self._size, 1, flags)
+
 
 cdef struct BytesCells:
     # Arrow's layout of nullable bytes; ``ends`` has one more than there are rows.
@@ -189,10 +233,12 @@ cdef object given_away(Growing *area):
     cdef uint8_t *trimmed
     memory._start = area.start
     memory._size = area.size
-    if area.size and area.room - area.size > 4096:
+    memory._room = area.room
+    if area.size and area.room - area.size > 4096 and area.room > 2 * area.size:
         trimmed = <uint8_t *>realloc(area.start, area.size)
         if trimmed != NULL:
             memory._start = trimmed
+            memory._room = area.size
     area.start = NULL
     area.size = area.room = 0
     return memoryview(memory)

@@ -41,14 +41,15 @@ cdef class Delivery:
         cdef object error = batch.error_of(index)
         if error is not None:
             return None, error
-        return RecordMetadata(
-            batch.topic,
-            batch.partition,
-            -1 if batch.base_offset < 0 else batch.base_offset + index,
-            self.timestamp if batch.log_append_time == -1 else batch.log_append_time,
-            self.serialized_key_size,
-            self.serialized_value_size,
-        ), None
+        made = odr_named_tuple(RecordMetadata, 6)
+        fill(made, 0, batch.topic)
+        fill(made, 1, batch.partition)
+        fill(made, 2, -1 if batch.base_offset < 0 else batch.base_offset + index)
+        fill(made, 3, self.timestamp if batch.log_append_time == -1 else batch.log_append_time)
+        fill(made, 4, self.serialized_key_size)
+        fill(made, 5, self.serialized_value_size)
+        PyObject_GC_UnTrack(made)
+        return made, None
 
     cdef int _wait(self, timeout_s) except -1:
         cdef int32_t index = self.index
@@ -70,13 +71,14 @@ cdef class Delivery:
     def add_done_callback(self, function):
         cdef int32_t index = self.index
         cdef ProducerBatch batch
-        entry = (self, function, True)
+        cdef DoneCallback wrapped = DoneCallback.__new__(DoneCallback)
+        wrapped.function = function
         batch = self._batch.part_with(&index)
         if batch.done:
             function(self)
             return
         batch._callbacks_mixed = True
-        batch._callbacks.append(entry)
+        batch.add_callback(self, wrapped)
 
     def __await__(self):
         return awaited(self).__await__()
@@ -107,22 +109,44 @@ cdef object outcome_of(Delivery delivery):
     return metadata
 
 
-def index_of_callback(entry):
-    return (<Delivery>entry[0]).index
+@cython.final
+cdef class DoneCallback:
+    # A function that wants the delivery, not what became of it.
+    cdef object function
 
 
-cdef object call_of(object entry):
-    """A function of the user and its arguments."""
-    cdef Delivery delivery = entry[0]
-    if entry[2]:
-        return entry[1], (delivery,)
-    return entry[1], delivery.metadata_and_error()
+cdef int64_t index_in(list callbacks, Py_ssize_t at):
+    return (<Delivery>callbacks[at]).index
 
 
-cdef int move_callback(object entry, bint mixed) except -1:
-    cdef Delivery delivery = entry[0]
-    cdef int32_t index = delivery.index
-    cdef ProducerBatch part = delivery._batch.part_with(&index)
-    part._callbacks_mixed = mixed
-    part._callbacks.append(entry)
+cdef list calls_of(list callbacks, bint mixed):
+    """Functions of the user and their arguments, in the order of the records."""
+    cdef Py_ssize_t at
+    cdef Delivery delivery
+    cdef list calls = []
+    order = range(0, len(callbacks), 2)
+    if mixed:
+        order = sorted(order, key=lambda at: index_in(callbacks, at))
+    for at in order:
+        delivery = callbacks[at]
+        function = callbacks[at + 1]
+        if type(function) is DoneCallback:
+            calls.append(((<DoneCallback>function).function, (delivery,)))
+        else:
+            calls.append((function, delivery.metadata_and_error()))
+    return calls
+
+
+cdef int move_callbacks(list callbacks, bint mixed) except -1:
+    """Give callbacks to the parts that hold their records now."""
+    cdef Py_ssize_t at
+    cdef Delivery delivery
+    cdef int32_t index
+    cdef ProducerBatch part
+    for at in range(0, len(callbacks), 2):
+        delivery = callbacks[at]
+        index = delivery.index
+        part = delivery._batch.part_with(&index)
+        part._callbacks_mixed = mixed
+        part.add_callback(delivery, callbacks[at + 1])
     return 0

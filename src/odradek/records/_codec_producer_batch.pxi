@@ -45,6 +45,7 @@ cdef class ProducerBatch:
     cdef uint8_t *_start
     cdef Py_ssize_t _room
     cdef Py_ssize_t _size
+    # deliveries and functions in turn: a pair of them would be one more object for the collector
     cdef list _callbacks
     cdef bint _callbacks_mixed
     cdef dict _errors
@@ -146,7 +147,6 @@ cdef class ProducerBatch:
         if timestamp < -1:
             raise LocalProtocolViolation(f"no record can have timestamp {timestamp}")
         encoded = b"\0" if headers is None else encode_headers(headers)
-        entry = None if on_delivery is None else (delivery, on_delivery, False)
         piece.tail = PyBytes_AS_STRING(encoded)
         piece.tail_size = PyBytes_GET_SIZE(encoded)
         open_field(key, &key_field)
@@ -156,23 +156,29 @@ cdef class ProducerBatch:
                 piece.key, piece.key_size = key_field.start, key_field.size
                 piece.value, piece.value_size = value_field.start, value_field.size
                 delivery.timestamp = timestamp
-                taken = self.put_delivered(&piece, delivery, entry)
+                taken = self.put_delivered(&piece, delivery, on_delivery)
             finally:
                 close_field(&value_field)
         finally:
             close_field(&key_field)
         return delivery if taken else None
 
-    cdef inline int put_delivered(self, const Piece *piece, Delivery delivery, object entry) except -1:
+    cdef inline int put_delivered(self, const Piece *piece, Delivery delivery, object on_delivery) except -1:
         if not self.put(delivery.timestamp, piece):
             return 0
         delivery._batch = self
         delivery.index = self.count - 1
         delivery.serialized_key_size = <int32_t>piece.key_size
         delivery.serialized_value_size = <int32_t>piece.value_size
-        if entry is not None:
-            self._callbacks.append(entry)
+        if on_delivery is not None:
+            self.add_callback(delivery, on_delivery)
         return 1
+
+    cdef inline int add_callback(self, Delivery delivery, object function) except -1:
+        """Runs no Python code."""
+        self._callbacks.append(delivery)
+        self._callbacks.append(function)
+        return 0
 
     def append_columns(self, RecordColumns columns, Py_ssize_t start, Py_ssize_t stop, int64_t now_ms):
         cdef Piece piece
@@ -278,9 +284,7 @@ cdef class ProducerBatch:
         self.is_open = False
         self.done = True
         callbacks, self._callbacks = self._callbacks, []
-        if self._callbacks_mixed:
-            callbacks.sort(key=index_of_callback)
-        calls = [call_of(entry) for entry in callbacks]
+        calls = calls_of(callbacks, self._callbacks_mixed)
         waiting = self.waiting
         if waiting is not None:
             waiting.deliver(self, calls)
@@ -324,8 +328,7 @@ cdef class ProducerBatch:
         self._parts, self._part_starts = parts, starts
         self.is_split = True
         callbacks, self._callbacks = self._callbacks, []
-        for entry in callbacks:
-            move_callback(entry, self._callbacks_mixed)
+        move_callbacks(callbacks, self._callbacks_mixed)
         self._settle()
         return list(parts)
 

@@ -381,6 +381,7 @@ cdef class RecordReader:
     cdef Added _fill_records(self, Sheet *sheet, int32_t topic_index, Py_ssize_t room) except? ROW_LOST:
         cdef Verdict verdict = FINE
         cdef Added added
+        reuse_block(&sheet.values.content, min(self._at.end - self._at.p, 64 * room))
         with nogil:
             added = self._fill(sheet, topic_index, room, &verdict)
         self._end_batch(verdict)
