@@ -84,3 +84,21 @@ def test_a_missing_config_file_is_told(tmp_path: Path, capsys: pytest.CaptureFix
 
     assert run(tmp_path / "none.properties", [], {}, "warning") == 1
     assert "none.properties cannot be read" in capsys.readouterr().err
+
+
+def test_help_and_version_import_no_client() -> None:
+    """Whoever asks for help does not wait for what only a command needs."""
+    import subprocess
+    import sys
+
+    seen = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; import odradek.commands; print([m for m in sys.modules if 'client' in m or m == 'rich'])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert seen.stdout.strip() == "[]"
