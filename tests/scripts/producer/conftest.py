@@ -14,6 +14,7 @@ Batches are named a, b, c in the order they are sent; their numbers are written 
     7/0  |  ok  |  CODE  |  CODE orders-0        the coordinator answers: an id and epoch, success, an error,
                                                  an error for one partition while another was not tried
     silence                                      it does not
+    unfound CODE, unsupported                    it cannot be found for an error; it is too old
     written a 100  |  CODE a  |  lost a          a batch is written at an offset, refused, gets no answer
     expire a                                     its time is over
     deleted 500: CODE a                          the same where the log begins at 500
@@ -31,8 +32,9 @@ from typing import Any
 import pytest
 from tests.support.producer_world import ProducerWorld
 
+from odradek.client.retries import refusal
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
-from odradek.model.client_errors import ClientError, ConnectionFailed
+from odradek.model.client_errors import ClientError, ConnectionFailed, UnsupportedVersion
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages import add_offsets_to_txn, add_partitions_to_txn, end_txn, init_producer_id
@@ -138,6 +140,12 @@ class Scenario:
 
     def _silence(self) -> None:
         self.world.answer(ConnectionFailed("the connection has gone"))
+
+    def _unfound(self, code: str) -> None:
+        self.world.answer(refusal(ErrorCode[code], "cannot find the coordinator"))
+
+    def _unsupported(self) -> None:
+        self.world.answer(UnsupportedVersion("the broker does not know that"))
 
     def _wait(self, duration_ms: str) -> None:
         self.world.now_ms += int(duration_ms)

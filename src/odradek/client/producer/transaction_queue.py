@@ -97,9 +97,6 @@ class RequestQueue:
     def __init__(self) -> None:
         self._waiting: list[Pending] = []
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     @property
     def first(self) -> Pending | None:
         return self._waiting[0] if self._waiting else None

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from odradek.client.producer.idempotence import CoordinatorRequest, NumberedBatch
 from odradek.client.producer.sequence_errors import give_up, may_retry
-from odradek.client.producer.sequences import ProducerIdentity, Sequences, is_numbered, partition_of
+from odradek.client.producer.sequences import Sequences, is_numbered, partition_of
 from odradek.client.producer.transaction_errors import closed, doubtful, ends_the_producer
 from odradek.client.producer.transaction_exchange import Exchange
 from odradek.client.producer.transaction_queue import OffsetsToCommit, Operation, Pending
@@ -52,10 +52,6 @@ class Transactions:
     @property
     def state(self) -> State:
         return self._standing.state
-
-    @property
-    def identity(self) -> ProducerIdentity:
-        return self._sequences.identity
 
     @property
     def transactional_id(self) -> str | None:
