@@ -15,7 +15,7 @@ from odradek.client.consumer.engine import BEGINNING, END, CommitCallback, Consu
 from odradek.client.consumer.exclusive import TaskExclusion
 from odradek.client.consumer.fetch_buffer import Deserialize
 from odradek.client.consumer.partition_position import OffsetReset
-from odradek.client.consumer.rebalance_calls import OnCaller, here
+from odradek.client.consumer.rebalance_calls import OnCaller
 from odradek.client.consumer.rebalance_listener import RebalanceListener
 from odradek.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from odradek.client.options import read_options
@@ -67,9 +67,11 @@ class Consumer:
         settings = read_options(CONSUMER, config, options)
         self.client_id: str = settings[connection.CLIENT_ID]
         deserialize = deserialize_by(key_deserializer, value_deserializer)
-        self._engine = make_engine(settings, deserialize, interceptors, assignors, world, here)
-        self._exclusive: AbstractContextManager[None] = TaskExclusion(f"consumer {self.client_id}")
-        self._ahead: list[ConsumerRecord] = []
+        exclusive = TaskExclusion(f"consumer {self.client_id}")
+        self._exclusive: AbstractContextManager[None] = exclusive
+        self._engine = make_engine(
+            settings, deserialize, interceptors, assignors, world, exclusive.as_insider
+        )
 
     # Life.
 
@@ -228,10 +230,13 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record, however long it takes to come."""
-        while not self._ahead:
-            self._ahead = (await self.poll(ITERATION_POLL_S))[::-1]
-        return self._ahead.pop()
+        """The next record, however long it takes to come.
+
+        One at a time: what a loop has not been given is not read, and no commit may count it as read.
+        """
+        while True:
+            for record in await self.poll(ITERATION_POLL_S, max_records=1):
+                return record
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give no records of these partitions until ``resume``; they stay assigned.

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from typing import Final
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
 
 from odradek.model.client_errors import ConcurrentUse
 
-_INSIDE: Final[contextvars.ContextVar[tuple[object, ...]]] = contextvars.ContextVar("inside", default=())
+_INSIDE: Final[contextvars.ContextVar[frozenset[object]]] = contextvars.ContextVar(
+    "inside", default=frozenset()
+)
 """Calls that the running code is part of; tasks that a call starts inherit it."""
 
 
@@ -21,14 +25,15 @@ class TaskExclusion:
     def __init__(self, name: str) -> None:
         self._name = name
         self._call: object | None = None
-        self._token: contextvars.Token[tuple[object, ...]] | None = None
+        self._token: contextvars.Token[frozenset[object]] | None = None
+        self._insider = object()
         self._depth = 0
 
     def __enter__(self) -> None:
         if self._call is None:
             self._call = object()
-            self._token = _INSIDE.set((*_INSIDE.get(), self._call))
-        elif self._call not in _INSIDE.get():
+            self._token = _INSIDE.set(_INSIDE.get() | {self._call})
+        elif _INSIDE.get().isdisjoint((self._call, self._insider)):
             raise ConcurrentUse(
                 f"{self._name} is used by two tasks at once: a call is under way in another task. Give each "
                 "task a consumer of its own, or let one poll and pass records on"
@@ -40,7 +45,18 @@ class TaskExclusion:
         if self._depth == 0:
             self._call = None
             if self._token is not None:
-                _INSIDE.reset(self._token)
+                # A call that was cancelled ends before those inside it; the last of them runs elsewhere.
+                with suppress(ValueError):
+                    _INSIDE.reset(self._token)
+
+    async def as_insider(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that may use the consumer, and so may what it gives to await: a listener's.
+
+        It belongs to the consumer, not to the call that happened to be under way when it began: that may be
+        cancelled, and another one begun, before it ends.
+        """
+        _INSIDE.set(_INSIDE.get() | {self._insider})
+        return function(*args)
 
 
 class ThreadExclusion:

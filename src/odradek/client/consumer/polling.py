@@ -63,7 +63,7 @@ class Polling:
         self._met_image = EMPTY_IMAGE
         self._met_assignment = -1
         self._steps: dict[str, asyncio.Task[Any]] = {}
-        self._call: contextvars.Context | None = None
+        self._calls: list[contextvars.Context] = []
         self._began: asyncio.Future[None] | None = None
         self._is_polling = False
 
@@ -72,21 +72,23 @@ class Polling:
     @contextmanager
     def inside_call(self) -> Iterator[None]:
         """While this lasts, the application's functions can be called: it waits for this call."""
-        before, self._call = self._call, contextvars.copy_context()
+        call = contextvars.copy_context()
+        self._calls.append(call)
         if self._began is not None and not self._began.done():
             self._began.set_result(None)
         try:
             yield
         finally:
-            self._call = before
+            # Not always the last: a call that was cancelled ends before those inside it.
+            self._calls = [each for each in self._calls if each is not call]
 
     async def call_back(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the application inside the call that is under way, or the next one."""
         loop = asyncio.get_running_loop()
-        while self._call is None:
+        while not self._calls:
             self._began = loop.create_future()
             await self._began
-        return await loop.create_task(self._called(function, args), context=self._call)
+        return await loop.create_task(self._called(function, args), context=self._calls[-1])
 
     async def _called(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         result = await self._on_caller(function, *args)

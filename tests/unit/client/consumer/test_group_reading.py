@@ -174,6 +174,29 @@ def test_a_listener_after_a_wakeup_belongs_to_the_next_poll() -> None:
     play(scenario, BROKER)
 
 
+def test_a_poll_that_is_cancelled_while_its_listener_works_leaves_all_in_order() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1")
+        reader = member(stage)
+
+        class Slow(Listener):
+            async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+                await asyncio.sleep(5)
+                await super().on_partitions_assigned(partitions)
+
+        listener = Slow(reader)
+        reader.subscribe(["a"], listener=listener)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await reader.poll(30)
+        assert values_of(await reader.poll(30)) == [b"1"]
+        assert listener.heard == [("assigned", [A0])]
+        await reader.commit()
+
+    play(scenario, BROKER)
+
+
 def test_members_share_and_hand_over_without_loss() -> None:
     async def scenario(stage: ReadingStage) -> None:
         await stage.create("a", 2)
