@@ -197,9 +197,12 @@ class Consumer:
             return record_batch(columns.finish())
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record after record, however long they take to come."""
+        """Record after record, however long they take to come.
+
+        One at a time: what a loop has not been given is not read, and no commit may count it as read.
+        """
         while True:
-            yield from self.poll(ITERATION_POLL_S)
+            yield from self.poll(ITERATION_POLL_S, max_records=1)
 
     # The rest waits for its twin.
 
