@@ -76,7 +76,7 @@ class Engine:
         self.sender = Sender(self.cluster, self._stock, settings, world.entropy)
         self.intake = self._make_intake(world, partitioner)
         self._closing: asyncio.Task[None] | None = None
-        self._is_started = False
+        self.is_started = False
         self._declare_meters()
 
     def _make_stock(self) -> Stock:
@@ -149,8 +149,8 @@ class Engine:
     # Life; all on the loop.
 
     async def start(self) -> None:
-        if not self._is_started:
-            self._is_started = True
+        if not self.is_started:
+            self.is_started = True
             await self.cluster.start()
             self.sender.start()
 
@@ -194,14 +194,14 @@ class Engine:
     async def _close(self, timeout_s: float | None) -> None:
         self.refuse_sends()
         try:
-            if self._is_started and (timeout_s is None or timeout_s > 0):
+            if self.is_started and (timeout_s is None or timeout_s > 0):
                 await self._finish(timeout_s)
         finally:
             closed = ClientClosed("the producer was closed before this record was delivered")
             if self.order is not None:
                 self.order.close()
             self.sender.fail_all(closed)
-            if self._is_started:
+            if self.is_started:
                 await self.sender.end()
             await self.cluster.close()
 

@@ -121,7 +121,8 @@ class Intake:
             on_delivery,
         )
         size_bytes = BATCH_OVERHEAD + record_bytes_max(record.key, record.value, record.headers)
-        self._refuse_too_large(record, size_bytes)
+        if size_bytes > self._limits.request_bytes_max or size_bytes > self._limits.memory_bytes:
+            self._refuse_too_large(record, size_bytes)
         return Placing(self, record, size_bytes)
 
     def _refuse_too_large(self, record: Outgoing, size_bytes: int) -> None:

@@ -138,11 +138,14 @@ class Producer:
         """The way of a record whose batch is not at hand."""
         engine = self._engine
         placing = engine.intake.placing(topic, value, key, headers, partition, timestamp_ms, on_delivery)
-        await engine.start()
-        deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms
+        if not engine.is_started:
+            await engine.start()
         try:
-            while (need := placing.step()) is not None:
-                await self._wait(need, placing, deadline_ms)
+            if (need := placing.step()) is not None:
+                deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms
+                while need is not None:
+                    await self._wait(need, placing, deadline_ms)
+                    need = placing.step()
         except ClientError as refused:
             self._transacting.send_failed(refused)
             raise
