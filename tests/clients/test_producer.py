@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -234,3 +236,26 @@ def test_a_delivery_that_takes_too_long_says_so(bootstrap: str, topic: str) -> N
         with pytest.raises(TimedOut):
             delivery.result(0.05)
         assert delivery.result(30).offset >= 0
+
+
+def test_a_forked_process_is_told_to_make_its_own_producer(bootstrap: str, topic: str) -> None:
+    words = f"""
+import os, sys
+from odradek import ClientClosed, Producer
+producer = Producer(bootstrap_servers={bootstrap!r}, linger_ms=1000)
+producer.send({topic!r}, b"before")
+child = os.fork()
+if child == 0:
+    try:
+        producer.send({topic!r}, b"in the child")
+    except ClientClosed as refused:
+        producer.close()
+        os._exit(7 if "forked" in str(refused) else 1)
+    os._exit(2)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+producer.close()
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", words], timeout=60, check=False)
+    assert done.returncode == 7
+    assert [record.value for record in read(Blocking(), bootstrap, topic, 1)] == [b"before"]

@@ -7,7 +7,9 @@ tells the loop's thread at most once. Deliveries are made, and callbacks run, on
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -32,6 +34,22 @@ from odradek.records.codec import Delivery
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+_made: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _refuse_in_child() -> None:
+    """A process that was forked has the batches of its parent, but nobody who would send them."""
+    for producer in list(_made):
+        intake = producer._engine.intake
+        intake.closed_because = (
+            f"{producer.client_id} was made before this process was forked: make a new one"
+        )
+        intake.is_closed = producer._engine.appender.paused = True
+
+
+os.register_at_fork(after_in_child=_refuse_in_child)
 
 
 class Producer:
@@ -78,6 +96,7 @@ class Producer:
         self._thread.post(self._note_loop_thread)
         self._thread.run(self._client.start())
         self._append = self._engine.appender.send
+        _made.add(self)
         if not self._preparing:
             # One call less for each record: the method below says what it does.
             self.send = self._append  # type: ignore[method-assign]

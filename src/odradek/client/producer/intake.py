@@ -91,6 +91,7 @@ class Intake:
         self._notify = notify
         self.appender: Appender
         self.is_closed = False
+        self.closed_because = "the producer has been closed"
 
     def placing(
         self,
@@ -104,7 +105,7 @@ class Intake:
     ) -> Placing:
         """Begin to place a record; raises what no waiting can mend."""
         if self.is_closed:
-            raise ClientClosed("the producer has been closed")
+            raise ClientClosed(self.closed_because)
         if not isinstance(topic, str) or not topic:
             raise ValueError(f"a topic is a text that is not empty, not {topic!r}")
         if partition is not None and partition < 0:
@@ -142,7 +143,7 @@ class Intake:
     def step(self, placing: Placing) -> Need | None:
         """Place the record, or say what it needs first."""
         if self.is_closed:
-            raise ClientClosed("the producer has been closed")
+            raise ClientClosed(self.closed_because)
         record = placing.record
         topic = self._image().topics.get(record.topic)
         if topic is None or not topic.partitions:
