@@ -107,23 +107,45 @@ class Transactor(Actor):
 
     def _live(self) -> None:
         """One producer until it has had enough transactions; the next one takes its id over."""
-        producer = odradek.Producer(
-            bootstrap_servers=self._address,
-            transactional_id=self.part.name,
-            max_block_ms=BLOCKED_MS_MAX,
-            linger_ms=5,
-        )
-        with producer:
+        with self._made() as producer:
             self._again(producer.init_transactions)
             for _ in range(self.chance.randrange(1, 30)):
                 if self.is_wanted:
                     self._transact(producer)
                     self.rest()
+            self._be_fenced(producer)
 
-    def _transact(self, producer: Any) -> None:
+    def _made(self) -> Any:
+        return odradek.Producer(
+            bootstrap_servers=self._address,
+            transactional_id=self.part.name,
+            max_block_ms=BLOCKED_MS_MAX,
+            linger_ms=5,
+        )
+
+    def _begun(self, producer: Any) -> Transaction:
         transaction = Transaction()
         self.part.transactions.append(transaction)
         producer.begin_transaction()
+        return transaction
+
+    def _be_fenced(self, producer: Any) -> None:
+        """A twin takes the id in the midst of a transaction, which must then come to nothing."""
+        transaction = self._begun(producer)
+        with self._made() as twin:
+            try:
+                self._send(producer, transaction)
+                self._again(twin.init_transactions)
+                self._send(producer, transaction)
+                self._again(producer.commit_transaction)
+            except ClientError as failed:
+                transaction.outcome = "aborted"
+                self.failures.append(str(failed))
+                return
+        raise AssertionError("a producer that had been fenced has committed")
+
+    def _transact(self, producer: Any) -> None:
+        transaction = self._begun(producer)
         try:
             for _ in range(self.chance.randrange(1, 12)):
                 self._send(producer, transaction)
