@@ -264,8 +264,6 @@ def test_measurements_give_rates_and_latencies(run: Run, topic: str) -> None:
     ids=" ".join,
 )
 def test_wrong_use_is_told_and_ends_with_2(run: Run, arguments: list[str]) -> None:
-    if arguments[0] in ("produce", "consume", "groups"):
-        run("topics", "create", "a", "--if-not-exists")
     done = run(*arguments, status=2)
     assert done.err
     assert "Traceback" not in done.err

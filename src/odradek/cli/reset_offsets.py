@@ -85,8 +85,8 @@ def reset_offsets(
     Example: odradek groups reset-offsets readers --topic letters --to-earliest --execute
     """
     goal = Goal(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, from_file)
-    _check(goal, topic, all_topics, execute and dry_run)
     try:
+        _check(goal, topic, all_topics, execute and dry_run)
         with Target(bootstrap, extra).only_admin() as admin:
             moves = _moves(admin, group, goal, topic)
             _show(moves, json)
@@ -106,6 +106,14 @@ def _check(goal: Goal, topic: list[str] | None, all_topics: bool, contradicts: b
         wrong_use("--execute and --dry-run contradict each other")
     if goal.from_file is None and bool(topic) == all_topics:
         wrong_use("which topics? Give --topic, or --all-topics")
+    # What cannot be read is told before any broker is asked.
+    read_topics(topic or ())
+    if goal.to_datetime is not None:
+        moment_ms(goal.to_datetime)
+    if goal.by_duration is not None:
+        duration_ms(goal.by_duration)
+    if goal.from_file is not None:
+        read_file(_content(goal.from_file))
 
 
 def _moves(admin: Admin, group: str, goal: Goal, topics: list[str] | None) -> list[Move]:

@@ -78,6 +78,8 @@ class Admin(Topics, Configs, Groups, GroupOffsets, Records, Offsets, LogDirs, Tr
     async def close(self, timeout_s: float | None = None) -> None:
         """End all connections; calls under way fail with ``ClientClosed``. Closing twice is allowed.
 
+        Nothing is waited for, so there is no need to give ``timeout_s``: other clients have it.
+
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> admin.close()
