@@ -196,7 +196,7 @@ class Consumer:
             if engine.begin_poll() and (records := engine.take(max_records)):
                 return records
             engine.check_count(max_records)
-            deadline_ms = engine.now_ms() + int(timeout_s * 1000)
+            deadline_ms = engine.deadline_ms(timeout_s)
             while True:
                 await engine.until_readable(max(deadline_ms - engine.now_ms(), 0))
                 records = engine.take(max_records)
@@ -217,7 +217,7 @@ class Consumer:
             engine.check_count(max_records)
             rows_max = ARROW_ROWS_MAX if max_records is None else max_records
             columns = ColumnBuilder()
-            deadline_ms = engine.now_ms() + int(timeout_s * 1000)
+            deadline_ms = engine.deadline_ms(timeout_s)
             count = engine.take_columns(rows_max, columns) if engine.begin_poll() else 0
             while not count:
                 await engine.until_readable(max(deadline_ms - engine.now_ms(), 0))

@@ -37,6 +37,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records.codec import ColumnBuilder, ConsumerRecord
 
 CLOSE_TIMEOUT_MS: Final = 30_000
+LONGEST_POLL_S: Final = 365 * 86_400
 AT_HAND_MS: Final = 50
 """How long records are taken without a look at the group after the last poll that had one."""
 
@@ -224,6 +225,9 @@ class ConsumerEngine:
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
+
+    def deadline_ms(self, timeout_s: float) -> int:
+        return self.now_ms() + int(max(0.0, min(timeout_s, LONGEST_POLL_S)) * 1000)
 
     def send_fetches(self) -> None:
         if not self._is_closed:
