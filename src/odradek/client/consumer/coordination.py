@@ -49,9 +49,6 @@ from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
 
-_PATIENCE_MIN_MS: Final = 10
-"""Commits that are due while another is under way must not make a poll spin."""
-
 
 class Coordination:
     """The membership of one consumer. Starts nothing until the first ``ensure_active``.
@@ -119,9 +116,9 @@ class Coordination:
 
     def patience_ms(self, now_ms: int) -> int:
         """How long a poll may wait before it calls ``ensure_active`` again: it is at work all the while."""
-        commit_ms = self._auto_commit.wait_ms(now_ms)
-        wait_ms = self._poll_interval_ms if commit_ms is None else min(self._poll_interval_ms, commit_ms)
-        return max(wait_ms, _PATIENCE_MIN_MS)
+        # A commit that is overdue waits for something else, a rebalance perhaps: nobody waits for it here.
+        commit_ms = self._auto_commit.wait_ms(now_ms) or self._poll_interval_ms
+        return min(self._poll_interval_ms, commit_ms)
 
     async def ensure_active(self, deadline_ms: int) -> bool:
         """Take part in the group: whether there is an assignment that may be used."""
@@ -249,12 +246,17 @@ class Coordination:
 
     def maybe_auto_commit(self, now_ms: int) -> None:
         """Commit what was consumed, if it is time."""
-        consumed = self._subscription.all_consumed()
+        if not self._auto_commit.is_due(now_ms):
+            return
         may_commit = (
             not self._subscription.is_by_group or self._membership.committing_generation() is not None
         )
-        if consumed and may_commit and self._auto_commit.begin(now_ms):
+        consumed = self._subscription.all_consumed() if may_commit else {}
+        if consumed:
+            self._auto_commit.begin(now_ms)
             self._commits.commit_soon(consumed, self._auto_committed)
+        else:
+            self._auto_commit.restart(now_ms)
 
     def _auto_committed(self, offsets: Offsets, error: ClientError | None) -> None:
         del offsets

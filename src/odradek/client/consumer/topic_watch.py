@@ -40,10 +40,11 @@ class TopicWatch:
         if is_new and image.version and subscription.pattern is not None:
             subscription.set_matched(matching(image, subscription.matches, with_internal=self._with_internal))
         self._compare_with_assignment(image, is_new)
-        joined = self._joining.joined_topics
-        is_settled = self._membership.state is State.STABLE and not self._joining.is_under_way
-        if is_settled and joined is not None and joined != subscription.subscribed_topics:
-            self._joining.joined_topics = subscription.subscribed_topics
+        joined, wanted = self._joining.joined_topics, subscription.subscribed_topics
+        if joined is None or joined is wanted or joined == wanted:
+            return
+        if self._membership.state is State.STABLE and not self._joining.is_under_way:
+            self._joining.joined_topics = wanted
             self._request_rejoin("the subscription has changed")
 
     def _compare_with_assignment(self, image: ClusterImage, is_new: bool) -> None:

@@ -338,14 +338,28 @@ def test_closing_ends_in_time_when_nobody_answers(play: Play) -> None:
 def test_automatic_commits_come_at_intervals_one_at_a_time() -> None:
     auto = AutoCommit(True, 100)
     assert auto.wait_ms(0) is None
-    assert not auto.begin(0)
+    assert not auto.is_due(0)
     assert auto.wait_ms(30) == 70
-    assert not auto.begin(99)
-    assert auto.begin(100)
-    assert not auto.begin(250), "one is under way"
+    assert not auto.is_due(99)
+    assert auto.is_due(100)
+    auto.begin(100)
+    assert not auto.is_due(250), "one is under way"
+    assert auto.wait_ms(250) is None
     auto.ended(250)
-    assert auto.begin(251)
+    assert auto.is_due(251)
+    auto.begin(251)
     auto.ended(260, retry_in_ms=10)
-    assert not auto.begin(269)
-    assert auto.begin(270), "one that failed is made again soon"
-    assert not AutoCommit(False, 100).begin(1000)
+    assert not auto.is_due(269)
+    assert auto.is_due(270), "one that failed is made again soon"
+    assert not AutoCommit(False, 100).is_due(1000)
+
+
+def test_a_member_without_records_does_not_spin(play: Play) -> None:
+    async def scenario(group: Readers) -> None:
+        reader = await alone(group, enable_auto_commit=True, auto_commit_interval_ms=1000)
+        for _ in range(5):
+            await reader.poll()
+            assert reader.coordination.patience_ms(reader.clock.monotonic_ms()) > 0
+            await asyncio.sleep(1)
+
+    play(scenario)

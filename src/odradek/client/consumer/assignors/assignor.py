@@ -58,6 +58,7 @@ class Assignment(NamedTuple):
 class Assignor(Protocol):
     """Says who reads what; one that another program brings has this form.
 
+    >>> from odradek import TopicPartition
     >>> from odradek.client.consumer.assignors import Assignment, RebalanceProtocol
     >>> class EverythingToTheFirst:
     ...     name = "first"
