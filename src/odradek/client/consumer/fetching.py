@@ -307,17 +307,23 @@ class Fetcher:
         if self._failure is not None:
             failed, self._failure = self._failure, None
             raise failed
-        while self._troubles:
-            partition, trouble = self._troubles.popitem()
+        waiting = self._buffer.waiting() if self._troubles else {}
+        for partition, trouble in list(self._troubles.items()):
             state = self._subscription.assigned.get(partition)
-            if state is None or state.position is None or state.position.offset != trouble.offset:
-                continue  # it has been somewhere else since
-            self._subscription.serve_last(partition)
-            if trouble.error is ErrorCode.OFFSET_OUT_OF_RANGE and self._subscription.has_reset_policy:
-                self._subscription.request_reset(partition)
-            else:
-                self._resting[partition] = self._clock.monotonic_ms() + self._rest_ms
-                raise refusal_of(partition, trouble)
+            position = None if state is None else state.position
+            if partition in waiting and position is not None and position.offset < trouble.offset:
+                continue  # what was fetched before it is read first
+            del self._troubles[partition]
+            if position is not None and position.offset == trouble.offset:
+                self._deal_with(partition, trouble)
+
+    def _deal_with(self, partition: TopicPartition, trouble: FetchTrouble) -> None:
+        self._subscription.serve_last(partition)
+        if trouble.error is ErrorCode.OFFSET_OUT_OF_RANGE and self._subscription.has_reset_policy:
+            self._subscription.request_reset(partition)
+            return
+        self._resting[partition] = self._clock.monotonic_ms() + self._rest_ms
+        raise refusal_of(partition, trouble)
 
     def leaders_changed(self) -> None:
         """Let partitions that wait for a leader try again at once."""

@@ -114,12 +114,12 @@ class Polling:
             since = self._news.count
             self._news.raise_if_woken()
             if await self._activate(deadline_ms):
+                self._fetcher.settle()
                 await self.update_positions()
                 self._buffer.drop_stale()
                 self._fetcher.send()
                 if self._buffer.has_readable():
                     return
-                self._fetcher.settle()
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0 and has_waited:
                 return

@@ -229,6 +229,24 @@ def test_an_offset_out_of_range_is_reset_when_the_application_polls_and_not_befo
     play(scenario)
 
 
+def test_an_error_met_ahead_waits_until_what_came_before_is_read() -> None:
+    async def scenario() -> None:
+        scene = Scene(T0)
+        _, _, to = await scene.fetch()
+        await scene.answer(to, told(records=records(10)))
+        _, _, to = await scene.cluster.take()
+        await scene.answer(to, told(error=ErrorCode.OFFSET_OUT_OF_RANGE))
+        scene.fetcher.settle()
+        assert [each.offset for each in scene.buffer.take(1)] == [10]
+        scene.fetcher.settle()
+        assert [each.offset for each in scene.buffer.take(5)] == [11]
+        assert scene.cluster.sent == []
+        scene.fetcher.settle()
+        assert scene.subscription.needing_reset(0) == [T0]
+
+    play(scenario)
+
+
 def test_an_error_of_a_position_that_has_moved_counts_no_more() -> None:
     async def scenario() -> None:
         scene = Scene(T0, reset=OffsetReset.NONE)

@@ -284,6 +284,23 @@ def test_without_a_policy_a_position_outside_the_log_is_told_until_somebody_seek
     play(scenario)
 
 
+def test_a_busy_partition_does_not_keep_another_from_its_reset() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a", 2)
+        await stage.write(A1, b"there")
+        reader = stage.reader(A0, A1)
+        reader.seek(A1, 17)
+        seen: list[ConsumerRecord] = []
+        for _ in range(50):
+            await stage.write(A0, b"busy")
+            seen += await reader.poll(5)
+            await asyncio.sleep(0.1)
+        assert b"there" in values_of(seen)
+        assert len(seen) == 51
+
+    play(scenario)
+
+
 def test_a_batch_larger_than_all_limits_is_given_whole() -> None:
     async def scenario(stage: ReadingStage) -> None:
         await stage.create("a")
