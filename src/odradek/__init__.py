@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from odradek.client.blocking.consumer import Consumer
     from odradek.client.blocking.producer import Producer
     from odradek.client.consumer.rebalance_listener import RebalanceListener
+    from odradek.client.interceptors import ConsumerInterceptor, ProducerInterceptor, ProducerRecord
     from odradek.client.producer.deliveries import Deliveries
-    from odradek.client.producer.partitioner import RoundRobin
+    from odradek.client.producer.partitioner import Partitioner, RoundRobin
+    from odradek.client.serdes import Deserializer, Serializer
     from odradek.client.values import (
         GroupMetadata,
         Node,
@@ -74,13 +76,15 @@ if TYPE_CHECKING:
     from odradek.model.ids import TopicPartition
     from odradek.model.levels import ConfigSource, ConfigType, IsolationLevel, ResourceType, TimestampType
     from odradek.model.operations import Operation
-    from odradek.records.codec import ConsumerRecord
+    from odradek.records.codec import ConsumerRecord, Delivery
 
 _PLACES = {
     "odradek.client.blocking.admin": ("Admin",),
     "odradek.client.blocking.producer": ("Producer",),
     "odradek.client.producer.deliveries": ("Deliveries",),
-    "odradek.client.producer.partitioner": ("RoundRobin",),
+    "odradek.client.producer.partitioner": ("Partitioner", "RoundRobin"),
+    "odradek.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord"),
+    "odradek.client.serdes": ("Deserializer", "Serializer"),
     "odradek.client.blocking.consumer": ("Consumer",),
     "odradek.client.consumer.rebalance_listener": ("RebalanceListener",),
     "odradek.client.admin.cluster": ("ClusterDescription", "Features", "VersionRange"),
@@ -112,7 +116,7 @@ _PLACES = {
         *("ConfigSource", "ConfigType", "IsolationLevel", "ResourceType", "TimestampType"),
     ),
     "odradek.model.operations": ("Operation",),
-    "odradek.records.codec": ("ConsumerRecord",),
+    "odradek.records.codec": ("ConsumerRecord", "Delivery"),
 }
 """Where each exported name lives. The imports above say the same to type checkers; a test compares them."""
 
@@ -138,9 +142,12 @@ __all__ = [
     "ConfigType",
     "ConnectionFailed",
     "Consumer",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "CreatedTopic",
     "Deliveries",
+    "Delivery",
+    "Deserializer",
     "ErrorCode",
     "FatalProducerError",
     "Features",
@@ -162,9 +169,12 @@ __all__ = [
     "OffsetSpec",
     "Operation",
     "PartitionInfo",
+    "Partitioner",
     "Producer",
     "ProducerFenced",
     "ProducerIdAndEpoch",
+    "ProducerInterceptor",
+    "ProducerRecord",
     "ProducerState",
     "RebalanceListener",
     "RecordCorrupt",
@@ -176,6 +186,7 @@ __all__ = [
     "ResourceType",
     "RoundRobin",
     "SerializationFailed",
+    "Serializer",
     "SomeFailed",
     "TimedOut",
     "TimestampType",
