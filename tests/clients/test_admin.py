@@ -53,7 +53,7 @@ def test_topics_are_made_listed_described_grown_and_deleted(admin: Any, topic: s
 def test_settings_of_topics_and_brokers_are_described_and_altered(admin: Any, topic: str) -> None:
     resource = ConfigResource.topic(topic)
     admin.create_topics([topic])
-    admin.alter_configs({resource: {"cleanup.policy": ["compact", "delete"], "segment.bytes": 1_000_000}})
+    admin.alter_configs({resource: {"cleanup.policy": ["compact", "delete"], "segment.bytes": 2_000_000}})
     entries = admin.describe_configs([resource])[resource]
     assert entries["cleanup.policy"].value == "compact,delete"
     admin.alter_configs({resource: {"cleanup.policy": None}})

@@ -168,7 +168,9 @@ def test_a_group_goes_on_where_it_was(run: Run, topic: str) -> None:
     assert run("groups", "describe", group, "--members", "--json").json == []
 
 
-def test_offsets_are_shown_first_and_moved_when_told_to(run: Run, topic: str, tmp_path: Path) -> None:
+def test_offsets_are_shown_first_and_moved_when_told_to(
+    run: Run, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
     group = f"group-of-{topic}"
     run("topics", "create", topic, "-p", "1")
     run("produce", topic, stdin=b"one\ntwo\nthree\n")
@@ -193,7 +195,8 @@ def test_offsets_are_shown_first_and_moved_when_told_to(run: Run, topic: str, tm
     (row,) = run("groups", "describe", group, "--json").json
     assert (row["current_offset"], row["lag"]) == (2, 1), "only --execute changes anything"
     run("groups", "delete-offsets", group, "--topic", f"{topic}:0")
-    assert run("groups", "describe", group, status=1)
+    # A group that nothing is left of may be gone with it.
+    assert topic not in execute(bootstrap, "groups", "describe", group, "--json").out
 
 
 def test_groups_are_deleted_and_unknown_ones_told(run: Run, topic: str) -> None:
@@ -207,9 +210,10 @@ def test_groups_are_deleted_and_unknown_ones_told(run: Run, topic: str) -> None:
 
 def test_settings_are_set_described_and_unset(run: Run, topic: str) -> None:
     run("topics", "create", topic)
-    run("configs", "set", "--topic", topic, "retention.ms=1234", "segment.bytes=5000")
-    found = {one["name"]: one["value"] for one in run("configs", "describe", "-t", topic, "--json").json}
-    assert found == {"retention.ms": "1234", "segment.bytes": "5000"}
+    run("configs", "set", "--topic", topic, "retention.ms=1234", "segment.bytes=2000000")
+    shown = run("configs", "describe", "-t", topic, "--json").json
+    found = {one["name"]: one["value"] for one in shown if one["source"] == "topic_config"}
+    assert found == {"retention.ms": "1234", "segment.bytes": "2000000"}
     run("configs", "unset", "--topic", topic, "retention.ms")
     (one,) = run("configs", "describe", "-t", topic, "retention.ms", "--json").json
     assert one["source"] == "default_config"
