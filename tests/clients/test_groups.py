@@ -197,9 +197,11 @@ def test_our_consumers_share_a_group_with_those_of_others(
 
 
 @pytest.mark.parametrize(
-    "names", [["aio", "confluent-kafka"], ["confluent-kafka", "blocking"]], ids=" leads ".join
+    "names",
+    [["aio", "confluent-kafka"], ["confluent-kafka", "blocking"], ["kafka-python", "blocking"]],
+    ids=" leads ".join,
 )
-def test_cooperative_groups_with_librdkafka_share_and_share_again(members: Members, names: list[str]) -> None:
+def test_cooperative_groups_with_others_share_and_share_again(members: Members, names: list[str]) -> None:
     for name in names:
         members.join(name, strategy="cooperative-sticky")
     members.wait_until_shared([3, 3])

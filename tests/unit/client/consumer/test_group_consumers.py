@@ -13,6 +13,7 @@ from tests.support.consumer_stage import ReadingStage, play
 
 from odradek.client.consumer.consumer import Consumer
 from odradek.model.ids import TopicPartition
+from odradek.testing.broker import CLIENT_HOST
 
 PARTITIONS = 4
 BROKER = {
@@ -110,6 +111,50 @@ def test_members_that_come_and_go_in_order_read_every_record_once(
             await asyncio.sleep(pause_ms / 1000)
         await readings.finish()
         assert Counter(readings.read) == Counter(range(readings.written))
+
+    play(scenario, BROKER, delay_max_ms=5)
+
+
+rough_steps = st.lists(
+    st.tuples(
+        st.sampled_from(["join", "join", "leave", "write", "cut", "restart", "silence", "hear"]),
+        st.integers(0, 12),
+        st.integers(0, 8000),
+    ),
+    max_size=10,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(STRATEGIES), rough_steps)
+def test_nothing_is_lost_when_connections_break_and_brokers_restart(
+    strategy: str, played: list[tuple[str, int, int]]
+) -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        network = stage.memory.network
+        await stage.create("t", PARTITIONS)
+        readings = Readings(stage, strategy)
+        for what, number, pause_ms in played:
+            if what == "join" and len(readings.there) < 4:
+                await readings.join()
+            elif what == "leave":
+                await readings.leave(number)
+            elif what == "write":
+                await readings.write(number)
+            elif what == "cut":
+                network.reset_all(CLIENT_HOST)
+            elif what == "restart":
+                await stage.broker.stop()
+                await asyncio.sleep(number)
+                stage.broker = await stage.memory.start(BROKER)
+            elif what == "silence":
+                network.part(CLIENT_HOST, "broker")
+            elif what == "hear":
+                network.heal()
+            await asyncio.sleep(pause_ms / 1000)
+        network.heal()
+        await readings.finish()
+        assert set(readings.read) == set(range(readings.written))
 
     play(scenario, BROKER, delay_max_ms=5)
 
