@@ -76,8 +76,7 @@ def describe(
         wrong_use("give one of --members, --offsets and --state")
     with Target(bootstrap, extra).only_admin() as admin:
         wanted = groups or sorted(admin.list_groups())
-        described = admin.describe_groups(wanted)
-        _check_known(described.values())
+        described = _described(admin, wanted)
         if members:
             show(_member_rows(described.values()), MEMBERS, as_json=json)
         elif state:
@@ -86,13 +85,19 @@ def describe(
             show(_offset_rows(admin, described), OFFSETS, as_json=json)
 
 
-def _check_known(described: Iterable[GroupDescription]) -> None:
-    """A group that is not there is described as Dead: nobody wants an empty table of it."""
-    for one in described:
-        if one.state == "Dead":
-            raise CommandFailed(
-                f"group {one.group_id} does not exist; `odradek groups list` shows what there is"
-            )
+def _described(admin: Admin, wanted: list[str]) -> dict[str, GroupDescription]:
+    """Groups that exist. One that does not is described as Dead: nobody wants an empty table of it.
+
+    So is one of the newer consumer protocol, which is listed all the same: its offsets can be shown.
+    """
+    described = admin.describe_groups(wanted)
+    dead = [group for group, one in described.items() if one.state == "Dead"]
+    listed = admin.list_groups() if dead else {}
+    for group in dead:
+        if group not in listed:
+            raise CommandFailed(f"group {group} does not exist; `odradek groups list` shows what there is")
+        described[group] = described[group]._replace(state=listed[group].state)
+    return described
 
 
 def _member_rows(described: Iterable[GroupDescription]) -> list[Row]:
