@@ -35,14 +35,17 @@ class _Producer:
 
 
 class PartitionLog:
-    """What is written, and what is remembered of producers."""
+    """What is written, and what is remembered of producers; no batch has more than ``count_max`` records."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_max: int) -> None:
         self.written: list[str] = []
+        self._count_max = count_max
         self._producers: dict[int, _Producer] = {}
 
     def take(self, request: Request) -> tuple[ErrorCode, int]:
         """Write a batch, or say why not."""
+        if request.count > self._count_max:
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
         known = self._producers.setdefault(request.producer_id, _Producer())
         if request.epoch < known.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
@@ -103,13 +106,14 @@ class Channel:
 class Brokers:
     """Logs of partitions, and the channels to their leaders."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_max: int = SEQUENCES) -> None:
+        self._count_max = count_max
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.channels: dict[TopicPartition, list[Channel]] = {}
 
     def at(self, partition: TopicPartition) -> list[Channel]:
         if partition not in self.channels:
-            self.logs[partition] = PartitionLog()
+            self.logs[partition] = PartitionLog(self._count_max)
             self.channels[partition] = [Channel(self.logs[partition])]
         return self.channels[partition]
 

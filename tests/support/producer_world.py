@@ -142,11 +142,11 @@ class ProducerWorld:
         self.in_flight.pop(batch.name)
         if batch.fates:
             return
-        if batch.attempts <= self.retries and self.machine.may_retry(batch, code, log_start_offset):
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            self._split(batch)
+        elif batch.attempts <= self.retries and self.machine.may_retry(batch, code, log_start_offset):
             batch.in_retry = True
-            line = self.lines[batch.place]
-            at = sum(1 for one in line if one.base_sequence != NO_SEQUENCE and self._is_before(one, batch))
-            line.insert(at, batch)
+            self._put_back(batch)
             self.machine.requeued(batch)
             self.on_event(f"{batch.name} comes back")
         elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -155,6 +155,27 @@ class ProducerWorld:
         else:
             error = RequestRefused(code.name, code=code)
             self._fail(batch, error, never_tried_again=batch.attempts <= self.retries)
+
+    def _split(self, batch: Batch) -> None:
+        """Two smaller ones take a batch's place and numbers, and stand where it would stand."""
+        counts = (batch.count // 2, batch.count - batch.count // 2)
+        parts = [Batch(f"{batch.name}{half}", batch.place, count) for half, count in enumerate(counts)]
+        sequence = batch.base_sequence
+        for part in parts:
+            part.producer_id, part.producer_epoch, part.base_sequence = (*batch.numbers[:2], sequence)
+            sequence = (sequence + part.count) % (1 << 31)
+        for part in reversed(parts):
+            self._put_back(part)
+        self.batches = {
+            one.name: one for old in self.batches.values() for one in (parts if old is batch else [old])
+        }
+        self.machine.split(batch, parts)
+        self.on_event(f"{batch.name} is cut into {' '.join(map(repr, parts))}")
+
+    def _put_back(self, batch: Batch) -> None:
+        line = self.lines[batch.place]
+        at = sum(1 for one in line if one.base_sequence != NO_SEQUENCE and self._is_before(one, batch))
+        line.insert(at, batch)
 
     def expire(self, batch: Batch) -> None:
         if not batch.fates:

@@ -79,7 +79,7 @@ class Scenario:
         known = getattr(self, f"_{word}", None)
         if known is not None:
             known(*given)
-        elif given and given[0] in self.world.batches:
+        elif given and given[0] in self.world.in_flight:
             self._refused(word, *given)
         else:
             self.world.answer(_answer(self.world.asked.request if self.world.asked else None, word, given))
