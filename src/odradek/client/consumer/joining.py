@@ -18,8 +18,8 @@ from odradek.client.consumer.subscription_bytes import write_assignment
 from odradek.client.consumer.topic_snapshot import snapshot
 from odradek.config.client.connection import REQUEST_TIMEOUT_MS
 from odradek.config.client.consumer import MAX_POLL_INTERVAL_MS
-from odradek.model.client_errors import ConnectionFailed, TimedOut
-from odradek.model.errors import ErrorCode
+from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut
+from odradek.model.errors import ErrorCode, ProtocolViolation
 from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
@@ -92,6 +92,9 @@ class Joining:
         except (ConnectionFailed, TimedOut) as failed:
             _log.info("join_interrupted", group=self._membership.group_id, reason=failed)
             step = Again(rest=True, rediscover=True)
+        except ProtocolViolation as broken:
+            what = f"a member of group {self._membership.group_id} sent what cannot be read: {broken}"
+            raise ClientError(what, retriable=True) from broken
         finally:
             # Whatever came in between: a member that has not got through may try again.
             self._membership.interrupted()

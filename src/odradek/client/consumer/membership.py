@@ -243,8 +243,10 @@ class Membership:
         if protocol is not None and protocol != self.generation.protocol:
             return self._fail(GroupCall.SYNC, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         assert self.generation.protocol is not None
+        # Read first: a member that cannot read its assignment has none.
+        read = read_assignment(assignment)
         self._become(_S.STABLE)
-        return Take(read_assignment(assignment), self._assignors[self.generation.protocol], self.generation)
+        return Take(read, self._assignors[self.generation.protocol], self.generation)
 
     def changes(self, owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> Changes:
         """What to revoke and what to add; one that revokes joins again, so that others get it."""

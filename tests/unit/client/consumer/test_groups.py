@@ -10,13 +10,15 @@ import pytest
 from tests.support.client_stage import Stage
 from tests.support.group_readers import Readers
 
+from odradek.client.cluster import CoordinatorKind
 from odradek.client.consumer.assignors import Assignment, RebalanceProtocol
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import CommitFailed, InvalidState, RequestRefused
+from odradek.model.client_errors import ClientError, CommitFailed, InvalidState, RequestRefused
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.testing.broker import MemoryCluster
 from odradek.testing.clock import run_virtually
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 Play = Callable[..., None]
 BROKER = {
@@ -451,5 +453,25 @@ def test_an_assignor_that_gives_what_others_have_is_refused_in_a_cooperative_gro
         failure = (first.failures + second.failures)[0]
         assert isinstance(failure, InvalidState)
         assert "must withhold it" in str(failure)
+
+    play(scenario)
+
+
+def test_a_member_that_cannot_be_understood_is_told_of_and_forgotten(play: Play) -> None:
+    async def scenario(group: Readers) -> None:
+        partitions = await group.create("t", 3)
+        first = await group.polling("a", "t")
+        await group.until_shared([first], partitions)
+        other = await group.stage.cluster()
+        node = await other.coordinator(CoordinatorKind.GROUP, "g", 5000)
+        range_ = JoinGroupRequestProtocol(name="range", metadata=b"?")
+        babble = JoinGroupRequest(
+            group_id="g", session_timeout_ms=6000, protocol_type="consumer", protocols=[range_]
+        )
+        await other.ask(node, babble, version_max=3)
+        await group.until(lambda: bool(first.failures))
+        assert isinstance(first.failures[0], ClientError)
+        assert "cannot be read" in str(first.failures[0])
+        await group.until_shared([first], partitions)
 
     play(scenario)

@@ -30,7 +30,7 @@ from odradek.client.consumer.membership import (
     Take,
 )
 from odradek.client.consumer.subscription_bytes import read_subscription, write_assignment
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.model.ids import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -216,6 +216,15 @@ def test_a_rebalance_during_sync_begins_anew_at_once() -> None:
     assert made.synced(ErrorCode.REBALANCE_IN_PROGRESS, b"", made.generation) == Again()
     assert made.state is State.PREPARED
     assert made.generation.member_id == "me"
+
+
+def test_an_assignment_that_cannot_be_read_is_none() -> None:
+    made = joining(member())
+    made.joined(joined(), made.generation)
+    with pytest.raises(RemoteProtocolViolation):
+        made.synced(OK, b"\0\0\xff", made.generation)
+    made.interrupted()
+    assert made.state is State.PREPARED
 
 
 def test_only_dynamic_members_tell_the_group_that_they_leave() -> None:
