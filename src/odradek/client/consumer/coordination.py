@@ -49,6 +49,9 @@ from odradek.telemetry import events
 
 _log: Final = events.logger("consumer")
 
+_TOPICS_FRESH_MS: Final = 1000
+"""A rebalance of several rounds asks for all topics once."""
+
 
 class Coordination:
     """The membership of one consumer. Starts nothing until the first ``ensure_active``.
@@ -97,6 +100,7 @@ class Coordination:
         self._poll_interval_ms = min(settings[HEARTBEAT_INTERVAL_MS], settings[MAX_POLL_INTERVAL_MS] // 2)
         self._failures = 0
         self._not_before_ms = 0
+        self._topics_seen_ms = -_TOPICS_FRESH_MS
         self._is_listening = False
         self._declare_meters()
 
@@ -185,11 +189,14 @@ class Coordination:
 
     async def _see_all_topics(self, deadline_ms: int) -> bool:
         """A pattern is matched against topics as they are now, or somebody else's newer ones surprise."""
+        if self._now_ms() < self._topics_seen_ms + _TOPICS_FRESH_MS:
+            return True
         try:
             left_ms = max(0, deadline_ms - self._now_ms())
             image = await self._cluster.refreshed(self._cluster.refresh(), left_ms)
         except TimedOut:
             return False
+        self._topics_seen_ms = self._now_ms()
         self._watch.look(image)
         return True
 

@@ -135,6 +135,8 @@ class Joining:
         wanted = frozenset(topic for member in lead.members for topic in member.topics)
         if self._subscription.set_group_topics(wanted):
             self._cluster.follow_only(self._subscription.group_topics)
+        if not wanted <= self._cluster.image.topics.keys():
+            # What is known may be a little old; a change is found when the assignment is compared with it.
             await self._cluster.refreshed(self._cluster.refresh(), self._rebalance_timeout_ms)
         self.led_from = topics = snapshot(self._cluster.image, wanted)
         if lead.skip:
