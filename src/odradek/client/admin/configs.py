@@ -185,7 +185,7 @@ class Configs(Area):
         >>> from odradek import Admin, ConfigResource
         >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> _ = admin.create_topics(["replaced"])
-        >>> admin.replace_configs({ConfigResource.topic("replaced"): {"segment.bytes": 1_000_000}})
+        >>> admin.replace_configs({ConfigResource.topic("replaced"): {"segment.bytes": 2_000_000}})
         >>> admin.close()
         """
 
