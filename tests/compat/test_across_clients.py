@@ -14,6 +14,13 @@ MESSAGES = [
     Message(f"wert {number} ".encode() * 8, key=f"k{number}".encode(), timestamp_ms=TIME + number)
     for number in range(40)
 ]
+ODDITIES = [
+    Message(None, key=b"gone", timestamp_ms=TIME),
+    Message(b"", key=b"", timestamp_ms=TIME + 1),
+    Message(b"no key", timestamp_ms=TIME + 2),
+    Message(b"v", b"k", (("trace", b"1"), ("trace", b"2"), ("nothing", b"")), TIME + 3),
+    Message("Fuß".encode(), "Käfer".encode(), (("größe", "7½".encode()),), TIME + 4),
+]
 
 
 @pytest.mark.parametrize("writer", sorted(MAKERS))
@@ -31,6 +38,18 @@ def test_every_client_reads_what_one_wrote_with_every_codec(
         assert [(one.offset, one.key, one.value, one.timestamp_ms) for one in received] == expected, reader
     old = KafkaPython2(bootstrap).consume(topic, len(expected))
     assert [tuple(one) for one in old] == expected
+
+
+@pytest.mark.parametrize("writer", sorted(MAKERS))
+def test_headers_tombstones_and_empty_fields_come_through_between_all_clients(
+    clients: Clients, topic: str, writer: str
+) -> None:
+    clients[writer].create_topic(topic)
+    clients[writer].produce(topic, ODDITIES)
+    expected = [(one.key, one.value, tuple(one.headers), one.timestamp_ms) for one in ODDITIES]
+    for reader in sorted(MAKERS):
+        received = read_all(clients[reader], topic, len(expected))
+        assert [(one.key, one.value, one.headers, one.timestamp_ms) for one in received] == expected, reader
 
 
 @pytest.mark.parametrize("writer", sorted(MAKERS))

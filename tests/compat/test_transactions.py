@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.group_members import MEMBERS, GroupMember
+from tests.compat.clients.odradek_members import BlockingMember
 from tests.compat.clients.shape import Message, Refused
 from tests.compat.clients.transactors import COMMITTED, TRANSACTORS, UNCOMMITTED, Fenced, Transactor
 from tests.compat.conftest import Clients
@@ -71,6 +72,23 @@ def test_readers_of_committed_records_see_what_was_committed_and_others_see_all(
         assert numbers(one.read(topic, COMMITTED, [partition])) == [0, 2, 3, 5]
 
 
+def test_every_client_reads_the_transactions_of_one(
+    clients: Clients, bootstrap: str, make: Transactors, topic: str, transactional_id: str
+) -> None:
+    clients["confluent-kafka"].create_topic(topic)
+    one = make(bootstrap, transactional_id)
+    for number in range(4):
+        one.begin()
+        one.send(topic, b"%d" % number)
+        (one.abort if number % 2 else one.commit)()
+    seen = {}
+    for name, reader in sorted(TRANSACTORS.items()):
+        other = reader(bootstrap, f"{transactional_id}-{name}")
+        seen[name] = [numbers(other.read(topic, isolation)) for isolation in (COMMITTED, UNCOMMITTED)]
+        other.close()
+    assert seen == {name: [[0, 2], [0, 1, 2, 3]] for name in TRANSACTORS}
+
+
 def test_what_is_open_is_not_read_before_it_is_committed(
     clients: Clients, bootstrap: str, make: Transactors, topic: str, transactional_id: str
 ) -> None:
@@ -123,7 +141,7 @@ def test_each_record_is_consumed_transformed_and_produced_once(
     clients["confluent-kafka"].produce(source, [Message(b"%d" % number) for number in range(30)])
     one, attempts = make(bootstrap, transactional_id), 0
     while one.committed(group, source) < 30:
-        member = MEMBERS[make.name](bootstrap, group, source)
+        member = {**MEMBERS, "odradek": BlockingMember}[make.name](bootstrap, group, source)
         try:
             attempts += 1
             _transform(member, one, group, source, topic, aborts=attempts % 3 == 0)

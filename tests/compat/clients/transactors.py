@@ -15,6 +15,8 @@ from aiokafka.errors import ProducerFenced
 from tests.compat.clients.aiokafka import LoopThread
 from tests.compat.clients.shape import Refused
 
+import odradek
+
 with warnings.catch_warnings():
     # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -285,8 +287,66 @@ class AiokafkaTransactor:
         self._loop.close()
 
 
+class OdradekTransactor:
+    def __init__(self, bootstrap: str, name: str, timeout_ms: int = TIMEOUT_MS) -> None:
+        self._to: dict[str, Any] = {"bootstrap_servers": bootstrap, "reconnect_backoff_max_ms": 200}
+        self._producer = odradek.Producer(
+            **self._to, transactional_id=name, transaction_timeout_ms=timeout_ms, max_block_ms=40_000
+        )
+        self._run(self._producer.init_transactions)
+
+    @staticmethod
+    def _run(work: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return work(*given)
+        except odradek.ProducerFenced as failed:
+            raise Fenced from failed
+        except odradek.ClientError as failed:
+            raise Refused(failed.code or -1, failed) from failed
+
+    def begin(self) -> None:
+        self._run(self._producer.begin_transaction)
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self._run(lambda: self._producer.send(topic, value, partition=partition).result(SECONDS_MAX))
+
+    def send_offset(self, group: str, topic: str, offset: int) -> None:
+        offsets = {odradek.TopicPartition(topic, 0): odradek.OffsetAndMetadata(offset)}
+        self._run(self._producer.send_offsets_to_transaction, offsets, group)
+
+    def commit(self) -> None:
+        self._run(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._run(self._producer.abort_transaction)
+
+    def committed(self, group: str, topic: str) -> int:
+        at = odradek.TopicPartition(topic, 0)
+        with odradek.Consumer(**self._to, group_id=group) as consumer:
+            found = consumer.committed(at)[at]
+        return 0 if found is None else found.offset
+
+    def read(self, topic: str, isolation: str, partitions: Sequence[int] = (0,)) -> list[bytes]:
+        assigned = [odradek.TopicPartition(topic, partition) for partition in partitions]
+        found: dict[int, list[bytes]] = {partition: [] for partition in partitions}
+        with odradek.Consumer(**self._to, isolation_level=isolation) as consumer:
+            ends = consumer.end_offsets(assigned)
+            consumer.assign(assigned)
+            consumer.seek_to_beginning(*assigned)
+            deadline = time.monotonic() + SECONDS_MAX
+            while any(consumer.position(one) < ends[one] for one in assigned):
+                assert time.monotonic() < deadline, found
+                for record in consumer.poll(1):
+                    found[record.partition].append(record.value or b"")
+        return [value for partition in partitions for value in found[partition]]
+
+    def close(self) -> None:
+        self._producer.close(0)
+
+
 TRANSACTORS: Final[dict[str, Callable[..., Transactor]]] = {
     "aiokafka": AiokafkaTransactor,
     "confluent-kafka": ConfluentTransactor,
     "kafka-python": KafkaPythonTransactor,
+    "odradek": OdradekTransactor,
 }
