@@ -95,7 +95,8 @@ def test_help_and_version_import_no_client() -> None:
         [
             sys.executable,
             "-c",
-            "import sys; import odradek.commands; print([m for m in sys.modules if 'client' in m or m == 'rich'])",
+            "import sys; import odradek.commands; "
+            "print([m for m in sys.modules if 'client' in m or m == 'rich'])",
         ],
         capture_output=True,
         text=True,
