@@ -17,7 +17,7 @@ from odradek.client.interest import Interest
 from odradek.client.metadata import ClusterImage, TopicImage, with_leader
 from odradek.client.meters import Meters
 from odradek.client.refresher import Refresher
-from odradek.client.retries import backoff
+from odradek.client.retries import backoff, refusal
 from odradek.client.routing import (
     ANY_NODE,
     CONTROLLER,
@@ -30,6 +30,7 @@ from odradek.client.values import Node
 from odradek.config.client import connection as options
 from odradek.config.table import Settings
 from odradek.model.client_errors import ClientClosed, ConnectionFailed, InvalidState
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, TopicPartition
 from odradek.net.peers import Peers
 from odradek.net.place import Limits
@@ -140,6 +141,9 @@ class Cluster:
         Raises at once what waiting cannot mend, and UnknownTopic or TimedOut when the time is over.
         """
         self._check()
+        if not _can_be_written(name):
+            # It would spoil every question about other topics as well.
+            raise refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r}")
         if expires or not self._refresher.interest.wants(name):
             self.follow([name], expires=expires)
         return await self._refresher.topic(name, timeout_ms, partition)
@@ -313,6 +317,14 @@ class Cluster:
 
     async def _rest(self, attempt: int) -> None:
         await self._clock.sleep_ms(backoff(attempt, self._settings, self._entropy))
+
+
+def _can_be_written(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def limits_of(settings: Settings) -> Limits:

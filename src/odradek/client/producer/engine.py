@@ -76,6 +76,8 @@ class Engine:
         self.sender = Sender(self.cluster, self._stock, settings, world.entropy)
         self.intake = self._make_intake(world, partitioner)
         self._closing: asyncio.Task[None] | None = None
+        self._close_by_s: float | None = None
+        self._close_limit: asyncio.Timeout | None = None
         self.is_started = False
         self._declare_meters()
 
@@ -175,10 +177,22 @@ class Engine:
                 self.accumulator.leave_flush(flush)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what was sent, for as long as allowed; fail the rest; end everything. Once."""
+        """Deliver what was sent, for as long as allowed; fail the rest; end everything. Once.
+
+        Of several that close, the one with the least time to spare decides.
+        """
+        loop = asyncio.get_running_loop()
+        if timeout_s is not None:
+            self._hasten(loop.time() + timeout_s)
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close(timeout_s), name="close")
+            self._closing = loop.create_task(self._close(), name="close")
         await asyncio.shield(self._closing)
+
+    def _hasten(self, by_s: float) -> None:
+        if self._close_by_s is None or by_s < self._close_by_s:
+            self._close_by_s = by_s
+            if self._close_limit is not None and not self._close_limit.expired():
+                self._close_limit.reschedule(by_s)
 
     def refuse_sends(self) -> None:
         """From now on every send is refused; those that wait hear of it."""
@@ -191,11 +205,12 @@ class Engine:
             for waiter in self.pool.waiters():
                 waiter.wake()
 
-    async def _close(self, timeout_s: float | None) -> None:
+    async def _close(self) -> None:
         self.refuse_sends()
+        by_s = self._close_by_s
         try:
-            if self.is_started and (timeout_s is None or timeout_s > 0):
-                await self._finish(timeout_s)
+            if self.is_started and (by_s is None or by_s > asyncio.get_running_loop().time()):
+                await self._finish(by_s)
         finally:
             closed = ClientClosed("the producer was closed before this record was delivered")
             if self.order is not None:
@@ -205,10 +220,10 @@ class Engine:
                 await self.sender.end()
             await self.cluster.close()
 
-    async def _finish(self, timeout_s: float | None) -> None:
+    async def _finish(self, by_s: float | None) -> None:
         """End what is open in order, as far as time allows."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(by_s) as self._close_limit:
                 order = self.order
                 # What was written in a transaction that has failed is worth no wait.
                 if order is None or order.state is not State.ABORTABLE_ERROR:
@@ -217,6 +232,8 @@ class Engine:
                     await self._abort(order)
         except TimeoutError:
             return
+        finally:
+            self._close_limit = None
 
     async def _abort(self, order: Transactions) -> None:
         """A producer that is closed leaves no transaction open behind it, if it can help it."""

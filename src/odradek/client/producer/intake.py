@@ -152,6 +152,9 @@ class Intake:
             return Need.TOPIC
         chosen = self._chosen(placing, topic)
         with self._lock:
+            # Nobody closes while the lock is held; what was placed after that would never be told of.
+            if self.is_closed:
+                raise ClientClosed(self.closed_because)
             self.appender.set_topic(record.topic, len(topic.partitions))
             sticks = chosen is None
             number = self._sticking.partition(self.appender, topic) if chosen is None else chosen
