@@ -20,7 +20,7 @@ from odradek.model.client_errors import ClientClosed, RecordTooLarge, Serializat
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records.codec import Appender, Delivery, ProducerBatch, partition_of, record_bytes_max
-from odradek.records.layout import BATCH_OVERHEAD
+from odradek.records.layout import BATCH_OVERHEAD, INT64_MAX
 
 Headers = Any
 """None, a sequence of pairs of a text and bytes or None, or a mapping of the same."""
@@ -112,6 +112,8 @@ class Intake:
             raise ValueError(f"partitions are counted from 0: there is none {partition}")
         if timestamp_ms is not None and timestamp_ms < 0:
             raise ValueError(f"a record's time is not before 1970: {timestamp_ms}")
+        if timestamp_ms is not None and timestamp_ms > INT64_MAX:
+            raise ValueError(f"a record's time in ms has 63 bits at most: {timestamp_ms}")
         record = Outgoing(
             topic,
             _plain(value, "value"),
@@ -320,10 +322,23 @@ def _frozen(headers: Headers) -> tuple[tuple[str, bytes | None], ...] | None:
         return None
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
-        frozen = tuple((name, None if value is None else bytes(value)) for name, value in pairs)
+        frozen = tuple((_header_name(name), _header_value(name, value)) for name, value in pairs)
     except (TypeError, ValueError) as wrong:
         raise SerializationFailed(f"headers are pairs of a text and bytes: {wrong}") from wrong
-    for name, _ in frozen:
-        if not isinstance(name, str):
-            raise SerializationFailed(f"a header's name is a text, not {type(name).__name__}")
     return frozen
+
+
+def _header_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise SerializationFailed(f"a header's name is a text, not {type(name).__name__}")
+    name.encode()  # raises where it would in the midst of a batch
+    return name
+
+
+def _header_value(name: object, value: object) -> bytes | None:
+    """``bytes`` of a number would be so many zeros: only what is bytes already is taken."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise SerializationFailed(f"the value of header {name!r} must be bytes, not {type(value).__name__}")

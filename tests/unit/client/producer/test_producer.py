@@ -208,7 +208,13 @@ def test_a_partition_that_is_not_there_is_waited_for_and_then_told() -> None:
         ({"value": "text"}, 'value_serializer="str"'),
         ({"value": 5}, "must be bytes"),
         ({"key": 5}, "key"),
-        ({"headers": [("h", 5.5)]}, "headers"),
+        ({"headers": [("h", 5.5)]}, "header 'h' must be bytes, not float"),
+        ({"headers": [("h", 5)]}, "header 'h' must be bytes, not int"),
+        ({"headers": [("h", [1, 2])]}, "header 'h' must be bytes, not list"),
+        ({"headers": [("h", "v")]}, "header 'h' must be bytes, not str"),
+        ({"headers": [("\ud800", b"v")]}, "surrogates"),
+        ({"headers": "ab"}, "pairs"),
+        ({"headers": 7}, "pairs"),
         ({"headers": [(b"h", b"v")]}, "header"),
     ],
 )
@@ -221,7 +227,7 @@ def test_what_are_no_bytes_is_refused(given: dict[str, Any], match: str) -> None
     perform(scenario)
 
 
-@pytest.mark.parametrize("given", [{"partition": -1}, {"timestamp_ms": -5}, {"topic": ""}])
+@pytest.mark.parametrize("given", [{"partition": -1}, {"timestamp_ms": -5}, {"timestamp_ms": 1 << 63}, {"topic": ""}])
 def test_what_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     async def scenario(studio: Studio) -> None:
         await studio.create("letters")
