@@ -227,7 +227,9 @@ def test_what_are_no_bytes_is_refused(given: dict[str, Any], match: str) -> None
     perform(scenario)
 
 
-@pytest.mark.parametrize("given", [{"partition": -1}, {"timestamp_ms": -5}, {"timestamp_ms": 1 << 63}, {"topic": ""}])
+@pytest.mark.parametrize(
+    "given", [{"partition": -1}, {"timestamp_ms": -5}, {"timestamp_ms": 1 << 63}, {"topic": ""}]
+)
 def test_what_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     async def scenario(studio: Studio) -> None:
         await studio.create("letters")
