@@ -148,6 +148,7 @@ class LoopThread:
             try:
                 self._loop.call_soon_threadsafe(self._serve_posted)
             except RuntimeError:
+                self._is_woken = False  # the next one must not think that somebody comes
                 raise ClientClosed(f"{self._name} has been closed") from None
 
     def close(self) -> None:
@@ -244,6 +245,7 @@ class LoopThread:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+            self._is_woken = False
             # Calls that were posted while the loop ended; from here on a post is refused.
             for call in list(self._calls):
                 if not call.is_done:

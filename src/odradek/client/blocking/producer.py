@@ -7,13 +7,14 @@ tells the loop's thread at most once. Deliveries are made, and callbacks run, on
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from odradek.client.blocking.loop_thread import LoopThread, blocking
 from odradek.client.connect import World
@@ -31,12 +32,16 @@ from odradek.client.serdes import AnySerializer
 from odradek.config.client import producer as producer_options
 from odradek.model.client_errors import ClientClosed, ClientError, InvalidState
 from odradek.records.codec import Delivery
+from odradek.telemetry import events
 
 if TYPE_CHECKING:
     import pyarrow
 
+log = events.logger("producer")
 
 _made: weakref.WeakSet[Producer] = weakref.WeakSet()
+_EXIT_WAIT_S: Final = 10.0
+"""How long a process that ends waits for records of producers that it did not close."""
 
 
 def _refuse_in_child() -> None:
@@ -50,6 +55,18 @@ def _refuse_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_refuse_in_child)
+
+
+@atexit.register  # runs before the loops of the threads are ended, as it was registered after that
+def _deliver_what_is_left() -> None:
+    """A program that ends without closing its producers has its records delivered, and is told so."""
+    for producer in list(_made):
+        engine = producer._engine
+        if engine.intake.is_closed:
+            continue
+        if engine.accumulator.has_incomplete:
+            log.warning("producer_not_closed", client=producer.client_id, waits_s=_EXIT_WAIT_S)
+        producer.close(_EXIT_WAIT_S)
 
 
 class Producer:
