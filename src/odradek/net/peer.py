@@ -34,7 +34,11 @@ from odradek.wire.client_connection import ClientConnection, Response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 FRAME_BYTES_MAX: Final = 1 << 30
-"""The largest answer. What is no Kafka at all, such as the first letters of HTTP, announces more."""
+"""The largest answer."""
+
+GREETING_BYTES_MAX: Final = 1 << 20
+"""The largest answer before a broker has introduced itself. What is no Kafka, such as the first letters of
+HTTP or of TLS, announces more."""
 
 SOFTWARE_NAME: Final = "odradek"
 _GREETING_VERSION: Final = 3
@@ -101,7 +105,7 @@ class Peer:
         self._changed = changed
         self._traffic = traffic or Traffic()
         self._loop = asyncio.get_running_loop()
-        self._wire = ClientConnection(FRAME_BYTES_MAX, client_id, scratch)
+        self._wire = ClientConnection(GREETING_BYTES_MAX, client_id, scratch)
         self._connection: Connection | None = None
         self._sent: deque[_Sent] = deque()
         self._leaving: list[asyncio.Future[Any]] = []
@@ -149,9 +153,12 @@ class Peer:
             if handshake is not None:
                 await handshake(self)
             self.versions = await self._greet(answer_timeout_ms)
+            if self._ended_by is not None:
+                raise copy(self._ended_by)  # behind the answer came something that ended the connection
         except BaseException:
             self.close(ConnectionFailed("the connection was given up", broker=self.name))
             raise
+        self._wire.bound_answers(FRAME_BYTES_MAX)
 
     def _attach(self, connection: Connection) -> Peer:
         self._connection = connection
@@ -251,7 +258,10 @@ class Peer:
             if (violation := self._wire.violation) is not None:
                 raise violation
         except RemoteProtocolViolation as bad:
-            self.close(ConnectionFailed(f"what came is not the protocol: {bad}", broker=self.name))
+            what = f"what came is not the protocol: {bad}"
+            if not self.versions:
+                what += "; a listener with TLS, or one that is no broker, answers so"
+            self.close(ConnectionFailed(what, broker=self.name))
             return
         self._changed(self)
 

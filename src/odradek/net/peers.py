@@ -138,6 +138,9 @@ class Peers:
                     await self._come_nearer(self._place(peer_id))
         except TimeoutError:
             what = f"not ready for a request within {timeout_ms} ms"
+            place = self._places.get(peer_id)
+            if place is not None and place.trouble is not None:
+                raise TimedOut(f"{what}: {place.trouble}") from place.trouble
             raise TimedOut(what, broker=self.name(peer_id)) from None
 
     async def _come_nearer(self, place: Place) -> None:
@@ -194,6 +197,7 @@ class Peers:
         )
         place.peer = peer
         place.failures = 0
+        place.trouble = None
         self.made_count += 1
         self._look_for_idle()
 
@@ -207,6 +211,7 @@ class Peers:
         # Once for a broker that is away, however long it is.
         tell = log.debug if place.failures else log.warning
         tell("connection_failed", broker=place.name, reason=str(failed))
+        place.trouble = failed
         self._rest(place)
 
     def _rest(self, place: Place) -> None:

@@ -50,6 +50,7 @@ class Place:
         "peer",
         "port",
         "retry_at_ms",
+        "trouble",
         "waiting",
     )
 
@@ -62,6 +63,8 @@ class Place:
         self.failures = 0
         self.retry_at_ms = 0
         self.last_attempt_ms = 0
+        self.trouble: BaseException | None = None
+        """Why the last attempt to connect failed; None if it did not."""
         self.waiting: list[asyncio.Future[None]] = []
         self._limits = limits
 

@@ -46,6 +46,10 @@ class ClientConnection:
         self._next_id = 0
         self._waiting: deque[RequestHeader] = deque()
 
+    def bound_answers(self, frame_bytes_max: int) -> None:
+        """From now on no answer is larger than this."""
+        self._frames.frame_bytes_max = frame_bytes_max
+
     @property
     def unanswered(self) -> int:
         return len(self._waiting)

@@ -103,6 +103,45 @@ def test_a_greeting_that_is_not_answered_is_given_up(play):
     play(scenario)
 
 
+@pytest.mark.parametrize("is_kept_open", [True, False])
+def test_a_listener_with_tls_is_told_at_once_from_a_broker(play, is_kept_open):
+    async def scenario(scene):
+        def alert(header, request):
+            if not is_kept_open:
+                asyncio.get_running_loop().call_later(0.001, scene.actor.leave)
+            return b"\x15\x03\x03\x00\x02\x02\x46"
+
+        scene.actor.answer = alert
+        with pytest.raises(ConnectionFailed, match="not the protocol.* TLS"):
+            await scene.peers.ready(1, 60_000)
+        assert scene.clock.monotonic_ms() < 1000
+
+    play(scenario)
+
+
+def test_a_connection_that_ends_as_soon_as_it_is_greeted_is_made_again(play):
+    async def scenario(scene):
+        scene.actor.answer = lambda header, request: scene.actor.politely(header, request) + b"\xff" * 4
+        with pytest.raises(ConnectionFailed, match="not the protocol"):
+            await scene.peers.ready(1, 1000)
+        assert not scene.peers.is_ready(1)
+        scene.actor.answer = scene.actor.politely
+        await scene.peers.ready(1, 1000)
+        await scene.peers.begin(1, ListGroupsRequest())
+
+    play(scenario)
+
+
+def test_who_waits_in_vain_is_told_why_the_last_attempt_failed(play):
+    async def scenario(scene):
+        with pytest.raises(ConnectionFailed):
+            await scene.peers.ready(1, 1000)
+        with pytest.raises(TimedOut, match=r"not ready for a request within 10 ms: .*Connection refused"):
+            await scene.peers.ready(1, 10)
+
+    play(scenario, is_there=False)
+
+
 def test_what_is_under_way_when_a_connection_breaks_fails_naming_the_broker(play):
     async def scenario(scene):
         await scene.peers.ready(1, 1000)
