@@ -112,7 +112,7 @@ def test_a_listener_with_tls_is_told_at_once_from_a_broker(play, is_kept_open):
             return b"\x15\x03\x03\x00\x02\x02\x46"
 
         scene.actor.answer = alert
-        with pytest.raises(ConnectionFailed, match="not the protocol.* TLS"):
+        with pytest.raises(ConnectionFailed, match=r"not the protocol.* TLS"):
             await scene.peers.ready(1, 60_000)
         assert scene.clock.monotonic_ms() < 1000
 
