@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from odradek.ports.files import Buffer
 from odradek.records._delivery_py import Delivery, OnDelivery
@@ -17,6 +17,9 @@ from odradek.records._murmur2_py import partition_of
 from odradek.records._producer_batch_py import ProducerBatch, encoded_headers
 from odradek.records._record_columns_py import RecordColumns
 from odradek.records.layout import INT64_MAX
+
+TURNS_MAX: Final = 16
+"""Turns of sticky partitions that are remembered in advance."""
 
 Touched = list[tuple[ProducerBatch, int, int]]
 """Batches that a call wrote to, with the index of its first record there and how many they are."""
@@ -43,18 +46,32 @@ def _plain_headers(headers: object) -> bytes | None:
 
 
 class _Topic:
-    __slots__ = ("batches", "sticky", "sticky_bytes")
+    __slots__ = ("batches", "sticky", "sticky_bytes", "turn_bytes", "turns")
 
     def __init__(self) -> None:
         self.batches: list[ProducerBatch | None] = []
         self.sticky = -1
         self.sticky_bytes = 0
+        self.turns: list[int] = []
+        self.turn_bytes = 0
 
     def resize(self, partition_count: int) -> None:
         kept = self.batches[:partition_count]
         self.batches = kept + [None] * (partition_count - len(kept))
+        self.turns = []
         if self.sticky >= partition_count:
             self.sticky = -1
+
+    def next_turn(self) -> int:
+        if not self.turns:
+            return -1
+        self.sticky, self.sticky_bytes = self.turns.pop(0), 0
+        return self.sticky
+
+    def sticky_now(self) -> int:
+        if self.turns and self.sticky_bytes >= self.turn_bytes:
+            self.next_turn()
+        return self.sticky
 
     def open_batch(self, partition: int) -> ProducerBatch | None:
         return self.batches[partition] if 0 <= partition < len(self.batches) else None
@@ -121,7 +138,20 @@ class Appender:
         slot = self._topics[topic]
         if partition >= len(slot.batches):
             raise ValueError(f"{topic} has no partition {partition}")
-        slot.sticky, slot.sticky_bytes = max(partition, -1), 0
+        slot.sticky, slot.sticky_bytes, slot.turns = max(partition, -1), 0, []
+
+    def set_turns(self, topic: str, partitions: Sequence[int], turn_bytes: int) -> None:
+        """The partitions to stick to after this one, each for so many bytes; the first 16 are remembered."""
+        slot = self._topics[topic]
+        given = list(partitions)[:TURNS_MAX]
+        for number in given:
+            if not 0 <= number < len(slot.batches):
+                raise ValueError(f"{topic} has no partition {number}")
+        slot.turns, slot.turn_bytes = given, turn_bytes
+
+    def next_turn(self, topic: str) -> int:
+        """Stick to the partition whose turn is next; -1, and nothing has changed, after the last."""
+        return self._topics[topic].next_turn()
 
     def sticky(self, topic: str) -> int:
         return self._topics[topic].sticky
@@ -173,7 +203,7 @@ class Appender:
             return partition, False
         if key is not None and not self._ignore_keys:
             return (partition_of(key, len(slot.batches)) if slot.batches else -1), False
-        return slot.sticky, True
+        return slot.sticky_now(), True
 
     def send(
         self,
@@ -256,9 +286,11 @@ class Appender:
         if slot is not None and now_ms is not None:
             while row < stop:
                 loaded = columns.load(row, now_ms)
+                if loaded is None:
+                    break
                 sticks = chosen is None or chosen[row] < 0
-                partition = slot.sticky if chosen is None or sticks else chosen[row]
-                if loaded is None or not _put(slot, partition, sticks, loaded, touches):
+                partition = slot.sticky_now() if chosen is None or sticks else chosen[row]
+                if not _put(slot, partition, sticks, loaded, touches):
                     break
                 row += 1
         return row, touches.listed()

@@ -32,12 +32,20 @@ cdef struct Touch:
     int32_t count
 
 
+cdef enum:
+    TURNS_MAX = 16
+
+
 cdef class TopicSlot:
-    # The open batches of one topic, by partition, and its sticky partition.
+    # The open batches of one topic, by partition, its sticky partition, and those that follow it in turn.
     cdef list batches
     cdef int32_t partition_count
     cdef int32_t sticky
     cdef int64_t sticky_bytes
+    cdef int64_t turn_bytes
+    cdef int32_t turns[TURNS_MAX]
+    cdef int turn_count
+    cdef int turn_at
     cdef int32_t *marks
 
     def __cinit__(self):
@@ -56,9 +64,24 @@ cdef class TopicSlot:
         kept = self.batches[:partition_count]
         self.batches = kept + [None] * (partition_count - len(kept))
         self.partition_count = partition_count
+        self.turn_count = 0
         if self.sticky >= partition_count:
             self.sticky = -1
         return 0
+
+    cdef inline int32_t next_turn(self) noexcept:
+        """Stick to the partition whose turn is next; -1, and no change, after the last."""
+        if self.turn_at >= self.turn_count:
+            return -1
+        self.sticky = self.turns[self.turn_at]
+        self.sticky_bytes = 0
+        self.turn_at += 1
+        return self.sticky
+
+    cdef inline int32_t sticky_now(self) noexcept:
+        if self.turn_count and self.sticky_bytes >= self.turn_bytes:
+            self.next_turn()
+        return self.sticky
 
     cdef inline PyObject *open_batch(self, int32_t partition) noexcept:
         """The batch that takes a partition's records, borrowed; NULL if there is none."""
@@ -163,6 +186,23 @@ cdef class Appender:
             raise ValueError(f"{topic} has no partition {partition}")
         slot.sticky = max(partition, -1)
         slot.sticky_bytes = 0
+        slot.turn_count = 0
+
+    def set_turns(self, topic, partitions, int64_t turn_bytes):
+        cdef TopicSlot slot = self._known(topic)
+        cdef int32_t number
+        cdef tuple given = tuple(partitions)[:TURNS_MAX]
+        for number in given:
+            if number < 0 or number >= slot.partition_count:
+                raise ValueError(f"{topic} has no partition {number}")
+        for index, number in enumerate(given):
+            slot.turns[index] = number
+        slot.turn_at = 0
+        slot.turn_count = <int>len(given)
+        slot.turn_bytes = turn_bytes
+
+    def next_turn(self, topic):
+        return self._known(topic).next_turn()
 
     def sticky(self, topic):
         return self._known(topic).sticky
@@ -234,7 +274,7 @@ cdef class Appender:
                 return -1
             return (odr_murmur2(<const uint8_t *>piece.key, piece.key_size) & 0x7FFFFFFF) % slot.partition_count
         sticks[0] = True
-        return slot.sticky
+        return slot.sticky_now()
 
     def send(self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None, on_delivery=None):
         cdef Piece piece
@@ -393,7 +433,7 @@ cdef class Appender:
                 if not columns.load(row, &piece, &timestamp, now_ms):
                     break
                 sticks = partitions == NULL or partitions[row] < 0
-                taken = slot.sticky if sticks else partitions[row]
+                taken = slot.sticky_now() if sticks else partitions[row]
                 if not self._append_row(slot, taken, sticks, timestamp, &piece, touches):
                     break
                 row += 1

@@ -98,6 +98,20 @@ cdef class ProducerBatch:
         self._hold(larger)
         return 0
 
+    def extend(self, Py_ssize_t capacity_bytes, buffer=None):
+        # Everything that can fail, or let another thread in, comes before the batch is looked at.
+        cdef object larger = new_bytes(capacity_bytes) if buffer is None else buffer
+        cdef object left
+        if not isinstance(larger, bytearray):
+            raise TypeError("a batch is written into a bytearray")
+        if not self.is_open or len(<bytearray>larger) < self._size or capacity_bytes < self.capacity_bytes:
+            return None
+        memcpy(PyByteArray_AS_STRING(larger), self._start, self._size)
+        left = self._buffer
+        self._hold(larger)
+        self.capacity_bytes = capacity_bytes
+        return left
+
     @property
     def size_bytes(self):
         return self._size

@@ -181,6 +181,20 @@ class ProducerBatch:
         self.count += 1
         return True
 
+    def extend(self, capacity_bytes: int, buffer: bytearray | None = None) -> bytearray | None:
+        """Have room for more, in a larger buffer; gives the one that it leaves.
+
+        ``None``, and nothing has changed, if the batch is sealed or the new room would be less.
+        """
+        larger = bytearray(capacity_bytes) if buffer is None else buffer
+        if not isinstance(larger, bytearray):
+            raise TypeError("a batch is written into a bytearray")
+        if not self.is_open or len(larger) < self.size_bytes or capacity_bytes < self.capacity_bytes:
+            return None
+        left, self._buffer = self._buffer, larger
+        self.capacity_bytes = capacity_bytes
+        return left
+
     def append_columns(self, columns: RecordColumns, start: int, stop: int, now_ms: int) -> int:
         """Add rows until the batch is full; returns how many. A row that no batch can take stops it, too."""
         columns.check_range(start, stop)

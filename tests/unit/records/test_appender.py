@@ -183,6 +183,57 @@ def test_bytes_of_the_sticky_partition_are_counted(twin: ModuleType) -> None:
     assert appender.sticky_bytes("t") == 0
 
 
+def test_sticky_partitions_take_turns_after_so_many_bytes(twin: ModuleType) -> None:
+    appender, slow, batches = opened(twin)
+    appender.set_turns("t", [2, 2, 0], 250)
+    for _ in range(12):
+        appender.send("t", bytes(90))
+    assert [batch.count for batch in batches] == [3, 3, 6]
+    assert appender.sticky("t") == 0
+    # After the last turn it stays.
+    for _ in range(6):
+        appender.send("t", bytes(90))
+    assert batches[0].count == 9
+    assert appender.next_turn("t") == -1
+    assert slow.calls == []
+
+
+@pytest.mark.parametrize("call", ["send_many", "append_columns"])
+def test_turns_are_taken_in_the_middle_of_a_call(twin: ModuleType, call: str) -> None:
+    appender, _, batches = opened(twin)
+    appender.set_turns("t", [2, 1], 250)
+    values = [bytes(90)] * 9
+    if call == "send_many":
+        done, touched = appender.send_many("t", values)
+    else:
+        ends = array("i", range(0, 90 * 10, 90))
+        column = twin.BytesColumn(9, 0, None, ends, b"".join(values))
+        done, touched = appender.append_columns("t", twin.RecordColumns(9, column), None, 0, 9)
+    assert done == 9
+    assert touched == [(batches[1], 0, 6), (batches[2], 0, 3)]
+
+
+def test_turns_can_be_taken_early_and_end_with_another_choice(twin: ModuleType) -> None:
+    appender, _, _ = opened(twin)
+    appender.set_turns("t", [2, 0], 250)
+    appender.send("t", b"v")
+    assert appender.next_turn("t") == 2
+    assert (appender.sticky("t"), appender.sticky_bytes("t")) == (2, 0)
+    appender.set_sticky("t", 1)
+    assert appender.next_turn("t") == -1
+    appender.set_turns("t", [0] * 40, 250)
+    turns = 0
+    while appender.next_turn("t") == 0:
+        turns += 1
+    assert turns == 16, "no more are remembered"
+    appender.set_turns("t", [2], 250)
+    appender.set_topic("t", 2)
+    assert appender.next_turn("t") == -1, "the partition may be gone"
+    for number in (2, -1):
+        with pytest.raises(ValueError, match="no partition"):
+            appender.set_turns("t", [number], 250)
+
+
 def test_keys_can_be_ignored_and_partitions_left_to_others(twin: ModuleType) -> None:
     appender, _, _ = opened(twin, ignore_keys=True)
     assert {appender.send("t", b"v", b"key %d" % n).partition for n in range(20)} == {1}

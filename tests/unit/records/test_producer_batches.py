@@ -111,6 +111,42 @@ def test_a_short_buffer_grows_up_to_the_capacity(twin: ModuleType) -> None:
     assert [record.timestamp for record in codec.decode(batch.finish(0, -1, -1, -1))] == list(range(count))
 
 
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=30), st.lists(st.integers(200, 3000), max_size=6))
+def test_a_batch_that_was_extended_is_as_if_it_had_been_large_from_the_beginning(
+    sizes: list[int], capacities: list[int]
+) -> None:
+    for twin in TWINS:
+        large = twin.ProducerBatch("t", 0, 100_000, 0)
+        grown = twin.ProducerBatch("t", 0, 200, 0)
+        rooms = [*sorted(capacities), 100_000]
+        for number, size in enumerate(sizes):
+            large.append(number, None, bytes([number]) * size)
+            while grown.append(number, None, bytes([number]) * size) is None:
+                room = rooms.pop(0)
+                assert grown.size_bytes > room or grown.extend(room) is not None
+        assert bytes(grown.finish(0, 7, 1, 3)) == bytes(large.finish(0, 7, 1, 3))
+
+
+def test_an_extended_batch_moves_to_the_larger_buffer_and_gives_the_old_one(twin: ModuleType) -> None:
+    small, large = bytearray(200), bytearray(2000)
+    batch = twin.ProducerBatch("t", 0, 200, 0, small)
+    batch.append(1, None, bytes(100))
+    assert batch.append(1, None, bytes(100)) is None
+    assert batch.extend(2000, large) is small
+    small.clear()
+    assert batch.capacity_bytes == 2000
+    assert batch.append(1, None, bytes(1000)) is not None
+    assert batch.extend(1000, bytearray(5000)) is None, "no batch shrinks"
+    assert batch.extend(5000, bytearray(500)) is None, "its records would not fit"
+    with pytest.raises(TypeError):
+        batch.extend(5000, bytes(5000))
+    batch.seal()
+    assert batch.extend(5000) is None
+    assert len(codec.decode(batch.finish(0, -1, -1, -1))) == 2
+    batch.complete(0)
+    assert batch.take_buffer() is large
+
+
 def test_a_sealed_batch_takes_no_more(twin: ModuleType) -> None:
     batch, _ = filled(twin, 1)
     batch.seal()

@@ -78,10 +78,11 @@ class Accumulator:
         self._muted: set[TopicPartition] = set()
         self._flushes: list[Flush] = []
         self._expiry_check_ms = 0
+        self._grown: dict[ProducerBatch, int] = {}
         self.incomplete: dict[ProducerBatch, int] = {}
         """Every batch that has been opened and not completed, with the bytes of memory it holds."""
         self.queued_bytes = 0
-        """What lies in lines in batches that take no more appends."""
+        """What lies in lines in full batches: they take no more, or only because they have grown."""
         self.closing = False
         self.drains_count = 0
 
@@ -102,9 +103,27 @@ class Accumulator:
         line.append(batch)
         self.incomplete[batch] = memory_bytes
 
-    def line_length(self, partition: TopicPartition) -> int:
+    def grew(self, batch: ProducerBatch, memory_bytes: int) -> None:
+        """An open batch was full, and has got more room: it holds so much memory now."""
+        self.queued_bytes += batch.size_bytes - self._grown.get(batch, 0)
+        self._grown[batch] = batch.size_bytes
+        self.incomplete[batch] = memory_bytes
+
+    def has_grown(self, batch: ProducerBatch) -> bool:
+        return batch in self._grown
+
+    def has_company(self, partition: TopicPartition) -> bool:
+        """Whether there is more than one batch in a line: then its head is full."""
         line = self._lines.get(partition)
-        return len(line) if line else 0
+        return line is not None and len(line) > 1
+
+    def line_length(self, partition: TopicPartition) -> int:
+        """How long a line is, in batches of the common size: one that has grown counts as several."""
+        line = self._lines.get(partition)
+        if line is None:
+            return 0
+        batch_bytes = self._batch_bytes
+        return sum([max(batch.size_bytes // batch_bytes, 1) for batch in line])
 
     @property
     def has_incomplete(self) -> bool:
@@ -141,6 +160,8 @@ class Accumulator:
             return 0 if epoch > retry.leader_epoch else retry.not_before_ms
         if pressing or len(line) > 1 or not head.is_open or head.size_bytes >= self._batch_bytes:
             return 0
+        if head in self._grown:
+            return 0
         return head.created_ms + self._linger_ms
 
     def drain(
@@ -176,7 +197,7 @@ class Accumulator:
 
     def _seal(self, batch: ProducerBatch) -> None:
         batch.seal()
-        self.queued_bytes += batch.size_bytes
+        self.queued_bytes += batch.size_bytes - self._grown.pop(batch, 0)
         self._sealed(batch.topic, batch.partition)
 
     def seal_open(self) -> None:
@@ -234,6 +255,7 @@ class Accumulator:
         # The broker's bound is not known; half of what it refused gets there, whatever batch.size says.
         parts = batch.split(min(self._batch_bytes, batch.size_bytes // 2))
         sequence = batch.base_sequence
+        share_bytes, rest_bytes = divmod(self.incomplete.get(batch, 0), len(parts))
         for part in parts:
             # A part begins anew: it has not been sent, and need not rest.
             part.attempts = part.last_attempt_ms = 0
@@ -243,7 +265,10 @@ class Accumulator:
             if batch.base_sequence != NO_SEQUENCE:
                 part.base_sequence = sequence
                 sequence = (sequence + part.count) % _SEQUENCES
-            self.incomplete[part] = 0
+            # The memory of the whole is held until the last part is done.
+            self.incomplete[part], rest_bytes = share_bytes + rest_bytes, 0
+        if batch in self.incomplete:
+            self.incomplete[batch] = 0
         for part in reversed(parts):
             self._insert(part)
         for flush in self._flushes:

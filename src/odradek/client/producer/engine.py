@@ -17,6 +17,7 @@ from odradek.client.metadata import TopicImage
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.buffer_pool import BufferPool
 from odradek.client.producer.deliveries import LoopWaiting, ThreadWaiting
+from odradek.client.producer.growth import Growth, steps
 from odradek.client.producer.intake import Intake, Limits, Signal
 from odradek.client.producer.pace import Pace
 from odradek.client.producer.packing import packing_of
@@ -85,18 +86,21 @@ class Engine:
         settings = self.settings
         batch_bytes = _batch_bytes(settings)
         memory_bytes = settings[options.BUFFER_MEMORY]
+        timeout_ms = settings[options.DELIVERY_TIMEOUT_MS]
+        grown_bytes = _grown_bytes(settings)
         accumulator = Accumulator(
             batch_bytes=batch_bytes,
             linger_ms=settings[options.LINGER_MS],
-            delivery_timeout_ms=settings[options.DELIVERY_TIMEOUT_MS],
+            delivery_timeout_ms=timeout_ms,
             order=self.order,
             sealed=self.appender.clear_open,
         )
         return Stock(
             accumulator,
-            BufferPool(memory_bytes, batch_bytes),
+            BufferPool(memory_bytes, batch_bytes, grown_bytes),
             Pace(memory_bytes, batch_bytes),
             packing_of(settings),
+            Growth(grown_bytes, timeout_ms),
             self.order,
             self.side.lock,
             self.clock,
@@ -248,6 +252,14 @@ class Engine:
 def _batch_bytes(settings: Settings) -> int:
     """What a batch may hold; one that may hold nothing has one record."""
     return max(settings[options.BATCH_SIZE], BATCH_OVERHEAD)
+
+
+def _grown_bytes(settings: Settings) -> tuple[int, ...]:
+    """What batches grow to while they wait. Where each record is sent alone, they do not."""
+    if settings[options.BATCH_SIZE] == 0:
+        return ()
+    backlog_bytes = min(settings[options.BATCH_BACKLOG_SIZE], settings[options.MAX_REQUEST_SIZE])
+    return steps(_batch_bytes(settings), backlog_bytes)
 
 
 def _order(settings: Settings) -> Transactions | None:

@@ -50,6 +50,7 @@ class Fates:
         self._accumulator = stock.accumulator
         self._pool = stock.pool
         self._packing = stock.packing
+        self._growth = stock.growth
         self._lock = stock.lock
         self._order = stock.order
         self._settings = settings
@@ -181,6 +182,7 @@ class Fates:
 
     def _split(self, batch: ProducerBatch) -> None:
         self._packing.was_too_large(batch.topic)
+        self._growth.was_too_large(batch.topic, batch.size_bytes)
         self._meters.split()
         with self._lock:
             parts = self._accumulator.split(batch)

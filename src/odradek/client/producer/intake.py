@@ -81,6 +81,7 @@ class Intake:
         self._pool = stock.pool
         self._pace = stock.pace
         self._packing = stock.packing
+        self._growth = stock.growth
         self._order = stock.order
         self._lock = stock.lock
         self._clock = stock.clock
@@ -163,7 +164,14 @@ class Intake:
             partition = TopicPartition(record.topic, number)
             if self._order is not None:
                 self._order.before_append(partition)
-            if self._append_to_tail(placing, partition, sticks):
+            tail = self._accumulator.tail(partition)
+            if tail is not None and not tail.is_open:
+                tail = None
+            if tail is not None and self._append_to(tail, placing, sticks):
+                return None
+            if placing.may_wait and self._pace.is_too_fast(self._accumulator.queued_bytes):
+                return self._hold_back(placing)
+            if tail is not None and self._grow(tail, placing, sticks):
                 return None
             need = self._room(placing)
             if need is not None:
@@ -186,23 +194,38 @@ class Intake:
             return number
         return None if record.key is None or self._limits.ignores_keys else partition_of(record.key, count)
 
-    def _append_to_tail(self, placing: Placing, partition: TopicPartition, sticks: bool) -> bool:
+    def _append_to(self, tail: ProducerBatch, placing: Placing, sticks: bool) -> bool:
         """Somebody else may have opened a batch meanwhile, or drained none yet."""
-        tail = self._accumulator.tail(partition)
-        if tail is None or not tail.is_open:
-            return False
         before = tail.size_bytes
         placing.delivery = self._append(tail, placing.record)
         if placing.delivery is not None and sticks:
-            self.appender.add_sticky_bytes(partition.topic, tail.size_bytes - before)
+            self.appender.add_sticky_bytes(tail.topic, tail.size_bytes - before)
         return placing.delivery is not None
+
+    def _hold_back(self, placing: Placing) -> Need:
+        placing.signal = self._new_signal()
+        self._pace.wait(placing.signal.set)
+        return Need.PACE
+
+    def _grow(self, tail: ProducerBatch, placing: Placing, sticks: bool) -> bool:
+        """Make room for the record in a full batch that has not left yet, if there is memory to spare."""
+        accumulator, pool = self._accumulator, self._pool
+        wanted_bytes = self._growth.next_bytes(tail, placing.size_bytes, self._clock.monotonic_ms())
+        held_bytes = accumulator.incomplete[tail]
+        if not wanted_bytes or not pool.take_spare(wanted_bytes - held_bytes):
+            return False
+        left = tail.extend(wanted_bytes, pool.buffer(wanted_bytes))
+        assert left is not None, "whoever seals a batch holds the lock, which is ours now"
+        pool.keep(left)
+        was_ready = accumulator.has_grown(tail)
+        accumulator.grew(tail, wanted_bytes)
+        self.appender.set_open(tail)
+        if not was_ready and self._limits.linger_ms:
+            self._notify(0)
+        return self._append_to(tail, placing, sticks)
 
     def _room(self, placing: Placing) -> Need | None:
         """See that there is memory for a batch of this record."""
-        if placing.may_wait and self._pace.is_too_fast(self._accumulator.queued_bytes):
-            placing.signal = self._new_signal()
-            self._pace.wait(placing.signal.set)
-            return Need.PACE
         wanted = max(self._capacity_bytes(placing.record.topic), placing.size_bytes)
         waiter = placing.waiter
         if waiter is not None:
@@ -246,7 +269,7 @@ class Intake:
         self._accumulator.add(batch, memory_bytes)
         if batch.size_bytes < capacity_bytes:
             self.appender.set_open(batch)
-        is_full = self._accumulator.line_length(partition) > 1 or batch.size_bytes >= capacity_bytes
+        is_full = self._accumulator.has_company(partition) or batch.size_bytes >= capacity_bytes
         return 0 if is_full else now_ms + self._limits.linger_ms
 
     def _append(self, batch: ProducerBatch, record: Outgoing) -> Delivery | None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MULTIPLIER: Final = 6364136223846793005
 _INCREMENT: Final = 1442695040888963407
 _STATE_MASK: Final = (1 << 64) - 1
+_TURNS: Final = 16
+"""Partitions drawn in advance, as many as an appender remembers."""
 
 
 class Dice:
@@ -75,18 +77,25 @@ class Sticking:
         # The last record that did not fit into a batch leaves it a little short of its size.
         if now >= 0 and appender.sticky_bytes(topic.name) * 2 < self._batch_bytes:
             return now
-        drawn = self._draw(topic)
-        appender.set_sticky(topic.name, drawn)
-        return drawn
-
-    def _draw(self, topic: TopicImage) -> int:
-        everything = range(len(topic.partitions))
-        if len(everything) == 1:
+        if len(topic.partitions) == 1:
+            appender.set_sticky(topic.name, 0)
             return 0
         load = self._loads.get(topic.name)
-        if load is None or load.drains_count != self._accumulator.drains_count or load.image is not topic:
+        if load is not None and load.drains_count == self._accumulator.drains_count and load.image is topic:
+            drawn = appender.next_turn(topic.name)
+            if drawn >= 0:
+                return drawn
+        else:
             load = self._loads[topic.name] = self._load(topic)
-        return next_sticky(everything, load.usable, load.table, self._below)
+        return self._draw(appender, topic, load)
+
+    def _draw(self, appender: Appender, topic: TopicImage, load: _Load) -> int:
+        """Draw a partition, and those after it, which the appender goes on to by itself."""
+        everything = range(len(topic.partitions))
+        drawn = [next_sticky(everything, load.usable, load.table, self._below) for _ in range(1 + _TURNS)]
+        appender.set_sticky(topic.name, drawn[0])
+        appender.set_turns(topic.name, drawn[1:], self._batch_bytes)
+        return drawn[0]
 
     def _load(self, topic: TopicImage) -> _Load:
         drains_count = self._accumulator.drains_count

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.buffer_pool import BufferPool
+from odradek.client.producer.growth import Growth
 from odradek.client.producer.idempotence import Idempotence
 from odradek.client.producer.pace import Pace
 from odradek.client.producer.packing import Packing
@@ -20,6 +21,7 @@ class Stock(NamedTuple):
     pool: BufferPool
     pace: Pace
     packing: Packing
+    growth: Growth
     order: Idempotence | None
     lock: AbstractContextManager[Any]
     clock: Clock

@@ -137,9 +137,10 @@ ALLOW_AUTO_CREATE_TOPICS = boolean(
 
 SEND_BUFFER_BYTES = int32(
     "send.buffer.bytes",
-    128 * KIB,
+    -1,
     MEDIUM,
-    "Size of a socket's send buffer; -1 leaves it to the system.",
+    "Size of a socket's send buffer. -1 leaves it to the system, whose buffers grow with traffic; Kafka's "
+    "default, 131072, is less than a large request.",
     at_least=-1,
 )
 
@@ -147,7 +148,7 @@ RECEIVE_BUFFER_BYTES = int32(
     "receive.buffer.bytes",
     64 * KIB,
     MEDIUM,
-    "Size of a socket's receive buffer; -1 leaves it to the system.",
+    "Least size of a socket's receive buffer, which the system may make larger; -1 leaves it to the system.",
     at_least=-1,
 )
 

@@ -150,6 +150,15 @@ BATCH_SIZE = int32(
     at_least=0,
 )
 
+BATCH_BACKLOG_SIZE = int32(
+    "batch.backlog.size",
+    256 * KIB,
+    MEDIUM,
+    "Bytes up to which a full batch grows on while it cannot be sent yet, so that what must wait does so in "
+    "fewer batches; nothing waits in order to grow. 0 is Kafka's rule: a full batch takes no more.",
+    at_least=0,
+)
+
 BUFFER_MEMORY = int64(
     "buffer.memory",
     32 * MIB,

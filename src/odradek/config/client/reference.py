@@ -24,8 +24,9 @@ _INTRODUCTION: Final = """\
 Made from the tables in `src/odradek/config/client` by `python -m odradek.config.client.reference`. Do not
 edit by hand.
 
-Options have the names and defaults of Kafka 3.9's clients, and all of them are known. They are given as a
-mapping, as keyword arguments, or both, with dots or with underscores:
+Options have the names and defaults of Kafka 3.9's clients, and all of them are known. Two things are our own:
+`batch.backlog.size`, and that `send.buffer.bytes` is left to the system. Options are given as a mapping, as
+keyword arguments, or both, with dots or with underscores:
 
 ```python
 from datetime import timedelta

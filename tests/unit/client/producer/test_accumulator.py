@@ -198,6 +198,32 @@ def test_a_split_batch_is_replaced_by_its_parts_in_order() -> None:
     assert set(lines.incomplete) == {*parts, later}
 
 
+def test_a_batch_that_had_to_grow_goes_at_once_and_counts_as_queued() -> None:
+    lines = accumulator()
+    batch = opened(lines, A0, 0, bytes(800))
+    assert lines.queued_bytes == 0
+    lines.grew(batch, 4000)
+    assert lines.ready(Leaders(), 0).nodes == {NODE: [A0]}
+    assert lines.queued_bytes == batch.size_bytes
+    assert batch.extend(4000) is not None
+    batch.append(0, None, bytes(2000))
+    lines.grew(batch, 16_000)
+    assert lines.queued_bytes == batch.size_bytes
+    assert lines.line_length(A0) == 2, "one that has grown counts for several"
+    assert lines.drain([A0], 10_000, 0) == [batch]
+    assert lines.queued_bytes == 0
+    assert lines.completed(batch) == 16_000
+
+
+def test_parts_hold_the_memory_of_the_whole() -> None:
+    lines = accumulator()
+    batch = opened(lines, A0, 0, bytes(300), bytes(300), bytes(300))
+    lines.drain([A0], 10_000, 0)
+    parts = lines.split(batch)
+    assert lines.completed(batch) == 0
+    assert sum(lines.completed(part) for part in parts) == 1000
+
+
 def test_a_flush_waits_for_what_was_there_and_not_for_later_ones() -> None:
     lines = accumulator()
     done: list[str] = []

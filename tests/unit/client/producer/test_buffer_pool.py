@@ -33,6 +33,30 @@ def test_a_buffer_that_has_grown_is_not_kept() -> None:
     assert pool.kept_count == 0
 
 
+def test_buffers_that_batches_grow_to_are_kept_too_but_not_more_than_is_free() -> None:
+    pool = BufferPool(1000, 100, (400,))
+    assert pool.take(800)
+    for _ in range(2):
+        pool.give_back(400, bytearray(400))
+    pool.keep(bytearray(100))
+    pool.keep(bytearray(400))
+    assert (pool.kept_count, pool.kept_bytes) == (3, 900)
+    assert pool.take(400)
+    assert pool.buffer(400) is not None
+    assert (pool.kept_count, pool.kept_bytes) == (2, 500)
+    assert pool.take(300)
+    assert pool.buffer(300) is None
+    assert pool.kept_bytes <= pool.available_bytes
+
+
+def test_spare_memory_is_what_lies_above_half() -> None:
+    pool = BufferPool(1000, 100)
+    assert pool.take_spare(400)
+    assert not pool.take_spare(101)
+    assert pool.take_spare(100)
+    assert pool.take(500)
+
+
 def test_who_waits_is_not_overtaken_by_a_smaller_wish() -> None:
     pool = BufferPool(1000, 100)
     assert pool.take(900)
