@@ -86,14 +86,19 @@ class Commits:
         await self.send(offsets, timeout_ms)
         await self.run_callbacks()
 
-    async def send(self, offsets: Offsets, timeout_ms: int) -> None:
-        """The same without calling back for others: for where the application is not."""
+    async def send(self, offsets: Offsets, timeout_ms: int, *, is_last: bool = False) -> None:
+        """The same without calling back for others: for where the application is not.
+
+        One that is the last before partitions go does not wait for a topic that is gone to come back: what it
+        says of other topics is committed all the same.
+        """
         started_ms = self._context.now_ms()
         # What was to be committed soon comes before, and is called back for before.
         await self.settle(timeout_ms)
         if offsets:
             left_ms = max(0, started_ms + timeout_ms - self._context.now_ms())
-            await self._until_done(lambda: self._send(offsets), left_ms, "offsets were not committed")
+            once = self._send_last if is_last else self._send
+            await self._until_done(lambda: once(offsets), left_ms, "offsets were not committed")
             self._interceptors.on_commit(offsets)
 
     def commit_soon(self, offsets: Offsets, on_commit: OnCommit | None = None) -> None:
@@ -148,6 +153,12 @@ class Commits:
         if errors:
             partition, code = next(iter(errors.items()))
             raise refusal(code, f"the offset of {partition} was not committed")
+
+    async def _send_last(self, offsets: Offsets) -> None:
+        try:
+            await self._send(offsets)
+        except ClientError as failed:
+            raise _for_good(failed) from None
 
     def _in_whose_name(self) -> Generation:
         if not self._context.subscription.is_by_group:

@@ -102,6 +102,8 @@ class Coordination:
         self._not_before_ms = 0
         self._topics_seen_ms = -_TOPICS_FRESH_MS
         self._is_listening = False
+        self._departures = 0
+        """Grows when the member leaves, so that a poll that is still joining knows that it is over."""
         self._declare_meters()
 
     def _declare_meters(self) -> None:
@@ -140,8 +142,12 @@ class Coordination:
 
     async def _take_part(self, deadline_ms: int) -> bool:
         self._watch.look(self._cluster.image)
+        departures = self._departures
         while self._membership.needs_join or self._joining.is_under_way:
-            if not await self._advance(deadline_ms):
+            is_through = await self._advance(deadline_ms)
+            if departures != self._departures:
+                return False  # the application has left the group meanwhile
+            if not is_through:
                 return self._reads_on
             self._calls.raise_failure()
             self._watch.look(self._cluster.image)
@@ -175,7 +181,8 @@ class Coordination:
             return False
         if self._subscription.pattern is not None and not await self._see_all_topics(deadline_ms):
             return False
-        self._joining.begin(self._on_news)
+        if self._membership.state is State.PREPARED:
+            self._joining.begin(self._on_news)
         return True
 
     async def _rest(self, deadline_ms: int) -> bool:
@@ -302,6 +309,7 @@ class Coordination:
         self._calls.raise_failure()
 
     async def _leave(self, timeout_ms: int, reason: str, *, tells: bool) -> None:
+        self._departures += 1
         await self._joining.stop()
         await self._handover.stop()
         await self._handover.give_up_everything()

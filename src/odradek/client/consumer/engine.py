@@ -69,6 +69,7 @@ class ConsumerEngine:
         self._is_closing = False
         self._is_closed = False
         self._at_hand_until_ms = 0
+        self._is_settled = False
         self.records_max = settings[consumer.MAX_POLL_RECORDS]
         self.news = News()
         self.subscription = SubscriptionState(OffsetReset(settings[consumer.AUTO_OFFSET_RESET]))
@@ -199,6 +200,8 @@ class ConsumerEngine:
 
     def take(self, records_max: int | None) -> list[ConsumerRecord]:
         """Records that are at hand, as the application gets them."""
+        if not self._is_settled:
+            return []
         records = self._buffer.take(self.records_max if records_max is None else records_max)
         return self._interceptors.on_consume(records) if records and self._interceptors else records
 
@@ -207,7 +210,7 @@ class ConsumerEngine:
             raise InvalidState(f"max_records must be at least 1, and not {records_max}")
 
     def take_columns(self, rows_max: int, into: ColumnBuilder) -> int:
-        return self._buffer.take_columns(rows_max, into)
+        return self._buffer.take_columns(rows_max, into) if self._is_settled else 0
 
     def begin_poll(self) -> bool:
         """Whether records may be taken without looking after the group and positions first."""
@@ -220,8 +223,10 @@ class ConsumerEngine:
         if self.subscription.kind is SubscriptionKind.NOTHING:
             raise InvalidState("the consumer reads nothing: subscribe to topics or assign partitions first")
         await self.start()
-        await self._polling.until_readable(timeout_ms)
-        self._at_hand_until_ms = self._clock.monotonic_ms() + AT_HAND_MS
+        self._is_settled = False
+        self._is_settled = await self._polling.until_readable(timeout_ms)
+        # Nothing is taken by a poll whose time is over: what it leaves under way commits what was taken.
+        self._at_hand_until_ms = self._clock.monotonic_ms() + AT_HAND_MS if self._is_settled else 0
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()

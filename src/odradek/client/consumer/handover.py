@@ -108,7 +108,7 @@ class Handover:
     async def commit_last(self, offsets: Offsets, timeout_ms: int) -> None:
         """Commit before partitions go; a failure means that others read some records again."""
         try:
-            await self._commits.send(offsets, timeout_ms)
+            await self._commits.send(offsets, timeout_ms, is_last=True)
         except ClientClosed:
             raise
         except ClientError as failed:
@@ -127,6 +127,8 @@ class Handover:
         changes = self._membership.changes(subscription.assigned, partitions)
         if changes.revoked:
             await self._revoke(changes.revoked)
+            if take.generation != self._membership.generation:
+                return False  # the group has gone on meanwhile: what is held is lost, and told as such
         self._remember_matches(partitions)
         self._tell_assignor(take)
         self._auto_commit.restart(self._context.now_ms())

@@ -64,6 +64,8 @@ class Polling:
         self._met_assignment = -1
         self._steps: dict[str, asyncio.Task[Any]] = {}
         self._calls: list[contextvars.Context] = []
+        self._committed_for = -1
+        """The assignment for which committed offsets are looked up."""
         self._began: asyncio.Future[None] | None = None
         self._is_polling = False
 
@@ -96,19 +98,20 @@ class Polling:
 
     # Polls.
 
-    async def until_readable(self, timeout_ms: int) -> None:
-        """Wait until there is something to read; less if ``timeout_ms`` is over first."""
+    async def until_readable(self, timeout_ms: int) -> bool:
+        """Wait until there is something to read; False if ``timeout_ms`` is over first."""
         if self._is_polling:
             raise InvalidState("poll was called inside poll: a rebalance listener cannot poll")
         self._is_polling = True
         try:
             with self.inside_call():
-                await self._until_readable(timeout_ms)
+                return await self._until_readable(timeout_ms)
         finally:
             self._is_polling = False
 
-    async def _until_readable(self, timeout_ms: int) -> None:
+    async def _until_readable(self, timeout_ms: int) -> bool:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        self._end_old_step()
         has_waited = False
         while True:
             since = self._news.count
@@ -119,10 +122,10 @@ class Polling:
                 self._buffer.drop_stale()
                 self._fetcher.send()
                 if self._buffer.has_readable():
-                    return
+                    return True
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0 and has_waited:
-                return
+                return False
             # Even a poll without time gives the network a chance.
             await self._news.wait(since, max(self._patience(left_ms), 0))
             has_waited = True
@@ -133,6 +136,15 @@ class Polling:
             left_ms = min(left_ms, self.coordination.patience_ms(self._clock.monotonic_ms()))
         needs_look = not self._subscription.has_all_positions or self._fetcher.is_resting
         return min(left_ms, self._rest_ms) if needs_look else left_ms
+
+    def _end_old_step(self) -> None:
+        """What an earlier poll left behind, done since, says nothing of the group as it is now."""
+        if self.coordination is not None:
+            self.coordination.polled(self._clock.monotonic_ms())
+        old = self._steps.get("group")
+        if old is not None and old.done():
+            del self._steps["group"]
+            old.result()
 
     async def _activate(self, deadline_ms: int) -> bool:
         coordination = self.coordination
@@ -176,8 +188,15 @@ class Polling:
         if coordination is None:
             return True
         missing = self._subscription.missing_positions()
+        if "committed" not in self._steps:
+            self._committed_for = self._subscription.assignment_version
         done = await self._step("committed", lambda: coordination.committed(missing, COMMITTED_TIMEOUT_MS))
         if done is None:
+            return False
+        if self._committed_for != self._subscription.assignment_version:
+            # A partition that went and came back may have been read and committed by others meanwhile.
+            done.exception()
+            self._news.tell()
             return False
         try:
             committed: dict[TopicPartition, OffsetAndMetadata | None] = done.result()
@@ -199,9 +218,11 @@ class Polling:
         task = self._steps.get(name)
         if task is None:
             task = self._steps[name] = asyncio.get_running_loop().create_task(begin(), name=name)
-            await asyncio.sleep(0)  # most are done at once
-            if not task.done():
-                task.add_done_callback(lambda _: self._news.tell())
+            try:
+                await asyncio.sleep(0)  # most are done at once
+            finally:
+                if not task.done():
+                    task.add_done_callback(lambda _: self._news.tell())
         if not task.done():
             return None
         del self._steps[name]

@@ -1,0 +1,161 @@
+"""Polls that end before what they began: nothing old is taken for new, nobody joins a group behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.support.consumer_stage import ReadingStage, play, read_some, values_of
+
+from odradek.client.consumer.consumer import Consumer
+from odradek.client.values import OffsetAndMetadata
+from odradek.model.client_errors import Woken
+from odradek.model.ids import TopicPartition
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest
+
+A0 = TopicPartition("a", 0)
+DELETE_TOPICS = 20
+RECORDS = 50
+BROKER = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+}
+
+
+def member(stage: ReadingStage, **options: Any) -> Consumer:
+    return stage.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
+
+
+def test_what_was_committed_is_looked_up_anew_for_an_assignment_that_came_later() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1", b"2")
+        reader, other = member(stage), member(stage)
+        reader.assign([A0])
+        assert await reader.poll(0) == []
+        await asyncio.sleep(5)  # the question was on its way, and nothing is committed yet
+        await reader.unsubscribe()
+        other.assign([A0])
+        await other.commit({A0: 2})
+        reader.assign([A0])
+        assert values_of(await reader.poll(10)) == [b"2"]
+
+    play(scenario, BROKER)
+
+
+class SlowListener:
+    """Takes its time when partitions are assigned, if it is told to."""
+
+    def __init__(self) -> None:
+        self.work_s = 0.0
+        self.is_called = asyncio.Event()
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.is_called.set()
+        await asyncio.sleep(self.work_s)
+
+
+async def reader_with_a_slow_listener(stage: ReadingStage, **options: Any) -> tuple[Consumer, SlowListener]:
+    """A member that has read one record of fifty, and whose listener is about to be called."""
+    await stage.create("a")
+    await stage.write(A0, *(b"%d" % number for number in range(RECORDS)))
+    strategy = "cooperative-sticky"
+    reader = member(stage, partition_assignment_strategy=strategy, max_poll_records=1, **options)
+    listener = SlowListener()
+    reader.subscribe(["a"], listener=listener)
+    assert values_of(await reader.poll(10)) == [b"0"]
+    listener.is_called.clear()
+    reader.enforce_rebalance("to see the listener")
+    await asyncio.sleep(1)
+    return reader, listener
+
+
+def test_a_poll_that_ended_long_ago_does_not_vouch_for_the_next_one() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        reader, listener = await reader_with_a_slow_listener(
+            stage, max_poll_interval_ms=20_000, session_timeout_ms=10_000, enable_auto_commit=False
+        )
+        listener.work_s = 1.0
+        while not listener.is_called.is_set():
+            await reader.poll(0.3)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(60)
+        # the member is out of its group
+        other = member(stage)
+        other.subscribe(["a"])
+        assert len(await read_some(other, RECORDS)) == RECORDS
+        await other.close()
+        listener.work_s = 0.0
+        assert await reader.poll(10) == []
+
+    play(scenario, BROKER)
+
+
+def test_what_a_poll_gives_is_not_committed_by_what_that_poll_left_behind() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        reader, listener = await reader_with_a_slow_listener(stage, auto_commit_interval_ms=1500)
+        listener.work_s = 3.0
+        while not listener.is_called.is_set():
+            await asyncio.sleep(0.1)
+            given = await reader.poll(0.3)
+        await asyncio.sleep(10)  # the application works on it, and may fail
+        watcher = member(stage)
+        committed = (await watcher.committed(A0))[A0]
+        first_given = int(given[0].value or b"") if given else RECORDS
+        assert committed is not None
+        assert committed.offset <= first_given
+
+    play(scenario, BROKER)
+
+
+def test_nobody_joins_a_group_after_leaving_it() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0")
+        reader = member(stage, heartbeat_interval_ms=3000)
+        reader.subscribe(["a"])
+        poll = asyncio.create_task(reader.poll(10))
+        await asyncio.sleep(1)  # waits for others in its group
+        reader.wakeup()
+        with pytest.raises(Woken):
+            await poll
+        await reader.unsubscribe()
+        await asyncio.sleep(20)
+        assert reader.group_metadata().generation_id == -1
+        reader.assign([A0])
+        assert values_of(await reader.poll(10)) == [b"0"]
+
+    play(scenario, {**BROKER, "group.initial.rebalance.delay.ms": "3000"})
+
+
+@pytest.mark.parametrize("way", ["rebalance", "close"])
+def test_a_deleted_topic_does_not_hold_up_the_last_commit(way: str) -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a")
+        await stage.create("b")
+        b0 = TopicPartition("b", 0)
+        for partition in (A0, b0):
+            await stage.write(partition, b"0")
+        reader = member(stage, auto_commit_interval_ms=3_600_000, allow_auto_create_topics=False)
+        reader.subscribe(["a", "b"])
+        assert len(await read_some(reader, 2, 10)) == 2
+        answer = await stage.ask(DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000))
+        assert answer.responses[0].error_code == 0
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        if way == "close":
+            await reader.close()
+        else:
+            reader.enforce_rebalance("a topic has gone")
+            await stage.write(b0, b"1")
+            await asyncio.sleep(1)
+            assert values_of(await reader.poll(60)) == [b"1"]
+        assert loop.time() - began_s < 5
+        assert await member(stage).committed(b0) == {b0: OffsetAndMetadata(1, "", 0)}
+
+    play(scenario, BROKER)
