@@ -132,6 +132,25 @@ def test_an_interrupt_in_a_served_call_ends_the_coroutine_and_not_the_loop(threa
     assert thread.run(echo(1)) == 1
 
 
+def test_an_interrupt_in_a_served_call_is_told_to_whoever_asked_for_it(thread):
+    def press():
+        raise KeyboardInterrupt
+
+    asking = []
+
+    async def ask_and_wait():
+        asking.append(asyncio.get_running_loop().create_task(on_caller(press)))
+        await asyncio.wait(asking)
+
+    async def told():
+        await asyncio.wait(asking, timeout=5)
+        return asking[0].done() and asking[0].exception()
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(ask_and_wait())
+    assert "KeyboardInterrupt" in str(thread.run(told()))
+
+
 def test_without_another_thread_a_call_is_made_at_once():
     async def poll():
         return await on_caller(threading.get_ident)

@@ -191,8 +191,12 @@ class LoopThread:
         function, args, answer = call.requests.popleft()
         try:
             result = function(*args)
-        except (KeyboardInterrupt, SystemExit):
-            raise  # such an exception would end the loop: the waiting call is cancelled instead
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            # Such an exception would end the loop: the waiting call is cancelled instead. Another task of the
+            # loop may have asked for this, and must not wait for ever.
+            what = f"a callback was interrupted by {type(interrupt).__name__} before it was done"
+            self.post(_fail, answer, InvalidState(what))
+            raise
         except BaseException as failed:  # noqa: BLE001 - whatever a user's callback raises is the coroutine's
             self.post(_fail, answer, failed)
         else:
@@ -290,3 +294,4 @@ def _fail(answer: asyncio.Future[Any], failed: BaseException) -> None:
     if not answer.done():
         # A future cannot carry this one.
         answer.set_exception(RuntimeError(str(failed)) if isinstance(failed, StopIteration) else failed)
+        answer.exception()  # whoever waited for it may have been cancelled: then nobody asks
