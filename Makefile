@@ -12,7 +12,7 @@ FRAMES ?= 1000000
 SEED ?= 1
 KAFKA ?= 3.9.1
 
-.PHONY: help demo test lint types imports format unit contracts integration compat compat-kafka-python clients-on-kafka faults fuzz bench docs clean
+.PHONY: help demo test lint types imports format unit contracts integration clients compat compat-kafka-python clients-on-kafka faults fuzz bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -39,7 +39,7 @@ $(KAFKA2_STAMP): tests/requirements-kafka-python-2.txt
 demo: $(CODEC)  ## start a broker, produce and consume with a real client, show the result
 	@$(BIN)/python examples/demo.py
 
-test: lint unit contracts integration compat  ## everything CI runs
+test: lint unit contracts integration clients compat  ## everything CI runs
 
 lint: $(STAMP)  ## format, rules, types, direction of imports
 	@$(BIN)/ruff format --check .
@@ -58,13 +58,16 @@ contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts
 
 integration: $(CODEC)  ## real processes on loopback
-	@$(BIN)/pytest tests/integration tests/clients tests/faults tests/fuzz tests/docs
+	@$(BIN)/pytest tests/integration tests/faults tests/fuzz
+
+clients: $(CODEC)  ## our clients and the examples of the documentation, with a real broker
+	@$(BIN)/pytest -n 2 tests/clients tests/docs
 
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)
 
 compat: $(CODEC) $(KAFKA2_STAMP)  ## other people's clients against us
-	@$(BIN)/pytest tests/compat
+	@$(BIN)/pytest -n 2 tests/compat
 
 compat-kafka-python: $(CODEC)  ## kafka-python's own tests, from its source distribution, against us
 	@$(BIN)/python -m tests.compat.kafka_python_suite
@@ -72,7 +75,7 @@ compat-kafka-python: $(CODEC)  ## kafka-python's own tests, from its source dist
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 clients-on-kafka: $(CODEC)  ## our clients' own tests against Apache Kafka: make clients-on-kafka KAFKA=4.1.1
 	@PYTHONPATH=$(CURDIR) ODRADEK_TEST_BROKER="$(CURDIR)/$(BIN)/python -m tests.support.apache_kafka $(KAFKA)" \
-		$(BIN)/pytest tests/clients
+		$(BIN)/pytest -n 2 tests/clients
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)
