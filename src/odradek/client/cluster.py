@@ -38,6 +38,8 @@ from odradek.net.place import Limits
 __all__ = ["ANY_NODE", "CONTROLLER", "Cluster", "ClusterImage", "CoordinatorKind", "TopicImage"]
 
 _CLOSED: Final = "the client has been closed"
+# Brokers that an error names if it could be any of them.
+_NAMED_MAX: Final = 3
 
 
 class Cluster:
@@ -64,6 +66,7 @@ class Cluster:
             lambda request: self.ask(ANY_NODE, request),
             self._learned,
             may_create=settings[options.ALLOW_AUTO_CREATE_TOPICS],
+            whom=self._whom,
         )
         self._coordinators = Coordinators(
             lambda request: self.ask(ANY_NODE, request), self._rest, self._place_coordinator
@@ -282,6 +285,9 @@ class Cluster:
         if not known or (self._starts_over and all(self._is_out_of_reach(one) for one in known)):
             known += [peer_id for peer_id, _, _ in self._bootstrap]
         return [one for one in known if one not in failed]
+
+    def _whom(self) -> str:
+        return " or ".join(self._peers.name(one) for one in self._candidates(())[:_NAMED_MAX])
 
     @property
     def _starts_over(self) -> bool:

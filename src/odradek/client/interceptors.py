@@ -96,7 +96,11 @@ class ProducerInterceptors:
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         for interceptor in self._interceptors:
-            record = _call(interceptor, interceptor.on_send, record, otherwise=record)
+            given: object = _call(interceptor, interceptor.on_send, record, otherwise=record)
+            if isinstance(given, ProducerRecord):
+                record = given
+            else:
+                _log.warning("interceptor_gave_no_record", interceptor=type(interceptor).__name__)
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:

@@ -46,7 +46,9 @@ class Refresher:
         learned: Callable[[ClusterImage], None],
         *,
         may_create: bool,
+        whom: Callable[[], str],
     ) -> None:
+        """``whom`` names the brokers that may be asked."""
         self.image = EMPTY_IMAGE
         self.interest = interest
         self.is_asking = False
@@ -58,6 +60,7 @@ class Refresher:
         self._ask = ask
         self._learned = learned
         self._may_create = may_create
+        self._whom = whom
         self._listeners: list[Listener] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._woken: asyncio.Future[None] | None = None
@@ -125,8 +128,12 @@ class Refresher:
         return refusal(topic.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
 
     def _late(self, what: str) -> TimedOut:
-        """Time is over; if brokers could not be asked, the words say why."""
-        return TimedOut(what if self.trouble is None else f"{what}: {self.trouble}")
+        """Time is over; if brokers could not be asked, the words say why, else who has said nothing."""
+        if self.trouble is None:
+            return TimedOut(what, broker=self._whom())
+        late = TimedOut(f"{what}: {self.trouble}")
+        late.broker = self.trouble.broker  # the words name it already
+        return late
 
     async def next_image(self) -> None:
         """Wait for another image; raises what keeps it from coming."""

@@ -47,6 +47,18 @@ def test_a_cluster_that_cannot_be_reached_is_said_with_its_reason(stage):
     stage(scenario)
 
 
+def test_a_broker_that_says_nothing_is_named(stage):
+    async def scenario(town):
+        town.network.part("client", "broker")
+        cluster = await town.cluster()
+        with pytest.raises(TimedOut, match=r"no metadata of topic letters within 500 ms .*broker:9092"):
+            await cluster.topic("letters", 500)
+        with pytest.raises(TimedOut, match=r"no metadata within 500 ms .*broker:9092"):
+            await cluster.refreshed(0, 500)
+
+    stage(scenario)
+
+
 def test_any_address_to_begin_with_will_do(stage):
     async def scenario(town):
         addresses = ("nobody:9092", "broker:1", "broker:9092")

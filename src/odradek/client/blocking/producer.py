@@ -161,7 +161,7 @@ class Producer:
         try:
             made: Delivery = self._append(*preparing.serialized(record), told)
             return made
-        except ClientError as refused:
+        except (ClientError, ValueError, TypeError) as refused:
             preparing.interceptors.on_send_failed(record, refused)
             raise
 

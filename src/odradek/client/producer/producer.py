@@ -117,7 +117,7 @@ class Producer:
         try:
             plain = preparing.serialized(record)
             return await self._appended(self._append(*plain, told))
-        except ClientError as refused:
+        except (ClientError, ValueError, TypeError) as refused:
             preparing.interceptors.on_send_failed(record, refused)
             raise
 

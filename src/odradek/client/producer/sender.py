@@ -221,9 +221,9 @@ class Sender:
     def _send(self, node_id: int, batches: list[ProducerBatch], image: ClusterImage, now_ms: int) -> None:
         try:
             answer = self._begin(node_id, batches, now_ms)
-        except ClientError as failed:
+        except Exception as failed:  # noqa: BLE001 - whatever it is, these batches are in no line any more
             for batch in batches:
-                self._fates.unanswered(batch, failed, image, now_ms)
+                self._fates.unanswered(batch, _as_ours(failed), image, now_ms)
             self.wake()
             return
         self._requests_by_node[node_id] = self._requests_by_node.get(node_id, 0) + 1
@@ -271,10 +271,8 @@ class Sender:
                 self._accumulator.unmute(TopicPartition(batch.topic, batch.partition))
         failed = done.exception()
         if failed is not None:
-            # Whatever else it may be, its batches must hear of it.
-            known = failed if isinstance(failed, ClientError) else ClientError(f"no answer: {failed!r}")
             for batch in batches:
-                fates.unanswered(batch, known, sent, now_ms)
+                fates.unanswered(batch, _as_ours(failed), sent, now_ms)
         elif self._acks == 0:
             fates.written(batches)
         else:
@@ -307,3 +305,8 @@ class Sender:
     def in_flight_count(self) -> int:
         """Batches whose request has not ended."""
         return len(self._fates.in_flight)
+
+
+def _as_ours(failed: BaseException) -> ClientError:
+    """Whatever became of a request, its batches must hear of it, and in words of ours."""
+    return failed if isinstance(failed, ClientError) else ClientError(f"nothing could be sent: {failed!r}")

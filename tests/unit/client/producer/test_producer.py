@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.producing import Studio, perform
 
-from odradek.client.interceptors import ProducerRecord
+from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
 from odradek.client.producer.partitioner import RoundRobin
 from odradek.model.client_errors import (
     BufferFull,
@@ -284,6 +284,28 @@ def test_serializers_and_interceptors_see_records_in_order() -> None:
         assert seen[:2] == [("interceptor", 0, None), ("callback", 0)]
         assert [type(one[2]) for one in seen[2:4]] == [RecordTooLarge, RecordTooLarge]
         assert seen[4:] == ["closed"]
+
+    perform(scenario)
+
+
+def test_an_interceptor_hears_of_every_record_that_is_refused_and_must_give_one() -> None:
+    heard: list[BaseException | None] = []
+
+    class Interceptor(ProducerInterceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return cast(ProducerRecord, None)
+
+        def on_acknowledgement(self, metadata: Any, error: BaseException | None) -> None:
+            heard.append(error)
+
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer(interceptors=[Interceptor()])
+        with pytest.raises(ValueError, match="counted from 0"):
+            await producer.send("letters", b"v", partition=-1)
+        assert [type(one) for one in heard] == [ValueError]
+        await (await producer.send("letters", b"v"))
+        assert await studio.values("letters") == [b"v"]
 
     perform(scenario)
 

@@ -76,6 +76,26 @@ RETRIABLE = [
 ]
 
 
+def test_batches_that_cannot_even_be_written_down_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        producer = studio.producer()
+        await (await producer.send("letters", b"early"))
+
+        def begin(*given: Any, **how: Any) -> Any:
+            raise MemoryError("no room for the request")
+
+        monkeypatch.setattr(producer._engine.cluster, "begin", begin)
+        delivery = await producer.send("letters", b"v")
+        await asyncio.wait_for(producer.flush(), 10)
+        with pytest.raises(ClientError, match="no room for the request"):
+            await delivery
+        monkeypatch.undo()
+        await (await producer.send("letters", b"late"))
+
+    perform(scenario)
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("code", RETRIABLE)
 def test_what_may_pass_is_sent_again_after_a_rest(code: ErrorCode, idempotent: bool) -> None:
