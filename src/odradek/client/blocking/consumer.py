@@ -152,11 +152,12 @@ class Consumer:
 
     # Records.
 
-    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
 
         At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
-        the group's life on the way, calls its listener, and commits if that is automatic.
+        the group's life on the way, calls its listener, and commits if that is automatic. None waits for as
+        long as it takes.
 
         >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
@@ -173,7 +174,7 @@ class Consumer:
                 if records or engine.now_ms() >= deadline_ms:
                     return records
 
-    def poll_arrow(self, timeout_s: float = 1.0, max_records: int | None = None) -> Any:
+    def poll_arrow(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> Any:
         """The same as a ``pyarrow.RecordBatch``, with no Python object per record.
 
         Columns: ``key``, ``value`` (binary, as they are), ``topic``, ``partition``, ``offset``, ``timestamp``

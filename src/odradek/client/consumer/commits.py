@@ -20,7 +20,7 @@ from odradek.client.consumer.rebalance_calls import Callbacks
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.retries import backoff, refusal
 from odradek.client.values import OffsetAndMetadata
-from odradek.config.client.connection import DEFAULT_API_TIMEOUT_MS
+from odradek.config.client.connection import REQUEST_TIMEOUT_MS
 from odradek.model.client_errors import (
     ClientClosed,
     ClientError,
@@ -144,15 +144,15 @@ class Commits:
         """Commit once; raises whatever stands against it."""
         generation = self._in_whose_name()
         began_ms = self._context.now_ms()
-        errors = read_commit(await self._ask(self._context.requests.commit(offsets, generation)))
+        told, broker = await self._ask(self._context.requests.commit(offsets, generation))
+        errors = read_commit(told)
         self._made.add()
         self._average.record(self._context.now_ms() - began_ms)
         self._slowest.record(self._context.now_ms() - began_ms)
+        for code in errors.values():
+            self._judge(code, generation)
         for partition, code in errors.items():
-            self._judge(partition, code, generation)
-        if errors:
-            partition, code = next(iter(errors.items()))
-            raise refusal(code, f"the offset of {partition} was not committed")
+            raise refusal(code, f"the offset of {partition} was not committed", broker=broker)
 
     async def _send_last(self, offsets: Offsets) -> None:
         try:
@@ -168,8 +168,8 @@ class Commits:
             raise _outside(self._membership.is_rebalancing)
         return generation
 
-    def _judge(self, partition: TopicPartition, code: ErrorCode, asked: Generation) -> None:
-        """What an error of one partition says of all of them."""
+    def _judge(self, code: ErrorCode, asked: Generation) -> None:
+        """What an error of one partition says of all of them; raised if it says something of the member."""
         went_on = self._membership.generation != asked and asked.id >= 0
         rebalancing = self._membership.is_rebalancing or self._membership.needs_join
         judged = self._membership.commit_answered(code, asked)
@@ -179,8 +179,6 @@ class Commits:
             raise _outside(rebalancing=True)
         elif judged in (Verdict.FORGET, Verdict.RESTART):
             raise _outside(rebalancing=went_on and rebalancing, code=code)
-        elif judged is Verdict.FAIL:
-            raise refusal(code, f"the offset of {partition} was not committed")
 
     # What is committed.
 
@@ -200,28 +198,31 @@ class Commits:
     async def _fetch(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        answer = read_committed(await self._ask(self._context.requests.fetch_offsets(partitions)))
+        told, broker = await self._ask(self._context.requests.fetch_offsets(partitions))
+        answer = read_committed(told)
         what = f"committed offsets of group {self._membership.group_id}"
         if answer.code is not ErrorCode.NONE:
             if answer.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
                 self._context.forget_coordinator()
-            raise refusal(answer.code, what)
+            raise refusal(answer.code, what, broker=broker)
         for partition, code in answer.errors.items():
             # A topic that is not there will not come by asking again; an open transaction will end.
-            raise _for_good(refusal(code, f"{what}: {partition}"))
+            raise _for_good(refusal(code, f"{what}: {partition}", broker=broker))
         return answer.offsets
 
     # Asking.
 
-    async def _ask(self, request: Any) -> Any:
+    async def _ask(self, request: Any) -> tuple[Any, str]:
+        """The coordinator's answer, and who that is."""
         try:
             async with self._order:
                 # Sent one after the other: the last commit must be the one that stays.
-                timeout_ms = self._settings[DEFAULT_API_TIMEOUT_MS]
+                # Less time than a whole call has, which can then say what it met.
+                timeout_ms = self._settings[REQUEST_TIMEOUT_MS]
                 node = await self._context.coordinator(timeout_ms)
                 while (answer := self._cluster.begin(node, request)) is None:
                     await self._cluster.ready(node, timeout_ms)
-            return await answer
+            return await answer, self._cluster.broker_name(node)
         except (ConnectionFailed, TimedOut):
             self._context.forget_coordinator()
             raise

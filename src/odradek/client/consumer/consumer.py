@@ -11,9 +11,10 @@ from typing import Any, Final
 from odradek.client.arrow import record_batch
 from odradek.client.connect import World, real_world
 from odradek.client.consumer.assignors import Assignor
-from odradek.client.consumer.engine import BEGINNING, END, CommitCallback, ConsumerEngine, OffsetsToCommit
+from odradek.client.consumer.engine import BEGINNING, END, CommitCallback, ConsumerEngine
 from odradek.client.consumer.exclusive import TaskExclusion
 from odradek.client.consumer.fetch_buffer import Deserialize
+from odradek.client.consumer.given_words import OffsetsToCommit
 from odradek.client.consumer.partition_position import OffsetReset
 from odradek.client.consumer.rebalance_calls import OnCaller
 from odradek.client.consumer.rebalance_listener import RebalanceListener
@@ -182,11 +183,12 @@ class Consumer:
 
     # Records.
 
-    async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
 
         At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
-        the group's life on the way, calls its listener, and commits if that is automatic.
+        the group's life on the way, calls its listener, and commits if that is automatic. None waits for as
+        long as it takes.
 
         >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
@@ -203,7 +205,7 @@ class Consumer:
                 if records or engine.now_ms() >= deadline_ms:
                     return records
 
-    async def poll_arrow(self, timeout_s: float = 1.0, max_records: int | None = None) -> Any:
+    async def poll_arrow(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> Any:
         """The same as a ``pyarrow.RecordBatch``, with no Python object per record.
 
         Columns: ``key``, ``value`` (binary, as they are), ``topic``, ``partition``, ``offset``, ``timestamp``

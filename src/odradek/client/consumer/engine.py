@@ -19,6 +19,13 @@ from odradek.client.consumer.fetch_buffer import Deserialize, FetchBuffer
 from odradek.client.consumer.fetch_meters import PollMeters
 from odradek.client.consumer.fetch_plan import FetchLimits
 from odradek.client.consumer.fetching import Fetcher
+from odradek.client.consumer.given_words import (
+    OffsetsToCommit,
+    read_offset,
+    read_offsets,
+    read_pattern,
+    read_timeout_ms,
+)
 from odradek.client.consumer.news import News
 from odradek.client.consumer.offset_answers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.consumer.offsets import Offsets
@@ -37,11 +44,9 @@ from odradek.model.ids import TopicPartition
 from odradek.records.codec import ColumnBuilder, ConsumerRecord
 
 CLOSE_TIMEOUT_MS: Final = 30_000
-LONGEST_POLL_S: Final = 365 * 86_400
 AT_HAND_MS: Final = 50
 """How long records are taken without a look at the group after the last poll that had one."""
 
-OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any]
 
 
@@ -163,7 +168,7 @@ class ConsumerEngine:
         if (topics is None) is (pattern is None):
             raise InvalidState("subscribe takes either topics or a pattern")
         if pattern is not None:
-            self.subscription.subscribe_pattern(re.compile(pattern), listener)
+            self.subscription.subscribe_pattern(read_pattern(pattern), listener)
             self._cluster.follow_all(True)
             return
         if isinstance(topics, str):
@@ -231,8 +236,8 @@ class ConsumerEngine:
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
-    def deadline_ms(self, timeout_s: float) -> int:
-        return self.now_ms() + int(max(0.0, min(timeout_s, LONGEST_POLL_S)) * 1000)
+    def deadline_ms(self, timeout_s: float | None) -> int:
+        return self.now_ms() + read_timeout_ms(timeout_s)
 
     def send_fetches(self) -> None:
         if not self._is_closed:
@@ -241,9 +246,7 @@ class ConsumerEngine:
     # Positions.
 
     def seek(self, partition: TopicPartition, to: int | OffsetAndMetadata) -> None:
-        target = OffsetAndMetadata(to) if isinstance(to, int) else to
-        if target.offset < 0:
-            raise InvalidState(f"cannot seek to offset {target.offset} of {partition}: offsets begin at 0")
+        target = read_offset(partition, to)
         leader = self._cluster.image.leader(partition)
         position = FetchPosition(target.offset, target.leader_epoch, *leader)
         self.subscription.of(partition).seek_unvalidated(position)
@@ -321,10 +324,7 @@ class ConsumerEngine:
         """Offsets to commit: those given, or all that polls have given."""
         if offsets is None:
             return self.subscription.all_consumed()
-        return {
-            TopicPartition(*each): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for each, offset in offsets.items()
-        }
+        return read_offsets(offsets)
 
     async def commit(self, offsets: OffsetsToCommit | None) -> None:
         coordination = self._need_group("commit")

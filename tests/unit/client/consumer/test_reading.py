@@ -478,7 +478,7 @@ def test_calls_that_make_no_sense_say_why() -> None:
         with pytest.raises(InvalidState, match=r"group\.id"):
             await reader.committed(A0)
         reader.assign([A0])
-        with pytest.raises(InvalidState, match="offset -1"):
+        with pytest.raises(InvalidState, match="-1 is no offset of a-0"):
             reader.seek(A0, -1)
         with pytest.raises(InvalidState, match="not assigned"):
             reader.pause(A1)
