@@ -29,6 +29,7 @@ from odradek.net.traffic import Traffic
 from odradek.net.versions import ByVersion, Plan, call_of, negotiated, plan_in, read_versions
 from odradek.ports.clock import Clock
 from odradek.ports.network import Connection, Network
+from odradek.records.codec import blank_buffer
 from odradek.version import VERSION
 from odradek.wire.client_connection import ClientConnection, Response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -105,7 +106,7 @@ class Peer:
         self._changed = changed
         self._traffic = traffic or Traffic()
         self._loop = asyncio.get_running_loop()
-        self._wire = ClientConnection(GREETING_BYTES_MAX, client_id, scratch)
+        self._wire = ClientConnection(GREETING_BYTES_MAX, client_id, scratch, blank_buffer)
         self._connection: Connection | None = None
         self._sent: deque[_Sent] = deque()
         self._leaving: list[asyncio.Future[Any]] = []

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from odradek.records._consuming_py import ColumnBuilder as ColumnBuilder
 from odradek.records._consuming_py import ConsumerRecord as ConsumerRecord
 from odradek.records._consuming_py import RecordReader as RecordReader
+from odradek.records._consuming_py import blank_buffer as blank_buffer
 from odradek.records._producing_py import Appender as Appender
 from odradek.records._producing_py import BytesColumn as BytesColumn
 from odradek.records._producing_py import Delivery as Delivery

@@ -5,6 +5,16 @@
 # being read. The lock is let go while checksums are taken and columns filled; a second thread that comes
 # meanwhile is told so.
 
+cdef enum:
+    BATCHES_WALKED_MAX = 1024
+
+
+def blank_buffer(Py_ssize_t size):
+    if size < 0:
+        raise ValueError("negative count")
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 cdef class RecordReader:
     cdef readonly object topic
     cdef readonly int32_t partition
@@ -66,6 +76,31 @@ cdef class RecordReader:
     @property
     def bytes_left(self):
         return self._fetched.view.len - self._position
+
+    def end_offset(self):
+        cdef const uint8_t *p = <const uint8_t *>self._fetched.view.buf
+        cdef Py_ssize_t left = self._fetched.view.len
+        cdef int64_t size
+        cdef int64_t base
+        cdef int32_t last_delta
+        found = None
+        for _ in range(BATCHES_WALKED_MAX):
+            if left < BATCH_OVERHEAD:
+                return found
+            size = odr_int32(p + 8)
+            if size <= 0 or p[16] != 2:
+                return None
+            size += LOG_OVERHEAD
+            if size > left:
+                return found
+            base = odr_int64(p)
+            last_delta = odr_int32(p + 23)
+            if base < 0 or last_delta < 0 or base > INT64_MAX - 1 - last_delta:
+                return None
+            found = base + last_delta + 1
+            p += size
+            left -= size
+        return None
 
     # ---- from batch to batch ----
 

@@ -9,7 +9,7 @@ its abort marker, and its transactional batches in between are passed over; so a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.model.client_errors import RecordCorrupt
 from odradek.model.errors import BrokerError, ErrorCode
@@ -30,6 +30,13 @@ from odradek.records.layout import (
     BatchHeader,
 )
 from odradek.records.message_set import read_message
+
+BATCHES_WALKED_MAX: Final = 1024
+
+
+def blank_buffer(size: int) -> bytearray:
+    """A buffer to receive fetched bytes into; what is in it before that is anything at all."""
+    return bytearray(size)
 
 
 class _Failure(NamedTuple):
@@ -103,6 +110,29 @@ class RecordReader:
     def bytes_left(self) -> int:
         """Bytes of batches that have not been entered, a cut-off one included."""
         return len(self._view) - self._position
+
+    def end_offset(self) -> int | None:
+        """The offset after the last whole batch: where the next fetch may begin before this one is read.
+
+        None if there is no such batch, or if there are too many, or batches of an old format.
+        """
+        found: int | None = None
+        position = 0
+        for _ in range(BATCHES_WALKED_MAX):
+            if len(self._view) - position < BATCH_OVERHEAD:
+                return found
+            size = int.from_bytes(self._view[position + 8 : position + 12], signed=True)
+            if size <= 0 or self._view[position + MAGIC_POSITION] != 2:
+                return None
+            if position + size + LOG_OVERHEAD > len(self._view):
+                return found
+            base_offset = int.from_bytes(self._view[position : position + 8], signed=True)
+            last_delta = int.from_bytes(self._view[position + 23 : position + 27], signed=True)
+            if base_offset < 0 or last_delta < 0 or base_offset > INT64_MAX - 1 - last_delta:
+                return None
+            found = base_offset + last_delta + 1
+            position += size + LOG_OVERHEAD
+        return None
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """At most so many records; fewer only at the end, or before bytes that cannot be read.

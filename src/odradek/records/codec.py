@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         stamp,
         walk,
     )
-    from odradek.records._consuming_py import ColumnBuilder, ConsumerRecord, RecordReader
+    from odradek.records._consuming_py import ColumnBuilder, ConsumerRecord, RecordReader, blank_buffer
     from odradek.records._producing_py import (
         Appender,
         BytesColumn,
@@ -99,6 +99,7 @@ else:
     ColumnBuilder = _consuming_twin.ColumnBuilder
     ConsumerRecord = _consuming_twin.ConsumerRecord
     RecordReader = _consuming_twin.RecordReader
+    blank_buffer = _consuming_twin.blank_buffer
 
 __all__ = [
     "COMPILED",
@@ -118,6 +119,7 @@ __all__ = [
     "RecordColumns",
     "RecordReader",
     "accept_in_place",
+    "blank_buffer",
     "crc32c",
     "decode",
     "decode_batch",

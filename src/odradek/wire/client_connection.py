@@ -9,6 +9,7 @@ version asked for.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -39,9 +40,13 @@ class ClientConnection:
     __slots__ = ("_client_id", "_frames", "_next_id", "_waiting")
 
     def __init__(
-        self, frame_bytes_max: int, client_id: str | None = None, scratch: memoryview | None = None
+        self,
+        frame_bytes_max: int,
+        client_id: str | None = None,
+        scratch: memoryview | None = None,
+        allocate: Callable[[int], bytearray] = bytearray,
     ) -> None:
-        self._frames = FrameReader(frame_bytes_max, scratch, _FIRST_BYTES)
+        self._frames = FrameReader(frame_bytes_max, scratch, _FIRST_BYTES, allocate)
         self._client_id = client_id
         self._next_id = 0
         self._waiting: deque[RequestHeader] = deque()

@@ -10,6 +10,7 @@ frame given out owns its bytes: nothing here touches them again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -32,9 +33,14 @@ def make_scratch() -> memoryview:
 
 
 class FrameReader:
-    """Receive into ``buffer()``, tell ``received`` how much arrived, get the frames that are complete."""
+    """Receive into ``buffer()``, tell ``received`` how much arrived, get the frames that are complete.
+
+    ``allocate`` makes the buffers of large frames. They need not be empty: each byte is received before
+    anybody sees it.
+    """
 
     __slots__ = (
+        "_allocate",
         "_filled",
         "_first_bytes",
         "_large",
@@ -47,9 +53,14 @@ class FrameReader:
     )
 
     def __init__(
-        self, frame_bytes_max: int, scratch: memoryview | None = None, first_bytes: int = FIRST_BYTES
+        self,
+        frame_bytes_max: int,
+        scratch: memoryview | None = None,
+        first_bytes: int = FIRST_BYTES,
+        allocate: Callable[[int], bytearray] = bytearray,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._allocate = allocate
         self._first_bytes = first_bytes
         self.violation: RemoteProtocolViolation | None = None
         self._scratch = make_scratch() if scratch is None else scratch
@@ -121,7 +132,7 @@ class FrameReader:
 
     def _set_aside(self, size: int) -> None:
         """Give the large frame a buffer of this size, with what it has so far."""
-        larger = bytearray(size)
+        larger = self._allocate(size)
         view = memoryview(larger)
         view[: self._filled] = self._large_view[: self._filled]
         self._large, self._large_view = larger, view

@@ -248,6 +248,44 @@ def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch(twin: ModuleType) ->
     assert (nothing.exhausted, nothing.cut_off, nothing.next_offset) == (True, False, 7)
 
 
+def end_of(twin: ModuleType, data: bytes) -> int | None:
+    end: int | None = twin.RecordReader(data, "t", 0, 0).end_offset()
+    return end
+
+
+def test_fetched_records_end_after_the_last_whole_batch(twin: ModuleType) -> None:
+    first, second = batch(5, b"a", b"b"), BatchBuilder(7)
+    second.append(1, b"k", b"v")
+    later = second.build(last_offset=14)
+    assert end_of(twin, first) == 7
+    assert end_of(twin, first + later) == 15
+    assert end_of(twin, first + later[:-1]) == 7
+    assert end_of(twin, first + later[:20]) == 7
+    assert end_of(twin, b"") is None
+    assert end_of(twin, later[:-1]) is None
+
+
+def test_no_end_is_told_of_batches_that_are_too_many_or_old(twin: ModuleType) -> None:
+    assert end_of(twin, batch(0, b"a") * 1023) == 1
+    assert end_of(twin, batch(0, b"a") * 1024) is None
+    assert end_of(twin, write_message_set([Record(0, 1, None, b"a")], 1, Compression.NONE)) is None
+
+
+@given(fetches() | st.binary(min_size=1, max_size=200), st.data())
+def test_twins_find_the_same_end(data: bytes, chosen: st.DataObject) -> None:
+    damaged = bytearray(data)
+    for _ in range(chosen.draw(st.integers(0, 2))):
+        damaged[chosen.draw(st.integers(0, len(data) - 1))] ^= chosen.draw(st.integers(1, 255))
+    assert end_of(_codec, bytes(damaged)) == end_of(_consuming_py, bytes(damaged))
+
+
+def test_a_blank_buffer_has_the_size_asked_for(twin: ModuleType) -> None:
+    assert [len(twin.blank_buffer(size)) for size in (0, 1, 1_000_000)] == [0, 1, 1_000_000]
+    assert type(twin.blank_buffer(5)) is bytearray
+    with pytest.raises(ValueError, match="negative count"):
+        twin.blank_buffer(-1)
+
+
 def test_aborted_transactions_are_left_out_of_committed_reading(twin: ModuleType) -> None:
     data = b"".join(
         (

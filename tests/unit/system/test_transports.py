@@ -1,4 +1,4 @@
-"""A name with many addresses: a silent one, or one that refuses, does not keep the others from answering."""
+"""Connections of clients: all addresses of a name are tried, and buffers are no smaller than the system's."""
 
 from __future__ import annotations
 
@@ -79,3 +79,29 @@ def test_if_none_answers_the_first_reason_is_told(refusing):
         dial([refusing, ("127.0.0.1", 1)], 100)
     with pytest.raises(TimeoutError):
         dial([("127.0.0.1", 1)], 100)
+
+
+def received_by(listening, asked_bytes):
+    """The size of the receive buffer that a connection has."""
+
+    async def main():
+        network = TransportNetwork(receive_buffer_bytes=asked_bytes)
+        connection = await network.dial("name", 9092, lambda _: Silent(), 1000)
+        sock = connection._transport.get_extra_info("socket")
+        size = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        connection.close()
+        await asyncio.sleep(0)
+        return size
+
+    with asyncio.Runner(loop_factory=lambda: Resolving([listening])) as runner:
+        return runner.run(main())
+
+
+def test_a_receive_buffer_is_made_larger_if_asked_and_never_smaller(listening):
+    with socket.socket() as one:
+        given_bytes = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * given_bytes)
+        larger_bytes = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    assert received_by(listening, 4096) >= given_bytes
+    assert received_by(listening, -1) >= given_bytes
+    assert received_by(listening, 2 * given_bytes) >= larger_bytes > given_bytes

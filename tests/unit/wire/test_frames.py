@@ -54,6 +54,14 @@ def test_large_frames_come_whole_among_small_ones(size: int, step: int) -> None:
     assert [bytes(frame) for frame in feed(reader, framed(*bodies), step)] == bodies
 
 
+@pytest.mark.parametrize("size", [SCRATCH_BYTES, 5 * FIRST_BYTES // 2])
+def test_nothing_of_a_buffer_that_was_not_empty_is_seen(size: int) -> None:
+    """Buffers need not be cleared: a frame is given out when all of it was received."""
+    bodies = [bytes(size), b"small", bytes(size - 1)]
+    reader = FrameReader(4 * FIRST_BYTES, allocate=lambda count: bytearray(b"\xee") * count)
+    assert [bytes(frame) for frame in feed(reader, framed(*bodies), 100_003)] == bodies
+
+
 def test_small_frames_may_straddle_the_end_of_the_scratch_buffer() -> None:
     bodies = [bytes([n]) * (LARGE_BYTES - 5 * n) for n in range(30)]
     assert [bytes(frame) for frame in feed(FrameReader(LARGE_BYTES), framed(*bodies))] == bodies

@@ -9,27 +9,18 @@ broker's request a short one: the next request, with that partition in it, shoul
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.client.consumer.fetch_session import SessionRequest, Wanted
 from odradek.client.consumer.partition_position import PartitionPosition
 from odradek.client.metadata import ClusterImage
 from odradek.model.ids import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
-from odradek.ports.files import Buffer
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 IDS_SINCE: Final = 13
 """The first version of Fetch that names topics by id."""
 SHORT_WAIT_MS: Final = 20
 """How long a broker waits for records when a partition was left out of the request."""
-_BATCHES_WALKED_MAX: Final = 1024
-_LATEST_MAGIC: Final = 2
-_head = Struct(">qiiB").unpack_from
-_last_delta = Struct(">i").unpack_from
-_LAST_DELTA_AT: Final = 23
-_FRAME_BYTES: Final = 12
-_BATCH_HEADER_BYTES: Final = 61
 
 
 class FetchLimits(NamedTuple):
@@ -154,20 +145,3 @@ def _forgotten(partitions: Mapping[TopicPartition, bytes]) -> list[ForgottenTopi
 def names_of(wanted: Iterable[tuple[TopicPartition, Wanted]]) -> dict[bytes, str]:
     """Topics' names by their ids, to read answers with."""
     return {each.topic_id: partition.topic for partition, each in wanted}
-
-
-def end_offset(records: Buffer) -> int | None:
-    """The offset after the last whole batch; None if there is none, too many, or batches of an old format."""
-    size, position, found = len(records), 0, None
-    for _ in range(_BATCHES_WALKED_MAX):
-        if size - position < _BATCH_HEADER_BYTES:
-            return found
-        base_offset, length, _, magic = _head(records, position)
-        end = position + _FRAME_BYTES + length
-        if magic != _LATEST_MAGIC or length <= 0:
-            return None
-        if end > size:
-            return found
-        found = base_offset + _last_delta(records, position + _LAST_DELTA_AT)[0] + 1
-        position = end
-    return None

@@ -20,7 +20,6 @@ from odradek.client.consumer.fetch_plan import (
     IDS_SINCE,
     FetchLimits,
     NodePlan,
-    end_offset,
     fetch_request,
     names_of,
     plan_fetches,
@@ -272,7 +271,7 @@ class Fetcher:
             aborted=aborted,
             check_crcs=self._check_crcs,
         )
-        return Chunk(partition, reader, len(records), end_offset(records))
+        return Chunk(partition, reader, len(records), reader.end_offset())
 
     # Errors.
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tests.support.batches import HandMadeBatch, record
-
 from odradek.client.consumer.fetch_plan import (
     SHORT_WAIT_MS,
     FetchLimits,
     FetchPlan,
-    end_offset,
     fetch_request,
     plan_fetches,
 )
@@ -135,19 +132,3 @@ def test_partitions_of_a_topic_made_anew_are_forgotten_only_where_ids_name_topic
     session = SessionRequest(7, 3, {A0: Wanted(A_ID, 0, 1000, 4)}, {}, {A0: b"o" * 16}, True)
     assert fetch_request(session, LIMITS, by_id=True).forgotten_topics_data[0].topic_id == b"o" * 16
     assert fetch_request(session, LIMITS, by_id=False).forgotten_topics_data == []
-
-
-def test_fetched_records_end_after_the_last_whole_batch() -> None:
-    first = HandMadeBatch([record(0), record(1)], base_offset=5).build()
-    second = HandMadeBatch([record(0), record(7)], base_offset=7, last_offset_delta=7).build()
-    assert end_offset(first) == 7
-    assert end_offset(memoryview(first + second)) == 15
-    assert end_offset(first + second[:-1]) == 7
-    assert end_offset(first + second[:20]) == 7
-    assert end_offset(b"") is None
-    assert end_offset(second[:-1]) is None
-
-
-def test_no_end_is_told_of_batches_that_are_too_many_or_old() -> None:
-    assert end_offset(HandMadeBatch().build() * 1024) is None
-    assert end_offset(HandMadeBatch(magic=1).build()) is None
