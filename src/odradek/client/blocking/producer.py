@@ -94,7 +94,7 @@ class Producer:
     ) -> None:
         self._loop_thread_id: int | None = None
         waiting = ThreadWaiting(self._is_on_loop_thread)
-        side = Side(waiting, threading.Lock(), threading.Event, self._post)
+        side = Side(waiting, threading.Lock(), threading.Event, self._post, sends_on_loop=False)
         self._client = AsyncProducer(
             config,
             key_serializer=key_serializer,

@@ -8,9 +8,9 @@ of sending. A callback that raises is logged and disturbs nobody else.
 from __future__ import annotations
 
 import asyncio
-import threading
+from _thread import LockType, allocate_lock
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.client_errors import InvalidState, TimedOut
 from odradek.telemetry import events
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from odradek.records.codec import Delivery, ProducerBatch
 
 log = events.logger("producer")
+
+_FOREVER_S: Final = -1
 
 Calls = list[tuple[Callable[..., object], tuple[Any, ...]]]
 
@@ -66,18 +68,20 @@ class LoopWaiting:
 
 
 class ThreadWaiting:
-    """For threads: those who wait are anywhere but on the loop's own thread, which would never end."""
+    """For threads: those who wait are anywhere but on the loop's own thread, which would never end.
 
-    __slots__ = ("_events", "_is_loop_thread")
+    Each waits on a raw lock of its own: an event of the standard library costs several times as much.
+    """
+
+    __slots__ = ("_is_loop_thread", "_locks")
 
     def __init__(self, is_loop_thread: Callable[[], bool]) -> None:
-        self._events: dict[ProducerBatch, threading.Event] = {}
+        self._locks: dict[ProducerBatch, list[LockType]] = {}
         self._is_loop_thread = is_loop_thread
 
     def deliver(self, batch: ProducerBatch, calls: Calls) -> None:
-        event = self._events.pop(batch, None)
-        if event is not None:
-            event.set()
+        for lock in self._locks.pop(batch, ()):
+            lock.release()
         run_calls(calls)
 
     def wait(self, batch: ProducerBatch, timeout_s: float | None) -> None:
@@ -85,13 +89,24 @@ class ThreadWaiting:
             return
         if self._is_loop_thread():
             raise InvalidState("a callback cannot wait for a delivery: it runs where deliveries are made")
-        event = self._events.setdefault(batch, threading.Event())
-        # The batch may have ended between the two looks at it; then nobody will set the event.
+        lock = allocate_lock()
+        lock.acquire()
+        self._locks.setdefault(batch, []).append(lock)
+        # The batch may have ended between the two looks at it; then nobody may come to release the lock.
         if _has_ended(batch):
-            self._events.pop(batch, None)
-            event.set()
-        if not event.wait(timeout_s):
-            raise TimedOut(f"no answer for {batch.topic}-{batch.partition} within {timeout_s} s")
+            self._leave(batch, lock)
+        elif not lock.acquire(timeout=_FOREVER_S if timeout_s is None else max(timeout_s, 0)):
+            self._leave(batch, lock)
+            if not _has_ended(batch):
+                raise TimedOut(f"no answer for {batch.topic}-{batch.partition} within {timeout_s} s")
+
+    def _leave(self, batch: ProducerBatch, lock: LockType) -> None:
+        """Wait no longer. Others who wait for the same batch stay in the list, and are told."""
+        locks = self._locks.get(batch, [])
+        if lock in locks:
+            locks.remove(lock)
+        if not locks:
+            self._locks.pop(batch, None)
 
     def future(self, batch: ProducerBatch) -> Awaitable[object]:
         del batch

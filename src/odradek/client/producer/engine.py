@@ -43,6 +43,8 @@ class Side(NamedTuple):
     new_signal: Callable[[], Signal]
     post: Callable[[Callable[[], None]], None]
     """Have a function called on the loop's thread."""
+    sends_on_loop: bool
+    """Whether that is the thread that sends: then a look gathers what it sends in the same turn."""
 
 
 class Engine:
@@ -141,7 +143,7 @@ class Engine:
         sender = self.sender
         if due_ms < sender.looks_at_ms:
             sender.looks_at_ms = due_ms
-            self.side.post(sender.wake)
+            self.side.post(sender.wake if self.side.sends_on_loop else sender.look)
 
     def _declare_meters(self) -> None:
         meters, pool = self.cluster.meters, self.pool

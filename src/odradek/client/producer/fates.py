@@ -223,6 +223,8 @@ class Fates:
 
     def expire(self, now_ms: int) -> None:
         """Give up batches whose ``delivery.timeout.ms`` is over, also those whose answer is due."""
+        if now_ms < self.expiry_check_ms and now_ms < self._accumulator.expiry_check_ms:
+            return
         late = self._late_in_flight(now_ms) if now_ms >= self.expiry_check_ms else []
         with self._lock:
             late += self._accumulator.expired(now_ms)

@@ -226,7 +226,8 @@ class Intake:
 
     def _room(self, placing: Placing) -> Need | None:
         """See that there is memory for a batch of this record."""
-        wanted = max(self._capacity_bytes(placing.record.topic), placing.size_bytes)
+        placing.capacity_bytes = self._capacity_bytes(placing.record.topic)
+        wanted = max(placing.capacity_bytes, placing.size_bytes)
         waiter = placing.waiter
         if waiter is not None:
             if not waiter.granted or waiter.size_bytes >= wanted:
@@ -249,7 +250,7 @@ class Intake:
         """Open a batch with the record in it; gives when it is due."""
         now_ms = self._clock.monotonic_ms()
         memory_bytes = placing.memory_bytes
-        capacity_bytes = self._capacity_bytes(partition.topic)
+        capacity_bytes = placing.capacity_bytes
         batch = ProducerBatch(
             partition.topic,
             partition.partition,
@@ -299,6 +300,7 @@ class Placing:
 
     __slots__ = (
         "_intake",
+        "capacity_bytes",
         "delivery",
         "may_wait",
         "memory_bytes",
@@ -315,6 +317,7 @@ class Placing:
         self.delivery: Delivery | None = None
         self.waiter: Waiter | None = None
         self.signal: Signal | None = None
+        self.capacity_bytes = 0
         self.memory_bytes = 0
         self.may_wait = True
 

@@ -416,7 +416,7 @@ def _plain_send(append: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any,
 
 
 def _loop_side() -> Side:
-    return Side(LoopWaiting(), nullcontext(), asyncio.Event, lambda function: function())
+    return Side(LoopWaiting(), nullcontext(), asyncio.Event, lambda function: function(), sends_on_loop=True)
 
 
 def buffer_full(engine: Engine, placing: Placing, max_block_ms: int) -> TimedOut:

@@ -63,7 +63,7 @@ class Sender:
         self._errands = Errands(cluster, order, clock, settings, self.wake)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = NEVER_MS
+        self._timer_ms = self._next_check_ms = NEVER_MS
         self._is_scheduled = False
         self._has_ended = False
         self._requests_by_node: dict[int, int] = {}
@@ -98,6 +98,11 @@ class Sender:
             self._is_scheduled = True
             self.looks_at_ms = 0
             self._loop.call_soon(self._look)
+
+    def look(self) -> None:
+        """Look now, unless that is about to happen anyway. Must be called on the loop's thread."""
+        if not self._is_scheduled and not self._has_ended and self._loop is not None:
+            self._look()
 
     def _image_changed(self, image: object) -> None:
         del image
@@ -148,6 +153,9 @@ class Sender:
         work: list[tuple[int, list[ProducerBatch]]] = []
         blocked = 0
         with self._lock:
+            if not accumulator.has_queued:
+                self.looks_at_ms = self._next_check_ms = NEVER_MS
+                return False
             ready = accumulator.ready(image, now_ms, pressing=self._is_pressing())
             for node_id, partitions in ready.nodes.items():
                 if not cluster.is_ready(node_id):

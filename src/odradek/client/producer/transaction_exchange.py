@@ -145,6 +145,8 @@ class Exchange:
             self.init(None)
 
     def _add_wanted(self) -> None:
+        if not self.wanted:
+            return
         wanted = set()
         while self.wanted:
             wanted.add(self.wanted.popleft())

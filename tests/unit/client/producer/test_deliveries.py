@@ -41,7 +41,7 @@ def test_a_thread_that_waits_for_what_is_done_does_not_wait() -> None:
     sent = batch(waiting)
     sent.complete(7, -1)
     waiting.wait(sent, 0)
-    assert waiting._events == {}
+    assert waiting._locks == {}
 
 
 def test_patience_ends() -> None:
