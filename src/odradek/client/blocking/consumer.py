@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from itertools import chain
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -18,7 +19,7 @@ from odradek.client.connect import World
 from odradek.client.consumer.assignors import Assignor
 from odradek.client.consumer.consumer import (
     ARROW_ROWS_MAX,
-    ITERATION_POLL_S,
+    ITERATION_POLL_MS,
     deserialize_by,
     make_engine,
 )
@@ -111,6 +112,7 @@ class Consumer:
         self._engine = engine
         self._client = _Unguarded(engine)
         self._exclusive = ThreadExclusion(f"consumer {self.client_id}")
+        self._exclusive.settle = engine.settle
         self._thread = LoopThread(self.client_id)
         self._thread.run(engine.start())
 
@@ -200,10 +202,18 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record, however long they take to come.
 
-        One at a time: what a loop has not been given is not read, and no commit may count it as read.
+        What a loop has not been given is not read: no commit counts it, and the next poll gives it.
         """
-        while True:
-            yield from self.poll(ITERATION_POLL_S, max_records=1)
+        return chain.from_iterable(iter(self._take_ahead, None))
+
+    def _take_ahead(self) -> Iterator[ConsumerRecord]:
+        with self._exclusive:
+            engine = self._engine
+            records = engine.take_ahead() if engine.begin_poll() else None
+            while records is None:
+                self._thread.run(engine.until_readable(ITERATION_POLL_MS))
+                records = engine.take_ahead()
+            return records
 
     # The rest waits for its twin.
 

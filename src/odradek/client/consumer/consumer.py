@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final
@@ -29,7 +29,7 @@ from odradek.records.codec import ColumnBuilder, ConsumerRecord
 
 ARROW_ROWS_MAX: Final = 65_536
 """Rows of one ``poll_arrow`` unless another number is asked for."""
-ITERATION_POLL_S: Final = 1.0
+ITERATION_POLL_MS: Final = 1000
 
 
 class Consumer:
@@ -73,6 +73,8 @@ class Consumer:
         self._engine = make_engine(
             settings, deserialize, interceptors, assignors, world, exclusive.as_insider
         )
+        exclusive.settle = self._engine.settle
+        self._ahead: Iterator[ConsumerRecord] = iter(())
 
     # Life.
 
@@ -183,7 +185,9 @@ class Consumer:
 
     # Records.
 
-    async def poll(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(
+        self, timeout_s: float | None = 1.0, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
         """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
 
         At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
@@ -234,11 +238,21 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         """The next record, however long it takes to come.
 
-        One at a time: what a loop has not been given is not read, and no commit may count it as read.
+        What a loop has not been given is not read: no commit counts it, and the next poll gives it.
         """
         while True:
-            for record in await self.poll(ITERATION_POLL_S, max_records=1):
+            for record in self._ahead:
                 return record
+            self._ahead = await self._take_ahead()
+
+    async def _take_ahead(self) -> Iterator[ConsumerRecord]:
+        with self._exclusive:
+            engine = self._engine
+            records = engine.take_ahead() if engine.begin_poll() else None
+            while records is None:
+                await engine.until_readable(ITERATION_POLL_MS)
+                records = engine.take_ahead()
+            return records
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give no records of these partitions until ``resume``; they stay assigned.

@@ -1,14 +1,14 @@
 """All parts of a consumer, put together: what the asyncio and the blocking consumer have in common.
 
-Lives on one event loop. Only ``take``, ``take_columns`` and ``wake`` are called from elsewhere: records that
-are at hand are read where the application is, as ``fetch_buffer`` explains. Nothing here guards against two
-calls at once; that is done by the consumers, each in the way of its world.
+Lives on one event loop. Only what takes records, gives them back, or wakes is called from elsewhere: records
+that are at hand are read where the application is, as ``fetch_buffer`` explains. Nothing here guards against
+two calls at once; that is done by the consumers, each in the way of its world.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from odradek.client.cluster import Cluster
@@ -34,6 +34,7 @@ from odradek.client.consumer.polling import Polling
 from odradek.client.consumer.positions import SubscriptionKind, SubscriptionState
 from odradek.client.consumer.rebalance_calls import OnCaller
 from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.taken_ahead import TakenAhead
 from odradek.client.consumer.topic_lookup import describe_topics
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
@@ -80,6 +81,9 @@ class ConsumerEngine:
         self.subscription = SubscriptionState(OffsetReset(settings[consumer.AUTO_OFFSET_RESET]))
         self._cluster = Cluster(world, settings, client_id=settings[connection.CLIENT_ID])
         self._buffer = FetchBuffer(self.subscription, drained or self.send_fetches, deserialize)
+        self._ahead = TakenAhead(self.subscription, self._buffer, interceptors, self.records_max, self.now_ms)
+        self.settle = self._ahead.settle
+        """Gives back what a loop has not been given: see ``taken_ahead``."""
         self._fetcher = _fetcher_of(
             settings, self._cluster, world, self.subscription, self._buffer, self.news
         )
@@ -209,6 +213,11 @@ class ConsumerEngine:
             return []
         records = self._buffer.take(self.records_max if records_max is None else records_max)
         return self._interceptors.on_consume(records) if records and self._interceptors else records
+
+    def take_ahead(self) -> Iterator[ConsumerRecord] | None:
+        """Records that are at hand for a loop; None if there are none."""
+        # A rebalance that goes on in the background commits what positions say when it gets there.
+        return self._ahead.take(only_one=not self._is_settled)
 
     def check_count(self, records_max: int | None) -> None:
         if records_max is not None and records_max < 1:

@@ -1,6 +1,7 @@
 """One call at a time: a consumer belongs to one thread or task, and says so when two use it at once.
 
-A call inside a call is allowed: a rebalance listener, called by ``poll``, may commit and seek.
+A call inside a call is allowed: a rebalance listener, called by ``poll``, may commit and seek. With each call
+that is not inside another, ``settle`` is called first: what a loop was not given has not been read.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ _INSIDE: Final[contextvars.ContextVar[frozenset[object]]] = contextvars.ContextV
 """Calls that the running code is part of; tasks that a call starts inherit it."""
 
 
+def _nothing_to_settle() -> None:
+    return
+
+
 class TaskExclusion:
     """For asyncio: a call, and the tasks it starts, keep others out."""
 
     def __init__(self, name: str) -> None:
+        self.settle: Callable[[], None] = _nothing_to_settle
         self._name = name
         self._call: object | None = None
         self._token: contextvars.Token[frozenset[object]] | None = None
@@ -33,6 +39,7 @@ class TaskExclusion:
         if self._call is None:
             self._call = object()
             self._token = _INSIDE.set(_INSIDE.get() | {self._call})
+            self.settle()
         elif _INSIDE.get().isdisjoint((self._call, self._insider)):
             raise ConcurrentUse(
                 f"{self._name} is used by two tasks at once: a call is under way in another task. Give each "
@@ -63,6 +70,7 @@ class ThreadExclusion:
     """For threads: the one whose call is under way keeps others out."""
 
     def __init__(self, name: str) -> None:
+        self.settle: Callable[[], None] = _nothing_to_settle
         self._name = name
         self._lock = threading.Lock()
         self._owner = 0
@@ -78,6 +86,7 @@ class ThreadExclusion:
                     "be called from any thread"
                 )
             self._owner = this
+            self.settle()
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:

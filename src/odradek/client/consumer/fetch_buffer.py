@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from odradek.client.consumer.partition_position import FetchPosition, PartitionPosition
 from odradek.client.consumer.positions import SubscriptionState
@@ -38,6 +38,7 @@ class Chunk:
     """What one fetch brought of one partition."""
 
     __slots__ = ("_given_back", "end_offset", "partition", "reader", "size_bytes")
+    is_deserialized: ClassVar[bool] = False
 
     def __init__(
         self, partition: TopicPartition, reader: RecordReader, size_bytes: int, end_offset: int | None
@@ -54,8 +55,17 @@ class Chunk:
         return self._given_back[0].offset if self._given_back else self.reader.next_offset
 
     @property
+    def leader_epoch(self) -> int:
+        """That of the record before ``next_offset``."""
+        return self.reader.leader_epoch
+
+    @property
     def has_given_back(self) -> bool:
         return bool(self._given_back)
+
+    @property
+    def given_back_count(self) -> int:
+        return len(self._given_back)
 
     @property
     def is_read(self) -> bool:
@@ -148,7 +158,7 @@ class FetchBuffer:
         def read(chunk: Chunk, count_max: int) -> int:
             nonlocal taken
             records = chunk.take(count_max)
-            if self._deserialize is not None and records:
+            if self._deserialize is not None and records and not chunk.is_deserialized:
                 records = self._deserialized(chunk, records, self._deserialize)
             if taken:
                 taken.extend(records)
@@ -167,6 +177,16 @@ class FetchBuffer:
             return None if chunk.has_given_back else chunk.reader.take_columns(count_max, into)
 
         return self._read(rows_max, read)
+
+    def put_back(self, chunk: Chunk) -> None:
+        """Have records read next that were taken and not given to the application."""
+        count = chunk.given_back_count
+        self.records_read -= count
+        before = next((each for each in list(self._chunks) if each.partition == chunk.partition), None)
+        if before is not None and before.is_deserialized and before.next_offset == chunk.end_offset:
+            before.give_back(chunk.take(count))  # else a piece would be left of each time
+        else:
+            self._chunks.appendleft(chunk)
 
     def clear(self) -> None:
         self._chunks.clear()
@@ -210,7 +230,7 @@ class FetchBuffer:
         before = each.position
         assert before is not None, "a partition that is fetched has a position"
         each.advance(
-            FetchPosition(chunk.next_offset, chunk.reader.leader_epoch, before.leader_id, before.leader_epoch)
+            FetchPosition(chunk.next_offset, chunk.leader_epoch, before.leader_id, before.leader_epoch)
         )
         self.records_read += count
         self.bytes_read += bytes_left - chunk.reader.bytes_left
