@@ -216,8 +216,7 @@ class ConsumerEngine:
 
     def take_ahead(self) -> Iterator[ConsumerRecord] | None:
         """Records that are at hand for a loop; None if there are none."""
-        # A rebalance that goes on in the background commits what positions say when it gets there.
-        return self._ahead.take(only_one=not self._is_settled)
+        return self._ahead.take() if self._is_settled else None
 
     def check_count(self, records_max: int | None) -> None:
         if records_max is not None and records_max < 1:

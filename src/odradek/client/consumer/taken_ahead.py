@@ -72,11 +72,11 @@ class TakenAhead:
         self._count_max = 1
         self._taken_ms = 0
 
-    def take(self, *, only_one: bool) -> Iterator[ConsumerRecord] | None:
+    def take(self) -> Iterator[ConsumerRecord] | None:
         """The next records to give out; None if there are none at hand. All before were given out."""
         is_quick = self._now_ms() - self._taken_ms < QUICK_MS
         self._count_max = min(2 * self._count_max, self._records_max) if is_quick else 1
-        taken = self._buffer.take(1 if only_one else self._count_max)
+        taken = self._buffer.take(self._count_max)
         self._taken, self._rest = taken, iter(taken)
         self._taken_ms = self._now_ms()
         if not taken:
