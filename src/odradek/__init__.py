@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
     from odradek.client.blocking.consumer import Consumer
     from odradek.client.blocking.producer import Producer
+    from odradek.client.consumer.assignors.assignor import Assignment, Assignor, Member, RebalanceProtocol
     from odradek.client.consumer.rebalance_listener import RebalanceListener
     from odradek.client.interceptors import ConsumerInterceptor, ProducerInterceptor, ProducerRecord
     from odradek.client.producer.deliveries import Deliveries
@@ -86,6 +87,9 @@ _PLACES = {
     "odradek.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord"),
     "odradek.client.serdes": ("Deserializer", "Serializer"),
     "odradek.client.blocking.consumer": ("Consumer",),
+    "odradek.client.consumer.assignors.assignor": (
+        *("Assignment", "Assignor", "Member", "RebalanceProtocol"),
+    ),
     "odradek.client.consumer.rebalance_listener": ("RebalanceListener",),
     "odradek.client.admin.cluster": ("ClusterDescription", "Features", "VersionRange"),
     "odradek.client.admin.configs": ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"),
@@ -125,6 +129,8 @@ _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 __all__ = [
     "ALL_RECORDS",
     "Admin",
+    "Assignment",
+    "Assignor",
     "AuthenticationFailed",
     "AuthorizationFailed",
     "BufferFull",
@@ -158,6 +164,7 @@ __all__ = [
     "InvalidState",
     "IsolationLevel",
     "LogDir",
+    "Member",
     "MemberToRemove",
     "NewPartitions",
     "NewTopic",
@@ -177,6 +184,7 @@ __all__ = [
     "ProducerRecord",
     "ProducerState",
     "RebalanceListener",
+    "RebalanceProtocol",
     "RecordCorrupt",
     "RecordMetadata",
     "RecordTooLarge",

@@ -20,7 +20,6 @@ from tests.support.broker import Broker
 import odradek
 from odradek import TopicPartition, aio
 from odradek.client import interceptors, options, serdes
-from odradek.client.consumer.assignors.assignor import Assignor
 from odradek.records import _consumer_record_py, _delivery_py
 
 ADDRESS = "localhost:9092"
@@ -41,8 +40,9 @@ SERDES = {name: getattr(serdes, name) for name in ("BytesSerde", "StringSerde", 
 MADE = {
     name: getattr(odradek, name)
     for name in (
-        *("ConfigChange", "ConfigResource", "Deliveries", "GroupMetadata", "MemberToRemove", "NewPartitions"),
-        *("NewTopic", "OffsetAndMetadata", "RebalanceListener", "Replica", "RoundRobin", "TopicPartition"),
+        *("Assignment", "ConfigChange", "ConfigResource", "Deliveries", "GroupMetadata", "Member"),
+        *("MemberToRemove", "NewPartitions", "NewTopic", "OffsetAndMetadata", "RebalanceListener"),
+        *("RebalanceProtocol", "Replica", "RoundRobin", "TopicPartition"),
     )
 }
 """Values that a program makes. What it only gets is shown by the call that gives it."""
@@ -55,7 +55,7 @@ OTHERS = {
     "ProducerRecord": interceptors.ProducerRecord,
     "ProducerInterceptor": interceptors.ProducerInterceptor,
     "ConsumerInterceptor": interceptors.ConsumerInterceptor,
-    "Assignor": Assignor,
+    "Assignor": odradek.Assignor,
     # The compiled twins carry no words.
     "ConsumerRecord": _consumer_record_py.ConsumerRecord,
     "Delivery": _delivery_py.Delivery,

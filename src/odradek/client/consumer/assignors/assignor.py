@@ -20,7 +20,11 @@ Topics = Mapping[str, Sequence[frozenset[str]]]
 
 
 class RebalanceProtocol(enum.Enum):
-    """How members change over to a new assignment."""
+    """How members change over to a new assignment.
+
+    >>> RebalanceProtocol("eager")
+    <RebalanceProtocol.EAGER: 'eager'>
+    """
 
     EAGER = "eager"
     """Everybody gives up everything before joining again."""
@@ -30,7 +34,11 @@ class RebalanceProtocol(enum.Enum):
 
 
 class Member(NamedTuple):
-    """A member of the group as the leader sees it."""
+    """A member of the group as the leader sees it.
+
+    >>> Member("m-1", ("castle",), rack="north").topics
+    ('castle',)
+    """
 
     member_id: str
     topics: tuple[str, ...]
@@ -49,7 +57,11 @@ class Member(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What one member gets, and what the assignor has to say to it."""
+    """What one member gets, and what the assignor has to say to it.
+
+    >>> Assignment([TopicPartition("castle", 0)]).partitions
+    [TopicPartition(topic='castle', partition=0)]
+    """
 
     partitions: Sequence[TopicPartition]
     user_data: bytes | None = None
@@ -58,8 +70,7 @@ class Assignment(NamedTuple):
 class Assignor(Protocol):
     """Says who reads what; one that another program brings has this form.
 
-    >>> from odradek import TopicPartition
-    >>> from odradek.client.consumer.assignors import Assignment, RebalanceProtocol
+    >>> from odradek import Assignment, Member, RebalanceProtocol, TopicPartition
     >>> class EverythingToTheFirst:
     ...     name = "first"
     ...     protocols = frozenset({RebalanceProtocol.EAGER})
@@ -71,6 +82,9 @@ class Assignor(Protocol):
     ...         return {m.member_id: Assignment(everything if m.member_id == first else []) for m in members}
     ...     def on_assignment(self, assignment, generation):
     ...         pass
+    >>> members = [Member("b", ("castle",)), Member("a", ("castle",))]
+    >>> EverythingToTheFirst().assign({"castle": [frozenset()]}, members)["a"].partitions
+    [TopicPartition(topic='castle', partition=0)]
     """
 
     @property
