@@ -67,3 +67,23 @@ def test_every_wait_can_be_interrupted_and_a_hasty_close_follows_a_patient_one(s
     os.kill(broker.pid, signal.SIGCONT)
     assert ended.stdout.split("\n") == [*["interrupted"] * 4, "ClientClosed", "True ['MainThread']", ""]
     assert ended.returncode == 0
+
+
+def test_an_event_loop_that_ends_before_its_producer_is_closed_lets_no_record_wait_for_ever(
+    bootstrap: str, topic: str
+) -> None:
+    ended = program(
+        "import asyncio",
+        "from odradek.aio import Producer",
+        "async def send():",
+        f"    return await producer.send({topic!r}, b'v', on_delivery=lambda _, error: print(repr(error)))",
+        f"producer = Producer(bootstrap_servers={bootstrap!r}, linger_ms=60_000)",
+        "print(asyncio.run(send()).done())",
+        "try:",
+        "    asyncio.run(send())",
+        "except Exception as refused:",
+        "    print(repr(refused))",
+    )
+    reason = "ClientClosed('the event loop of this producer has ended, and it was never closed')"
+    assert ended.stdout.split("\n") == [reason, "True", reason, ""]
+    assert "producer_not_closed" in ended.stderr

@@ -77,6 +77,8 @@ class Cluster:
         ]
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+        self.abandoned: Callable[[], None] | None = None
+        """Called if the event loop ends without ``close``, while there is still time to tell somebody."""
         declare_connection_meters(self.meters, self._peers, self._age_s)
 
     # Life.
@@ -89,6 +91,7 @@ class Cluster:
             for peer_id, host, port in self._bootstrap:
                 self._peers.put(peer_id, host, port, f"{host}:{port}")
             self._task = asyncio.get_running_loop().create_task(self._refresher.run(), name="metadata")
+            self._task.add_done_callback(self._has_ended)
 
     async def close(self) -> None:
         """End connections and tasks; whatever waits fails with ``ClientClosed``."""
@@ -98,6 +101,12 @@ class Cluster:
             await asyncio.wait([self._task])
         self._refresher.fail_waiting(ClientClosed(_CLOSED))
         await self._peers.close(ClientClosed(_CLOSED))
+
+    def _has_ended(self, task: asyncio.Task[None]) -> None:
+        """The task goes on until it is cancelled: by ``close``, or by a loop that ends all its tasks."""
+        del task
+        if not self._is_closed and self.abandoned is not None:
+            self.abandoned()
 
     def _check(self) -> None:
         if self._is_closed:

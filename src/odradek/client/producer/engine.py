@@ -33,6 +33,9 @@ from odradek.config.table import Settings
 from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
 from odradek.records.codec import Appender
 from odradek.records.layout import BATCH_OVERHEAD
+from odradek.telemetry import events
+
+log = events.logger("producer")
 
 
 class Side(NamedTuple):
@@ -64,6 +67,7 @@ class Engine:
         self.side = side
         self.clock = world.clock
         self.cluster = Cluster(world, settings, client_id=settings[connection_options.CLIENT_ID])
+        self.cluster.abandoned = self._was_abandoned
         self.order = _order(settings)
         self.ignores_keys = settings[options.PARTITIONER_IGNORE_KEYS]
         self.has_partitioner = partitioner is not None
@@ -210,6 +214,16 @@ class Engine:
             self.pace.release()
             for waiter in self.pool.waiters():
                 waiter.wake()
+
+    def _was_abandoned(self) -> None:
+        """The event loop ends, and nobody has closed the producer: its records must hear of it now."""
+        if self._closing is not None:
+            return
+        self.intake.closed_because = "the event loop of this producer has ended, and it was never closed"
+        if self.accumulator.has_incomplete:
+            log.warning("producer_not_closed", client=self.settings[connection_options.CLIENT_ID])
+        self.refuse_sends()
+        self.sender.fail_all(ClientClosed(self.intake.closed_because))
 
     async def _close(self) -> None:
         self.refuse_sends()
