@@ -89,7 +89,7 @@ class ProducerInterceptors:
     """The chain of a producer; false if it is empty, so that a send without interceptors can pass it by."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor] = ()) -> None:
-        self._interceptors = tuple(interceptors)
+        self._interceptors = _complete(interceptors, ProducerInterceptor)
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -123,7 +123,7 @@ class ConsumerInterceptors:
     """The chain of a consumer; false if it is empty."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor] = ()) -> None:
-        self._interceptors = tuple(interceptors)
+        self._interceptors = _complete(interceptors, ConsumerInterceptor)
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -140,6 +140,17 @@ class ConsumerInterceptors:
     def close(self) -> None:
         for interceptor in self._interceptors:
             _call(interceptor, interceptor.close, otherwise=None)
+
+
+def _complete(interceptors: Sequence[V], kind: type) -> tuple[V, ...]:
+    """The interceptors, each with all its methods: one that is missing would be missed with every record."""
+    names = [name for name in vars(kind) if name == "close" or name.startswith("on_")]
+    for interceptor in interceptors:
+        missing = [name for name in names if not callable(getattr(interceptor, name, None))]
+        if missing:
+            what = f"{type(interceptor).__name__} has no {' and no '.join(missing)}"
+            raise TypeError(f"{what}: inherit from {kind.__name__} to leave out what is not needed")
+    return tuple(interceptors)
 
 
 def _call(interceptor: object, method: Callable[..., V], *arguments: object, otherwise: V) -> V:

@@ -40,6 +40,8 @@ def read_options(
     >>> settings[producer.LINGER_MS]
     5
     """
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"options are a mapping of names to values, not {type(given).__name__}")
     reading = _Reading(table)
     for name, value in itertools.chain((given or {}).items(), keywords.items()):
         if value is not None:
@@ -65,8 +67,11 @@ class _Reading:
         self.chosen: dict[Setting[Any], str] = {}
         self.problems: list[str] = []
 
-    def enter(self, name: str, value: object) -> None:
+    def enter(self, name: object, value: object) -> None:
         """Read one option. A second name of the same option must say the same."""
+        if not isinstance(name, str):
+            self.problems.append(f"{name!r} is no name of an option: names are texts")
+            return
         setting = _find(self._table, name)
         if setting is None:
             self.problems.append(_unknown(self._table, name))

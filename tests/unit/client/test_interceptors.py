@@ -19,6 +19,16 @@ METADATA = RecordMetadata("t", 0, 7, 1000, -1, 3)
 OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(7)}
 
 
+@pytest.mark.parametrize("chain", [ProducerInterceptors, ConsumerInterceptors])
+def test_an_interceptor_without_all_its_methods_is_refused_at_once(chain: Any) -> None:
+    class Half:
+        def close(self) -> None:
+            return
+
+    with pytest.raises(TypeError, match=r"Half has no on_\w+ and no on_\w+: inherit from"):
+        chain([Half()])
+
+
 class Marking(ProducerInterceptor, ConsumerInterceptor):
     """Adds a letter to what it sees, and remembers what it was told."""
 

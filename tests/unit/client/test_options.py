@@ -97,6 +97,13 @@ def test_all_problems_are_told_at_once() -> None:
     assert len(found) == 3
 
 
+def test_what_are_no_options_at_all_is_refused_in_words() -> None:
+    with pytest.raises(TypeError, match="options are a mapping of names to values, not str"):
+        read_options(PRODUCER, "bootstrap.servers=localhost:9092", {})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="5 is no name of an option"):
+        read_options(PRODUCER, {**SERVERS, 5: 1}, {})  # type: ignore[dict-item]
+
+
 def test_servers_are_needed() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         read_options(ADMIN, None, {})

@@ -67,6 +67,8 @@ class Producer:
         **options: object,
     ) -> None:
         settings = read_options(PRODUCER, config, options)
+        if partitioner is not None and not callable(partitioner):
+            raise TypeError(f"a partitioner is a function, not {partitioner!r}")
         self._preparing = Preparing(key_serializer, value_serializer, interceptors)
         self._max_block_ms = settings[producer_options.MAX_BLOCK_MS]
         self._engine = Engine(

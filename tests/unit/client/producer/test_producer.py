@@ -11,6 +11,7 @@ from tests.support.producing import Studio, perform
 
 from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
 from odradek.client.producer.partitioner import RoundRobin
+from odradek.client.producer.producer import Producer
 from odradek.model.client_errors import (
     BufferFull,
     ClientClosed,
@@ -105,6 +106,11 @@ def test_a_partitioner_of_ones_own_is_asked_once_for_each_record() -> None:
         assert [(await delivery).partition for delivery in deliveries] == [0, 1, 2, 0, 1, 2]
 
     perform(scenario)
+
+
+def test_a_partitioner_that_cannot_be_called_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="a partitioner is a function, not 'murmur2'"):
+        Producer(bootstrap_servers="broker:9092", partitioner=cast(Any, "murmur2"))
 
 
 def test_a_partitioner_that_names_no_partition_is_told_so() -> None:
