@@ -87,6 +87,10 @@ class Waiting(NamedTuple):
 
     chunk_count: int
     end_offset: int | None
+    size_bytes: int
+
+
+_NOTHING: Final = Waiting(0, None, 0)
 
 
 class FetchBuffer:
@@ -114,9 +118,10 @@ class FetchBuffer:
         """By partition, how much is here and where it ends."""
         found: dict[TopicPartition, Waiting] = {}
         for chunk in list(self._chunks):
-            before = found.get(chunk.partition)
-            count = 1 if before is None else before.chunk_count + 1
-            found[chunk.partition] = Waiting(count, chunk.end_offset)
+            before = found.get(chunk.partition, _NOTHING)
+            found[chunk.partition] = Waiting(
+                before.chunk_count + 1, chunk.end_offset, before.size_bytes + chunk.size_bytes
+            )
         return found
 
     @property

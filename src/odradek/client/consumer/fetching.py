@@ -113,15 +113,21 @@ class Fetcher:
 
     def _ahead(self) -> Callable[[TopicPartition], int | None]:
         """Where fetched records of a partition end, and whether there is room for more of it."""
-        waiting = self._buffer.waiting()
+        waiting, assigned = self._buffer.waiting(), self._subscription.assigned
         bytes_max = self._limits.max_bytes * max(len(self._cluster.image.nodes), 1)
         room_bytes = bytes_max - self._buffer.size_bytes - sum(self._awaited_bytes.values())
+        # What the application can read now: with so much of it, even partitions of which nothing waits can.
+        readable_bytes = sum(
+            here.size_bytes
+            for partition, here in waiting.items()
+            if (each := assigned.get(partition)) is not None and each.is_fetchable
+        )
 
         def ahead_of(partition: TopicPartition) -> int | None:
             nonlocal room_bytes
             here = waiting.get(partition)
             if here is None:
-                return -1
+                return -1 if readable_bytes < bytes_max else None
             if here.chunk_count >= CHUNKS_AHEAD_MAX or room_bytes < self._limits.partition_max_bytes:
                 return None
             room_bytes -= self._limits.partition_max_bytes

@@ -120,6 +120,40 @@ def test_a_fetch_is_followed_by_the_next_one_before_anybody_reads() -> None:
     play(scenario)
 
 
+def test_however_many_partitions_there_are_what_waits_is_bounded() -> None:
+    async def scenario() -> None:
+        scene = Scene(*(TopicPartition("t", number) for number in range(100)))
+        full = records(10, count=40)
+        per_answer = LIMITS.max_bytes // len(full)
+        left = list(range(100))
+        scene.fetcher.send()
+        while left and scene.cluster.sent:
+            _, request, to = await scene.cluster.take()
+            given, left = left[:per_answer], left[per_answer:]
+            nothing = [] if request.session_epoch else [told(number) for number in left]
+            await scene.answer(to, *(told(number, records=full) for number in given), *nothing)
+        assert scene.buffer.size_bytes < (len(scene.cluster.image.nodes) + 1) * LIMITS.max_bytes
+        assert len(scene.buffer.take(800)) == 800
+        await scene.cluster.take()  # there is room again, and nobody had to ask
+
+    play(scenario)
+
+
+def test_what_is_paused_takes_no_room_from_others() -> None:
+    async def scenario() -> None:
+        scene = Scene(T0, T1)
+        _, _, to = await scene.fetch()
+        await scene.answer(to, told(0, records=records(10, count=1500)), told(1))
+        _, _, to = await scene.cluster.take()
+        scene.subscription.of(T0).paused = True
+        await scene.answer(to, told(0, records=records(1510, count=1500)))
+        _, request, _ = await scene.cluster.take()
+        forgotten = [each.partitions for each in request.forgotten_topics_data]
+        assert forgotten == [[0]]
+
+    play(scenario)
+
+
 def test_one_fetch_at_a_time_goes_to_a_broker_and_others_are_asked_meanwhile() -> None:
     async def scenario() -> None:
         scene = Scene(T0, T1)
