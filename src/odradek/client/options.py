@@ -107,7 +107,7 @@ def _text(setting: Setting[Any], value: object) -> str:
     """A Python value as the text that Kafka would read; raises InvalidValue if none can mean it."""
     match value:
         case str():
-            return value
+            return _writable(setting, value)
         case Secret():
             return value.reveal()
         case bool():
@@ -119,6 +119,17 @@ def _text(setting: Setting[Any], value: object) -> str:
         case list() | tuple() | set() | frozenset() if setting.type is ConfigType.LIST:
             return ",".join(_words(setting, value))
     raise InvalidValue(setting.refusal(repr(value), f"{type(value).__name__} is no type for this option"))
+
+
+def _writable(setting: Setting[Any], text: str) -> str:
+    """Names go into every request: one that is no UTF-8 would fail there, again and again."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as wrong:
+        raise InvalidValue(
+            setting.refusal(ascii(text), f"no UTF-8 can be made of it: {wrong.reason}")
+        ) from None
+    return text
 
 
 def _words(setting: Setting[Any], value: Iterable[object]) -> Iterator[str]:

@@ -104,6 +104,14 @@ def test_what_are_no_options_at_all_is_refused_in_words() -> None:
         read_options(PRODUCER, {**SERVERS, 5: 1}, {})  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize("name", ["client.id", "transactional.id"])
+def test_a_name_that_no_request_can_carry_is_refused(name: str) -> None:
+    (problem,) = problems(PRODUCER, {name: "a\ud800"})
+    assert problem.startswith(
+        f"Invalid value 'a\\ud800' for configuration {name}: no UTF-8 can be made of it"
+    )
+
+
 def test_servers_are_needed() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         read_options(ADMIN, None, {})
