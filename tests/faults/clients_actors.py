@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tests.faults.clients_history import Assigned, ConsumerPart, Poll, ProducerPart, Send, Transaction
 
 import odradek
+import odradek.aio
 from odradek import ClientError, ProducerFenced, TimedOut, TopicPartition
 
 TOPIC = "histories"
@@ -200,24 +203,43 @@ class Reader(Actor):
             self._live()
 
     def _live(self) -> None:
-        consumer = odradek.Consumer(
-            bootstrap_servers=self._address,
-            group_id="readers",
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            enable_auto_commit=self.chance.random() < 0.5,
-            auto_commit_interval_ms=200,
-            session_timeout_ms=6_000,
-        )
-        consumer.subscribe([TOPIC], listener=self)
+        options: dict[str, Any] = {
+            "bootstrap_servers": self._address,
+            "group_id": "readers",
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+            "enable_auto_commit": self.chance.random() < 0.5,
+            "auto_commit_interval_ms": 200,
+            "session_timeout_ms": 6_000,
+        }
         lasts = self.chance.randrange(20, 200)
-        with consumer:
+        if self.chance.random() < 0.5:
+            asyncio.run(self._live_asyncio(options, lasts))
+            return
+        with odradek.Consumer(**options) as consumer:
+            consumer.subscribe([TOPIC], listener=self)
             while self.is_wanted and (lasts := lasts - 1) > 0:
                 self._poll(consumer)
 
-    def _poll(self, consumer: Any) -> None:
-        records = consumer.poll(0.1)
+    async def _live_asyncio(self, options: dict[str, Any], lasts: int) -> None:
+        """The same under asyncio, where a poll or a commit may also be given up at any moment."""
+        async with odradek.aio.Consumer(**options) as consumer:
+            consumer.subscribe([TOPIC], listener=self)
+            while self.is_wanted and (lasts := lasts - 1) > 0:
+                try:
+                    async with asyncio.timeout(self.chance.choice((0.001, 0.01, 60))):
+                        self._note(await consumer.poll(0.1))
+                        if self.chance.random() < 0.3:
+                            await consumer.commit()
+                            self.part.commits += 1
+                except (ClientError, TimeoutError):
+                    continue
+
+    def _note(self, records: Sequence[Any]) -> None:
         self.part.events += [Poll(one.partition, one.offset, one.value.decode()) for one in records]
+
+    def _poll(self, consumer: Any) -> None:
+        self._note(consumer.poll(0.1))
         if self.chance.random() < 0.3:
             try:
                 consumer.commit()

@@ -103,20 +103,23 @@ class ConsumerEngine:
         )
         self._coordination: Coordination | None = None
         if settings[consumer.GROUP_ID] is not None:
-            self._coordination = self._polling.coordination = Coordination(
-                self._cluster,
-                settings,
-                self.subscription,
-                world.clock,
-                world.entropy,
-                assignors,
-                interceptors,
-                self._polling.call_back,
-                on_news=self.news.tell,
-            )
+            self._coordination = self._polling.coordination = self._in_group(assignors)
         self._cluster.on_update(lambda _: self.news.tell())
         self._meters = PollMeters(self._cluster.meters, self._clock.monotonic_ms)
         self._declare_meters()
+
+    def _in_group(self, assignors: Sequence[Assignor]) -> Coordination:
+        return Coordination(
+            self._cluster,
+            self.settings,
+            self.subscription,
+            self._clock,
+            self._entropy,
+            assignors,
+            self._interceptors,
+            self._polling.call_back,
+            on_news=self.news.tell,
+        )
 
     def _declare_meters(self) -> None:
         meters, buffer = self._cluster.meters, self._buffer
