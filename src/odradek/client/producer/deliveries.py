@@ -80,7 +80,8 @@ class ThreadWaiting:
         self._is_loop_thread = is_loop_thread
 
     def deliver(self, batch: ProducerBatch, calls: Calls) -> None:
-        for lock in self._locks.pop(batch, ()):
+        # A copy: whoever gives up waiting at this moment takes itself out of the list.
+        for lock in tuple(self._locks.pop(batch, ())):
             lock.release()
         run_calls(calls)
 
@@ -105,7 +106,8 @@ class ThreadWaiting:
         locks = self._locks.get(batch, [])
         if lock in locks:
             locks.remove(lock)
-        if not locks:
+        # Before the end somebody may be about to join an empty list: then it must be found by ``deliver``.
+        if not locks and batch.done:
             self._locks.pop(batch, None)
 
     def future(self, batch: ProducerBatch) -> Awaitable[object]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from _thread import LockType, allocate_lock
+from typing import Any, cast
 
 import pytest
 
@@ -42,6 +44,57 @@ def test_a_thread_that_waits_for_what_is_done_does_not_wait() -> None:
     sent.complete(7, -1)
     waiting.wait(sent, 0)
     assert waiting._locks == {}
+
+
+class Racing(list[Any]):
+    """Those who wait for a batch; at the moment that counts, another thread changes the list."""
+
+    def __init__(self, *locks: Any) -> None:
+        super().__init__(locks)
+        self.joining: list[Any] = []
+
+    def __len__(self) -> int:
+        found = super().__len__()
+        self.extend(self.joining)
+        self.joining = []
+        return found
+
+
+class Leaving:
+    """The lock of somebody who gives up waiting in the moment of being woken."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+
+    def release(self) -> None:
+        self.waiting.remove(self)
+
+
+def held() -> LockType:
+    lock = allocate_lock()
+    lock.acquire()
+    return lock
+
+
+def test_who_begins_to_wait_while_another_gives_up_is_woken() -> None:
+    waiting = elsewhere()
+    sent = batch(waiting)
+    leaving, joining = held(), held()
+    locks = Racing(leaving)
+    waiting._locks[sent] = locks
+    locks.joining = [joining]
+    waiting._leave(sent, leaving)
+    sent.complete(7, -1)
+    assert not joining.locked()
+
+
+def test_who_waits_beside_another_that_gives_up_is_woken() -> None:
+    waiting = elsewhere()
+    sent = batch(waiting)
+    leaving, staying = Leaving(), held()
+    waiting._locks[sent] = leaving.waiting = [cast(LockType, leaving), staying]
+    sent.complete(7, -1)
+    assert not staying.locked()
 
 
 def test_patience_ends() -> None:
