@@ -38,6 +38,7 @@ from odradek.net.place import Limits
 __all__ = ["ANY_NODE", "CONTROLLER", "Cluster", "ClusterImage", "CoordinatorKind", "TopicImage"]
 
 _CLOSED: Final = "the client has been closed"
+_LOST: Final = "the event loop of this client has ended, and it was never closed: make a new one"
 # Brokers that an error names if it could be any of them.
 _NAMED_MAX: Final = 3
 
@@ -77,6 +78,7 @@ class Cluster:
         ]
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_lost = False
         self.abandoned: Callable[[], None] | None = None
         """Called if the event loop ends without ``close``, while there is still time to tell somebody."""
         declare_connection_meters(self.meters, self._peers, self._age_s)
@@ -85,8 +87,7 @@ class Cluster:
 
     async def start(self) -> None:
         """Begin to learn about the cluster; does not wait for it. May be called again."""
-        if self._is_closed:
-            raise ClientClosed(_CLOSED)
+        self._check_alive()
         if self._task is None:
             for peer_id, host, port in self._bootstrap:
                 self._peers.put(peer_id, host, port, f"{host}:{port}")
@@ -105,12 +106,16 @@ class Cluster:
     def _has_ended(self, task: asyncio.Task[None]) -> None:
         """The task goes on until it is cancelled: by ``close``, or by a loop that ends all its tasks."""
         del task
-        if not self._is_closed and self.abandoned is not None:
+        self._is_lost = not self._is_closed
+        if self._is_lost and self.abandoned is not None:
             self.abandoned()
 
+    def _check_alive(self) -> None:
+        if self._is_closed or self._is_lost:
+            raise ClientClosed(_LOST if self._is_lost else _CLOSED)
+
     def _check(self) -> None:
-        if self._is_closed:
-            raise ClientClosed(_CLOSED)
+        self._check_alive()
         if self._task is None:
             raise InvalidState("the client has not been started")
 

@@ -18,7 +18,7 @@ from odradek.config.client.connection import (
     METADATA_MAX_IDLE_MS,
     METADATA_RECOVERY_STRATEGY,
 )
-from odradek.model.client_errors import ConnectionFailed, TimedOut, UnknownTopic
+from odradek.model.client_errors import ClientClosed, ConnectionFailed, TimedOut, UnknownTopic
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -55,6 +55,20 @@ def test_a_broker_that_says_nothing_is_named(stage):
             await cluster.topic("letters", 500)
         with pytest.raises(TimedOut, match=r"no metadata within 500 ms .*broker:9092"):
             await cluster.refreshed(0, 500)
+
+    stage(scenario)
+
+
+def test_a_client_whose_event_loop_has_ended_says_so(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await cluster.refreshed(0, 5000)
+        cluster._task.cancel()  # as a loop does that ends
+        await asyncio.sleep(0.01)
+        with pytest.raises(ClientClosed, match="event loop of this client has ended"):
+            await cluster.ask(ANY_NODE, ListGroupsRequest())
+        with pytest.raises(ClientClosed, match="event loop of this client has ended"):
+            await cluster.start()
 
     stage(scenario)
 
