@@ -80,6 +80,9 @@ class Reader:
         if word in self.raises:
             raise self.raises.pop(word)
 
+    def on_consume(self, records: list[Any]) -> list[Any]:
+        return records
+
     def on_commit(self, offsets: Any) -> None:
         self.committed_by_interceptor.append(dict(offsets))
 

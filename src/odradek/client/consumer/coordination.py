@@ -215,7 +215,8 @@ class Coordination:
             self._rebalances.add(await self._handover.take_over(step))
         elif isinstance(step, Fail):
             self._failed_rebalances.add()
-            raise refusal(step.code, f"could not {step.call.value} of {self._membership.group_id}")
+            what = f"could not {step.call.value} {self._membership.group_id}"
+            raise refusal(step.code, what, broker=self._joining.broker)
         elif isinstance(step, Again):
             self._failed_rebalances.add()
             if step.rest:

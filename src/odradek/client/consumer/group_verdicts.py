@@ -10,9 +10,9 @@ from odradek.model.errors import ErrorCode
 
 
 class GroupCall(enum.Enum):
-    JOIN = "join the group"
-    SYNC = "hear its assignment"
-    HEARTBEAT = "send a heartbeat"
+    JOIN = "join group"
+    SYNC = "hear the assignment of group"
+    HEARTBEAT = "send a heartbeat to group"
     COMMIT = "commit offsets"
 
 

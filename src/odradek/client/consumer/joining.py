@@ -47,6 +47,8 @@ class Joining:
         )
         self.joined_topics: frozenset[str] | None = None
         self.led_from: Topics | None = None
+        self.broker: str | None = None
+        """The coordinator that was asked last, as errors call it."""
         self._under_way: asyncio.Task[Take | Again | Fail] | None = None
         self._joins = context.cluster.meters.counter(
             "join-total", "Times that this member has asked to join its group."
@@ -105,6 +107,7 @@ class Joining:
     async def _attempt(self) -> Take | Again | Fail:
         membership = self._membership
         node = await self._context.coordinator(self._rebalance_timeout_ms)
+        self.broker = self._cluster.broker_name(node)
         if membership.state is not State.PREPARED:
             # A heartbeat has heard meanwhile that the generation is gone: there is more to give up first.
             return Again()

@@ -44,6 +44,7 @@ class KeepingAlive:
         self._log = _log.bind(group=context.group_id)
         self._task: asyncio.Task[None] | None = None
         self.failure: ClientError | None = None
+        self._broker: str | None = None
         self._beats = context.cluster.meters.counter("heartbeat-total", "Heartbeats sent.")
         self._slowest = context.cluster.meters.maximum(
             "heartbeat-response-time-max", "Longest time in milliseconds until one was answered."
@@ -107,6 +108,7 @@ class KeepingAlive:
 
     async def _ask(self) -> ErrorCode:
         node = await self._context.coordinator(self._poll_interval_max_ms)
+        self._broker = self._cluster.broker_name(node)
         request = self._context.requests.heartbeat(self._membership.generation)
         answer = await self._cluster.ask(node, request)
         return ErrorCode(answer.error_code)
@@ -130,7 +132,8 @@ class KeepingAlive:
             return
         self._heartbeats.answered(now_ms)
         if judged is Verdict.FAIL:
-            self._tell(refusal(code, f"could not {GroupCall.HEARTBEAT.value} to {self._membership.group_id}"))
+            what = f"could not {GroupCall.HEARTBEAT.value} {self._membership.group_id}"
+            self._tell(refusal(code, what, broker=self._broker))
         elif judged is not Verdict.FINE:
             self._log.info("heartbeat_refused", code=code.name, so=judged.value)
             self._on_news()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from odradek.model.client_errors import Woken
@@ -37,8 +38,9 @@ class News:
         """End the waiting call, or the next one, with ``Woken``."""
         self.is_woken = True
         loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self.tell)
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop was closed: nobody waits there
+                loop.call_soon_threadsafe(self.tell)
 
     def raise_if_woken(self) -> None:
         if self.is_woken:

@@ -11,7 +11,7 @@ from tests.support.consumer_stage import ReadingStage, play, read_some, values_o
 
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import ClientError, ConcurrentUse, InvalidState, Woken
+from odradek.model.client_errors import ClientError, ConcurrentUse, InvalidState, RequestRefused, Woken
 from odradek.model.ids import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -255,5 +255,20 @@ def test_a_member_of_a_group_may_assign_by_itself_and_still_commit() -> None:
         again = member(stage)
         again.assign([A0])
         assert values_of(await again.poll(10)) == [b"1"]
+
+    play(scenario, BROKER)
+
+
+def test_who_refused_a_member_is_told_with_the_group() -> None:
+    async def scenario(stage: ReadingStage) -> None:
+        await stage.create("a")
+        first = member(stage, partition_assignment_strategy="range")
+        first.subscribe(["a"])
+        await first.poll(5)
+        second = member(stage, partition_assignment_strategy="sticky")
+        second.subscribe(["a"])
+        with pytest.raises(RequestRefused, match="could not join group g") as refused:
+            await second.poll(5)
+        assert "broker:9092" in str(refused.value.broker)
 
     play(scenario, BROKER)
