@@ -156,6 +156,24 @@ def test_a_failed_commit_tells_its_callback_and_nobody_else(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("note", ["\ud800", 7, object()])
+def test_a_note_that_no_request_can_carry_is_told_to_the_callback_too(play: Play, note: Any) -> None:
+    async def scenario(group: Readers) -> None:
+        reader = await alone(group)
+        errors: list[ClientError | None] = []
+        reader.coordination.commit_soon(
+            {T0: OffsetAndMetadata(1, note)}, lambda _, error: errors.append(error)
+        )
+        await asyncio.sleep(1)
+        await reader.poll()
+        assert len(errors) == 1
+        assert isinstance(errors[0], ClientError)
+        with pytest.raises(ClientError):
+            await reader.coordination.commit({T0: OffsetAndMetadata(1, note)}, 1000)
+
+    play(scenario)
+
+
 def test_offsets_are_committed_from_time_to_time_and_at_the_end(play: Play) -> None:
     async def scenario(group: Readers) -> None:
         reader = await alone(group, enable_auto_commit=True, auto_commit_interval_ms=5000)
