@@ -30,7 +30,8 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> list[TopicPartiti
 
 def write(bootstrap: str, partition: TopicPartition, values: Sequence[bytes | None], **options: Any) -> None:
     given = {name.replace("_", "."): value for name, value in options.items()}
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, **given})
+    # Without numbers librdkafka may reorder what it sends again, for instance to a topic made just now.
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **given})
     for index, value in enumerate(values):
         producer.produce(
             partition.topic,

@@ -301,3 +301,19 @@ def test_blocking_methods_are_those_of_the_client_without_await(thread):
     assert Blocking().double(4, extra=1) == 9
     assert Blocking.double.__doc__ == "Twice as much."
     assert Blocking.double.__name__ == "double"
+
+
+def test_a_call_makes_its_coroutine_on_the_loops_thread_and_only_if_it_is_carried_out():
+    """An interrupt of the calling thread can then leave no coroutine behind that nobody awaits."""
+    made_by = []
+
+    def make():
+        made_by.append(threading.current_thread().name)
+        return asyncio.sleep(0, 7)
+
+    thread = LoopThread("maker-1")
+    assert thread.call(make) == 7
+    thread.close()
+    with pytest.raises(ClientClosed):
+        thread.call(make)
+    assert made_by == ["maker-1"]

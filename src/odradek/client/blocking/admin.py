@@ -33,7 +33,7 @@ class Admin:
     ) -> None:
         self._client = AsyncAdmin(config, world=world, **options)
         self._thread = LoopThread(self._client.client_id)
-        self._thread.run(self._client.start())
+        self._thread.call(self._client.start)
 
     @property
     def client_id(self) -> str:
@@ -93,7 +93,7 @@ class Admin:
         >>> admin.close(timeout_s=10)
         """
         with suppress(InvalidState):  # closed before, or made before this process was forked
-            self._thread.run(self._client.close(timeout_s))
+            self._thread.call(self._client.close, timeout_s)
         self._thread.close()
 
     def __enter__(self) -> Admin:

@@ -53,7 +53,7 @@ def _waiting(
     @functools.wraps(method)
     def call(self: Consumer, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._exclusive:
-            return self._thread.run(method(self._client, *args, **kwargs))
+            return self._thread.call(method, self._client, *args, **kwargs)
 
     return cast("Callable[Concatenate[Consumer, P], T]", call)
 
@@ -69,7 +69,7 @@ def _calling(
             return method(self._client, *args, **kwargs)
 
         with self._exclusive:
-            return self._thread.run(called())
+            return self._thread.call(called)
 
     return cast("Callable[Concatenate[Consumer, P], T]", call)
 
@@ -114,7 +114,7 @@ class Consumer:
         self._exclusive = ThreadExclusion(f"consumer {self.client_id}")
         self._exclusive.settle = engine.settle
         self._thread = LoopThread(self.client_id)
-        self._thread.run(engine.start())
+        self._thread.call(engine.start)
 
     def _send_fetches(self) -> None:
         with suppress(ClientClosed):
@@ -131,7 +131,7 @@ class Consumer:
         """
         with self._exclusive:
             try:
-                self._thread.run(self._client.close(timeout_s))
+                self._thread.call(self._client.close, timeout_s)
             except ClientClosed:
                 return
             finally:
@@ -171,7 +171,7 @@ class Consumer:
             engine.check_count(max_records)
             deadline_ms = engine.deadline_ms(timeout_s)
             while True:
-                self._thread.run(engine.until_readable(max(deadline_ms - engine.now_ms(), 0)))
+                self._thread.call(engine.until_readable, max(deadline_ms - engine.now_ms(), 0))
                 records = engine.take(max_records)
                 if records or engine.now_ms() >= deadline_ms:
                     return records
@@ -193,7 +193,7 @@ class Consumer:
             deadline_ms = engine.deadline_ms(timeout_s)
             count = engine.take_columns(rows_max, columns) if engine.begin_poll() else 0
             while not count:
-                self._thread.run(engine.until_readable(max(deadline_ms - engine.now_ms(), 0)))
+                self._thread.call(engine.until_readable, max(deadline_ms - engine.now_ms(), 0))
                 count = engine.take_columns(rows_max, columns)
                 if engine.now_ms() >= deadline_ms:
                     break
@@ -211,7 +211,7 @@ class Consumer:
             engine = self._engine
             records = engine.take_ahead() if engine.begin_poll() else None
             while records is None:
-                self._thread.run(engine.until_readable(ITERATION_POLL_MS))
+                self._thread.call(engine.until_readable, ITERATION_POLL_MS)
                 records = engine.take_ahead()
             return records
 

@@ -38,9 +38,12 @@ class _Call:
     does so, and only while it is held.
     """
 
-    __slots__ = ("coroutine", "error", "is_done", "lock", "requests", "result", "task")
+    __slots__ = ("coroutine", "error", "is_done", "lock", "make", "requests", "result", "task")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, make: Callable[[], Coroutine[Any, Any, Any]], coroutine: Coroutine[Any, Any, Any] | None = None
+    ) -> None:
+        self.make = make
         self.coroutine = coroutine
         self.task: asyncio.Task[Any] | None = None
         self.lock: LockType = allocate_lock()
@@ -62,7 +65,8 @@ class _Call:
 
     def give_up(self) -> None:
         """It will not be carried out, or not to its end."""
-        self.coroutine.close()
+        if self.coroutine is not None:
+            self.coroutine.close()
         self.error = asyncio.CancelledError()
         self.is_done = True
         self.signal()
@@ -71,7 +75,7 @@ class _Call:
         """Tell the outcome in the coroutine's last step: a task's callbacks come a turn of the loop later."""
         _CALL.set(self)
         try:
-            self.result = await self.coroutine
+            self.result = await self.make()
         except BaseException as failed:  # noqa: BLE001 - whatever it is, it is the waiting thread's
             self.error = failed
         self.is_done = True
@@ -115,16 +119,29 @@ class LoopThread:
 
     # What other threads may do.
 
+    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a coroutine function on the loop's thread, and give its result.
+
+        The coroutine is made there: an interrupt that came between its making and its running here would
+        leave one that nobody awaits.
+        """
+        result: T = self._outcome(_Call(functools.partial(function, *args, **kwargs)), None)
+        return result
+
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Have a coroutine run, and give its result; raises TimedOut after a time, and then cancels it."""
-        call = _Call(coroutine)
+        result: T = self._outcome(_Call(lambda: coroutine, coroutine), timeout_s)
+        return result
+
+    def _outcome(self, call: _Call, timeout_s: float | None) -> Any:
         try:
             self._check()
             self._calls.add(call)
             self.post(call.begin, self._loop)
         except BaseException:
             self._calls.discard(call)
-            coroutine.close()
+            if call.coroutine is not None:
+                call.coroutine.close()
             raise
         try:
             self._await(call, timeout_s)
@@ -137,8 +154,7 @@ class LoopThread:
             if isinstance(call.error, asyncio.CancelledError):
                 raise ClientClosed(f"{self._name} was closed while this call was under way")
             raise call.error
-        result: T = call.result
-        return result
+        return call.result
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have a function called on the loop's thread, in the order of posts; returns at once."""
@@ -271,7 +287,7 @@ def blocking(
     @functools.wraps(method)
     def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
         thread: LoopThread = self._thread
-        return thread.run(method(self._client, *args, **kwargs))
+        return thread.call(method, self._client, *args, **kwargs)
 
     return cast("Callable[Concatenate[Any, P], T]", call)
 

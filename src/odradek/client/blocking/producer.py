@@ -111,7 +111,7 @@ class Producer:
         self._max_block_ms = self._engine.settings[producer_options.MAX_BLOCK_MS]
         self._thread = LoopThread(self._client.client_id)
         self._thread.post(self._note_loop_thread)
-        self._thread.run(self._client.start())
+        self._thread.call(self._client.start)
         self._append = self._engine.appender.send
         _made.add(self)
         if not self._preparing:
@@ -198,7 +198,7 @@ class Producer:
         left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
         if need is Need.TOPIC:
             record = placing.record
-            self._thread.run(engine.topic(record.topic, left_ms, record.partition))
+            self._thread.call(engine.topic, record.topic, left_ms, record.partition)
             return
         signal = cast("threading.Event", placing.signal)
         if need is Need.PACE:
@@ -271,7 +271,7 @@ class Producer:
         ...     delivery.done()
         True
         """
-        self._thread.run(self._client.flush(timeout_s))
+        self._thread.call(self._client.flush, timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Deliver what was sent, then end. After ``timeout_s`` the rest fails with ``ClientClosed``.
@@ -291,7 +291,7 @@ class Producer:
             threading.Thread(target=self.close, args=(0,), name=f"{self.client_id}-close").start()
             return
         with suppress(ClientClosed, InvalidState):
-            self._thread.run(self._client.close(timeout_s))
+            self._thread.call(self._client.close, timeout_s)
         self._thread.close()
 
     partitions_for = blocking(AsyncProducer.partitions_for)
