@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.client_stage import ADDRESS, Stage, world_of
 
 from odradek.client.cluster import CONTROLLER, Cluster
-from odradek.client.consumer.coordination import Coordination
+from odradek.client.consumer.group.coordination import Coordination
 from odradek.client.consumer.partition_position import FetchPosition, OffsetReset
 from odradek.client.consumer.positions import SubscriptionState
 from odradek.client.interceptors import ConsumerInterceptors

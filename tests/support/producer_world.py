@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.client.producer.idempotence import CoordinatorRequest
-from odradek.client.producer.transaction_queue import Operation
-from odradek.client.producer.transactions import Transactions
+from odradek.client.producer.transactions.machine import Transactions
+from odradek.client.producer.transactions.operations import Operation
 from odradek.model.client_errors import ClientError, RequestRefused, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition

@@ -15,8 +15,8 @@ from odradek.client.consumer.engine import BEGINNING, END, CommitCallback, Consu
 from odradek.client.consumer.exclusive import TaskExclusion
 from odradek.client.consumer.fetch_buffer import Deserialize
 from odradek.client.consumer.given_words import OffsetsToCommit
+from odradek.client.consumer.group.rebalance_calls import OnCaller
 from odradek.client.consumer.partition_position import OffsetReset
-from odradek.client.consumer.rebalance_calls import OnCaller
 from odradek.client.consumer.rebalance_listener import RebalanceListener
 from odradek.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from odradek.client.options import read_options

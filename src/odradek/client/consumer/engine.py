@@ -14,7 +14,6 @@ from typing import Any, Final
 from odradek.client.cluster import Cluster
 from odradek.client.connect import World
 from odradek.client.consumer.assignors import Assignor
-from odradek.client.consumer.coordination import Coordination
 from odradek.client.consumer.fetch_buffer import Deserialize, FetchBuffer
 from odradek.client.consumer.fetch_meters import PollMeters
 from odradek.client.consumer.fetch_plan import FetchLimits
@@ -26,13 +25,14 @@ from odradek.client.consumer.given_words import (
     read_pattern,
     read_timeout_ms,
 )
+from odradek.client.consumer.group.coordination import Coordination
+from odradek.client.consumer.group.rebalance_calls import OnCaller
 from odradek.client.consumer.news import News
 from odradek.client.consumer.offset_answers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.consumer.offsets import Offsets
 from odradek.client.consumer.partition_position import FetchPosition, OffsetReset
 from odradek.client.consumer.polling import Polling
 from odradek.client.consumer.positions import SubscriptionKind, SubscriptionState
-from odradek.client.consumer.rebalance_calls import OnCaller
 from odradek.client.consumer.rebalance_listener import RebalanceListener
 from odradek.client.consumer.taken_ahead import TakenAhead
 from odradek.client.consumer.topic_lookup import describe_topics

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from odradek.client.cluster import Cluster
-from odradek.client.consumer.coordination import Coordination
 from odradek.client.consumer.fetch_buffer import FetchBuffer
 from odradek.client.consumer.fetching import Fetcher
+from odradek.client.consumer.group.coordination import Coordination
+from odradek.client.consumer.group.rebalance_calls import OnCaller
 from odradek.client.consumer.news import News
 from odradek.client.consumer.offsets import Offsets
 from odradek.client.consumer.partition_position import FetchPosition
 from odradek.client.consumer.positions import SubscriptionState
-from odradek.client.consumer.rebalance_calls import OnCaller
 from odradek.client.metadata import EMPTY_IMAGE
 from odradek.client.retries import refusal
 from odradek.client.values import OffsetAndMetadata

@@ -25,8 +25,8 @@ from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.sender import Sender
 from odradek.client.producer.sticking import Sticking
 from odradek.client.producer.stock import Stock
-from odradek.client.producer.transaction_states import State
-from odradek.client.producer.transactions import Transactions
+from odradek.client.producer.transactions.machine import Transactions
+from odradek.client.producer.transactions.states import State
 from odradek.config.client import connection as connection_options
 from odradek.config.client import producer as options
 from odradek.config.table import Settings

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 
 from odradek.client.producer.engine import Engine
-from odradek.client.producer.transaction_queue import Operation
-from odradek.client.producer.transactions import Transactions
+from odradek.client.producer.transactions.machine import Transactions
+from odradek.client.producer.transactions.operations import Operation
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
 from odradek.model.client_errors import ClientClosed, ClientError, InvalidState, TimedOut
 from odradek.model.ids import TopicPartition

@@ -11,7 +11,7 @@ from tests.support.client_stage import Stage
 from tests.support.group_readers import Reader, Readers
 
 from odradek.client.cluster import CoordinatorKind
-from odradek.client.consumer.auto_commit import AutoCommit
+from odradek.client.consumer.group.auto_commit import AutoCommit
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import ClientError, RequestRefused, TimedOut
 from odradek.model.errors import ErrorCode

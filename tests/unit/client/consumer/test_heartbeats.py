@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.client.consumer.heartbeats import Heartbeats
+from odradek.client.consumer.group.heartbeats import Heartbeats
 
 
 def begun() -> Heartbeats:

@@ -15,8 +15,7 @@ from odradek.client.consumer.assignors import (
     RangeAssignor,
     StickyAssignor,
 )
-from odradek.client.consumer.group_verdicts import VERDICTS, GroupCall, Verdict, verdict
-from odradek.client.consumer.membership import (
+from odradek.client.consumer.group.membership import (
     MAY_FOLLOW,
     Again,
     Fail,
@@ -29,7 +28,8 @@ from odradek.client.consumer.membership import (
     State,
     Take,
 )
-from odradek.client.consumer.subscription_bytes import read_subscription, write_assignment
+from odradek.client.consumer.group.subscription_bytes import read_subscription, write_assignment
+from odradek.client.consumer.group.verdicts import VERDICTS, GroupCall, Verdict, verdict
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.model.ids import TopicPartition
 

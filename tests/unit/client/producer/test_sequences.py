@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.producer_broker import Brokers, Request
 from tests.support.producer_world import Batch, ProducerWorld
 
-from odradek.client.producer.sequences import (
+from odradek.client.producer.transactions.sequences import (
     EPOCH_MAX,
     IN_FLIGHT_MAX,
     SEQUENCE_COUNT,
@@ -21,7 +21,7 @@ from odradek.client.producer.sequences import (
     is_later,
     later_sequence,
 )
-from odradek.client.producer.transaction_states import State
+from odradek.client.producer.transactions.states import State
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_SEQUENCE, TopicPartition
 from odradek.wire.messages.init_producer_id import InitProducerIdResponse

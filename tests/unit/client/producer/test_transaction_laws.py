@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.support.producer_broker import Brokers, Request
 from tests.support.producer_world import Batch, ProducerWorld
 
-from odradek.client.producer.transaction_queue import Operation
-from odradek.client.producer.transaction_states import ONGOING, State
+from odradek.client.producer.transactions.operations import Operation
+from odradek.client.producer.transactions.states import ONGOING, State
 from odradek.model.client_errors import ClientError, ConnectionFailed, InvalidState
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition

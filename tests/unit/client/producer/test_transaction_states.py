@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from odradek.client.producer.transaction_errors import failed_step
-from odradek.client.producer.transaction_requests import MEANINGS, PRIORITY, Meaning, Step, gravest, meaning
-from odradek.client.producer.transaction_standing import Standing
-from odradek.client.producer.transaction_states import (
+from odradek.client.producer.transactions.errors import failed_step
+from odradek.client.producer.transactions.requests import MEANINGS, PRIORITY, Meaning, Step, gravest, meaning
+from odradek.client.producer.transactions.standing import Standing
+from odradek.client.producer.transactions.states import (
     COMPLETING,
     MAY_COME_FROM,
     ONGOING,

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from odradek.client.consumer.group_context import GroupContext
-from odradek.client.consumer.group_requests import read_commit, read_committed
-from odradek.client.consumer.group_verdicts import Verdict
-from odradek.client.consumer.membership import Generation
-from odradek.client.consumer.rebalance_calls import Callbacks
+from odradek.client.consumer.group.context import GroupContext
+from odradek.client.consumer.group.membership import Generation
+from odradek.client.consumer.group.rebalance_calls import Callbacks
+from odradek.client.consumer.group.requests import read_commit, read_committed
+from odradek.client.consumer.group.verdicts import Verdict
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.retries import backoff, refusal
 from odradek.client.values import OffsetAndMetadata

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from odradek.client.consumer.membership import Generation, Join, JoinAnswer
+from odradek.client.consumer.group.membership import Generation, Join, JoinAnswer
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import UNKNOWN_OFFSET, TopicPartition

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from odradek.client.consumer.group_context import GroupContext
-from odradek.client.consumer.group_verdicts import GroupCall, Verdict
-from odradek.client.consumer.heartbeats import Heartbeats
-from odradek.client.consumer.membership import State
+from odradek.client.consumer.group.context import GroupContext
+from odradek.client.consumer.group.heartbeats import Heartbeats
+from odradek.client.consumer.group.membership import State
+from odradek.client.consumer.group.verdicts import GroupCall, Verdict
 from odradek.client.retries import refusal
 from odradek.config.client.connection import RETRY_BACKOFF_MS
 from odradek.config.client.consumer import HEARTBEAT_INTERVAL_MS, MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from odradek.client.producer.idempotence import CoordinatorRequest, NumberedBatch
-from odradek.client.producer.sequence_errors import give_up, may_retry
-from odradek.client.producer.sequences import Sequences, is_numbered, partition_of
-from odradek.client.producer.transaction_errors import closed, doubtful, ends_the_producer
-from odradek.client.producer.transaction_exchange import Exchange
-from odradek.client.producer.transaction_queue import OffsetsToCommit, Operation, Pending
-from odradek.client.producer.transaction_requests import Step
-from odradek.client.producer.transaction_standing import Standing
-from odradek.client.producer.transaction_states import State
+from odradek.client.producer.transactions.errors import closed, doubtful, ends_the_producer
+from odradek.client.producer.transactions.exchange import Exchange
+from odradek.client.producer.transactions.operations import OffsetsToCommit, Operation, Pending
+from odradek.client.producer.transactions.requests import Step
+from odradek.client.producer.transactions.sequence_errors import give_up, may_retry
+from odradek.client.producer.transactions.sequences import Sequences, is_numbered, partition_of
+from odradek.client.producer.transactions.standing import Standing
+from odradek.client.producer.transactions.states import State
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
 from odradek.model.client_errors import ClientError, InvalidState, TransactionAborted
 from odradek.model.errors import ErrorCode

@@ -31,8 +31,12 @@ from odradek.client.consumer.assignors import (
     RebalanceProtocol,
     protocol_of,
 )
-from odradek.client.consumer.group_verdicts import GroupCall, Verdict, verdict
-from odradek.client.consumer.subscription_bytes import read_assignment, read_subscription, write_subscription
+from odradek.client.consumer.group.subscription_bytes import (
+    read_assignment,
+    read_subscription,
+    write_subscription,
+)
+from odradek.client.consumer.group.verdicts import GroupCall, Verdict, verdict
 from odradek.client.values import GroupMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition

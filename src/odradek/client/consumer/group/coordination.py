@@ -13,17 +13,17 @@ from typing import Final
 
 from odradek.client.cluster import Cluster, ClusterImage
 from odradek.client.consumer.assignors import Assignor, RebalanceProtocol, assignors_of
-from odradek.client.consumer.auto_commit import AutoCommit
-from odradek.client.consumer.commits import Commits, Offsets, OnCommit
-from odradek.client.consumer.group_context import GroupContext
-from odradek.client.consumer.group_requests import GroupRequests, read_leave
-from odradek.client.consumer.handover import Handover
-from odradek.client.consumer.joining import Joining
-from odradek.client.consumer.keeping_alive import KeepingAlive
-from odradek.client.consumer.membership import Again, Fail, Membership, State, Take
+from odradek.client.consumer.group.auto_commit import AutoCommit
+from odradek.client.consumer.group.commits import Commits, Offsets, OnCommit
+from odradek.client.consumer.group.context import GroupContext
+from odradek.client.consumer.group.handover import Handover
+from odradek.client.consumer.group.joining import Joining
+from odradek.client.consumer.group.keeping_alive import KeepingAlive
+from odradek.client.consumer.group.membership import Again, Fail, Membership, State, Take
+from odradek.client.consumer.group.rebalance_calls import Callbacks, OnCaller, RebalanceCalls, here
+from odradek.client.consumer.group.requests import GroupRequests, read_leave
+from odradek.client.consumer.group.topic_watch import TopicWatch
 from odradek.client.consumer.positions import SubscriptionState
-from odradek.client.consumer.rebalance_calls import Callbacks, OnCaller, RebalanceCalls, here
-from odradek.client.consumer.topic_watch import TopicWatch
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.retries import backoff, refusal
 from odradek.client.values import GroupMetadata, OffsetAndMetadata

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from odradek.client.consumer.assignors import RebalanceProtocol
-from odradek.client.consumer.auto_commit import AutoCommit
-from odradek.client.consumer.commits import Commits, Offsets
-from odradek.client.consumer.group_context import GroupContext
-from odradek.client.consumer.joining import Joining
-from odradek.client.consumer.membership import GiveUp, State, Take
-from odradek.client.consumer.rebalance_calls import RebalanceCalls
+from odradek.client.consumer.group.auto_commit import AutoCommit
+from odradek.client.consumer.group.commits import Commits, Offsets
+from odradek.client.consumer.group.context import GroupContext
+from odradek.client.consumer.group.joining import Joining
+from odradek.client.consumer.group.membership import GiveUp, State, Take
+from odradek.client.consumer.group.rebalance_calls import RebalanceCalls
 from odradek.config.client.consumer import MAX_POLL_INTERVAL_MS
 from odradek.model.client_errors import ClientClosed, ClientError
 from odradek.model.ids import TopicPartition

@@ -6,10 +6,9 @@ from collections import deque
 from typing import Any, Final
 
 from odradek.client.producer.idempotence import CoordinatorRequest
-from odradek.client.producer.sequences import ProducerIdentity, Sequences
-from odradek.client.producer.transaction_errors import aborted, failed_step, fatal, fenced
-from odradek.client.producer.transaction_queue import Operation, Pending, RequestQueue
-from odradek.client.producer.transaction_requests import (
+from odradek.client.producer.transactions.errors import aborted, failed_step, fatal, fenced
+from odradek.client.producer.transactions.operations import Operation, Pending, RequestQueue
+from odradek.client.producer.transactions.requests import (
     ADD_PARTITIONS_VERSION_MAX,
     Meaning,
     Step,
@@ -22,8 +21,9 @@ from odradek.client.producer.transaction_requests import (
     init_request,
     meaning,
 )
-from odradek.client.producer.transaction_standing import Standing
-from odradek.client.producer.transaction_states import State
+from odradek.client.producer.transactions.sequences import ProducerIdentity, Sequences
+from odradek.client.producer.transactions.standing import Standing
+from odradek.client.producer.transactions.states import State
 from odradek.client.routing import CoordinatorKind
 from odradek.model.client_errors import ClientClosed, ClientError, RequestRefused
 from odradek.model.errors import ErrorCode

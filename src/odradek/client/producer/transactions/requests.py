@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from odradek.client.producer.sequences import NOBODY, ProducerIdentity
+from odradek.client.producer.transactions.sequences import NOBODY, ProducerIdentity
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition

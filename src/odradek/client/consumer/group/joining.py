@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from odradek.client.consumer.assignors import RebalanceProtocol, Topics, check_cooperative
-from odradek.client.consumer.group_context import GroupContext
-from odradek.client.consumer.group_requests import read_join
-from odradek.client.consumer.membership import Again, Fail, Lead, State, Take
-from odradek.client.consumer.subscription_bytes import write_assignment
-from odradek.client.consumer.topic_snapshot import snapshot
+from odradek.client.consumer.group.context import GroupContext
+from odradek.client.consumer.group.membership import Again, Fail, Lead, State, Take
+from odradek.client.consumer.group.requests import read_join
+from odradek.client.consumer.group.subscription_bytes import write_assignment
+from odradek.client.consumer.group.topic_snapshot import snapshot
 from odradek.config.client.connection import REQUEST_TIMEOUT_MS
 from odradek.config.client.consumer import MAX_POLL_INTERVAL_MS
 from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut

@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
-from odradek.client.producer.transaction_requests import PRIORITY, Step
+from odradek.client.producer.transactions.requests import PRIORITY, Step
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
 from odradek.model.client_errors import ClientError
 from odradek.model.ids import TopicPartition

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.client.cluster import Cluster, CoordinatorKind
-from odradek.client.consumer.group_requests import GroupRequests
-from odradek.client.consumer.membership import Membership
+from odradek.client.consumer.group.membership import Membership
+from odradek.client.consumer.group.requests import GroupRequests
 from odradek.client.consumer.positions import SubscriptionState
 from odradek.config.table import Settings
 from odradek.ports.clock import Clock

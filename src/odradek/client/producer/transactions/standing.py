@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.client.producer.transaction_errors import abort_needed, aborted, told_again
-from odradek.client.producer.transaction_states import COMPLETING, ONGOING, State, check_move, what_is_needed
+from odradek.client.producer.transactions.errors import abort_needed, aborted, told_again
+from odradek.client.producer.transactions.states import COMPLETING, ONGOING, State, check_move, what_is_needed
 from odradek.model.client_errors import ClientError, InvalidState
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.client.producer.sequences import ProducerIdentity
-from odradek.client.producer.transaction_requests import Step
+from odradek.client.producer.transactions.requests import Step
+from odradek.client.producer.transactions.sequences import ProducerIdentity
 from odradek.client.retries import refusal
 from odradek.model.client_errors import (
     ClientClosed,

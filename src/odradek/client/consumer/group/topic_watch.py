@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.client.consumer.group_context import GroupContext
-from odradek.client.consumer.joining import Joining
-from odradek.client.consumer.membership import State
-from odradek.client.consumer.topic_snapshot import matching, snapshot
+from odradek.client.consumer.group.context import GroupContext
+from odradek.client.consumer.group.joining import Joining
+from odradek.client.consumer.group.membership import State
+from odradek.client.consumer.group.topic_snapshot import matching, snapshot
 from odradek.client.metadata import ClusterImage
 from odradek.config.client.connection import CLIENT_RACK
 from odradek.config.client.consumer import EXCLUDE_INTERNAL_TOPICS

@@ -1,0 +1,1 @@
+"""A consumer's place in its group: joining, keeping it, committing, leaving."""

@@ -1,0 +1,1 @@
+"""Numbers and transactions of a producer, decided without waiting for anything."""
