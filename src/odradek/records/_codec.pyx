@@ -17,7 +17,7 @@ from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, getenv, realloc
+from libc.stdlib cimport calloc, free, getenv, malloc, realloc
 from libc.string cimport memcpy, memset, strcmp
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
@@ -845,4 +845,5 @@ include "_codec_appender.pxi"
 
 include "_codec_consumer_record.pxi"
 include "_codec_column_builder.pxi"
+include "_codec_blank_buffer.pxi"
 include "_codec_record_reader.pxi"

@@ -5,10 +5,11 @@
 
 cdef enum:
     # Memory that comes fresh from the system costs more, page by page, than the bytes that are copied into it:
-    # a few blocks that columns had are kept for the next ones.
-    KEPT_BLOCKS = 4
+    # blocks that columns had are kept for the next ones, those of two batches' columns at most.
+    KEPT_BLOCKS = 24
     KEPT_BYTES_MIN = 65536
     KEPT_BYTES_MAX = 16777216
+    KEPT_BYTES_IN_ALL = 50331648
 
 cdef struct Growing:
     uint8_t *start
@@ -17,38 +18,52 @@ cdef struct Growing:
 
 # Touched with the interpreter lock held, only.
 cdef Growing kept_blocks[KEPT_BLOCKS]
+cdef Py_ssize_t kept_bytes = 0
 memset(kept_blocks, 0, sizeof(kept_blocks))
 
 
 cdef void keep_block(uint8_t *start, Py_ssize_t room) noexcept:
-    """Free a block, or keep it in place of a smaller one."""
-    cdef Growing *smallest = &kept_blocks[0]
-    cdef int index
+    """Keep a block in a free place or in place of the smallest one, if that is smaller; else free it."""
+    global kept_bytes
+    cdef Growing *place = &kept_blocks[0]
     cdef uint8_t *freed = start
-    if KEPT_BYTES_MIN <= room <= KEPT_BYTES_MAX:
-        for index in range(1, KEPT_BLOCKS):
-            if kept_blocks[index].room < smallest.room:
-                smallest = &kept_blocks[index]
-        if smallest.room < room:
-            freed = smallest.start
-            smallest.start = start
-            smallest.room = room
+    cdef int index
+    for index in range(1, KEPT_BLOCKS):
+        if kept_blocks[index].room < place.room:
+            place = &kept_blocks[index]
+    if (
+        KEPT_BYTES_MIN <= room <= KEPT_BYTES_MAX and place.room < room
+        and kept_bytes - place.room + room <= KEPT_BYTES_IN_ALL
+    ):
+        freed = place.start
+        kept_bytes += room - place.room
+        place.start = start
+        place.room = room
     free(freed)
 
 
 cdef void reuse_block(Growing *area, Py_ssize_t wanted) noexcept:
-    """Give an area that is still empty the largest block that was kept, if it is to hold much."""
-    cdef Growing *largest = &kept_blocks[0]
+    """Give an area that is still empty the smallest block that holds what it is to hold, else the largest."""
+    global kept_bytes
+    cdef Growing *best = NULL
+    cdef Growing *block
     cdef int index
     if area.start != NULL or wanted < KEPT_BYTES_MIN:
         return
-    for index in range(1, KEPT_BLOCKS):
-        if kept_blocks[index].room > largest.room:
-            largest = &kept_blocks[index]
-    area.start = largest.start
-    area.room = largest.room
-    largest.start = NULL
-    largest.room = 0
+    for index in range(KEPT_BLOCKS):
+        block = &kept_blocks[index]
+        if block.start != NULL and (best == NULL or fits_better(block.room, best.room, wanted)):
+            best = block
+    if best != NULL:
+        area.start = best.start
+        area.room = best.room
+        kept_bytes -= best.room
+        best.start = NULL
+        best.room = 0
+
+
+cdef inline bint fits_better(Py_ssize_t room, Py_ssize_t best, Py_ssize_t wanted) noexcept:
+    return best < room if best < wanted else wanted <= room < best
 
 
 cdef class ColumnMemory:
@@ -84,6 +99,21 @@ cdef struct Sheet:
     BytesCells header_names
     BytesCells header_values
     bint with_headers
+
+
+cdef void reuse_blocks(Sheet *sheet, Py_ssize_t value_bytes, Py_ssize_t rows) noexcept:
+    """Look for kept memory for columns that are still empty. So much is at hand of one partition: values of
+    others may follow, so they get the largest block there is."""
+    if value_bytes >= KEPT_BYTES_MIN:
+        reuse_block(&sheet.values.content, KEPT_BYTES_MAX)
+    reuse_block(&sheet.offsets, 8 * rows)
+    reuse_block(&sheet.timestamps, 8 * rows)
+    reuse_block(&sheet.topic_indices, 4 * rows)
+    reuse_block(&sheet.partitions, 4 * rows)
+    reuse_block(&sheet.keys.ends, 4 * rows)
+    reuse_block(&sheet.values.ends, 4 * rows)
+    if sheet.with_headers:
+        reuse_block(&sheet.header_ends, 4 * rows)
 
 
 cdef enum Added:

@@ -9,12 +9,6 @@ cdef enum:
     BATCHES_WALKED_MAX = 1024
 
 
-def blank_buffer(Py_ssize_t size):
-    if size < 0:
-        raise ValueError("negative count")
-    return PyByteArray_FromStringAndSize(NULL, size)
-
-
 cdef class RecordReader:
     cdef readonly object topic
     cdef readonly int32_t partition
@@ -416,7 +410,10 @@ cdef class RecordReader:
     cdef Added _fill_records(self, Sheet *sheet, int32_t topic_index, Py_ssize_t room) except? ROW_LOST:
         cdef Verdict verdict = FINE
         cdef Added added
-        reuse_block(&sheet.values.content, min(self._at.end - self._at.p, 64 * room))
+        cdef Py_ssize_t bytes_left = self._fetched.view.len - self._position + self._at.end - self._at.p
+        # As if all records were like those of this batch.
+        cdef Py_ssize_t record_bytes = max((self._at.end - self._at.p) / max(self._left, 1), 1)
+        reuse_blocks(sheet, min(bytes_left, record_bytes * room), min(bytes_left / record_bytes, room))
         with nogil:
             added = self._fill(sheet, topic_index, room, &verdict)
         self._end_batch(verdict)

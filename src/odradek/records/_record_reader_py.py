@@ -34,9 +34,12 @@ from odradek.records.message_set import read_message
 BATCHES_WALKED_MAX: Final = 1024
 
 
-def blank_buffer(size: int) -> bytearray:
-    """A buffer to receive fetched bytes into; what is in it before that is anything at all."""
-    return bytearray(size)
+def blank_buffer(size: int) -> memoryview:
+    """A buffer to receive fetched bytes into; what is in it before that is anything at all.
+
+    It lives as long as a view of it does. The compiled codec keeps a few for the next ones who ask.
+    """
+    return memoryview(bytearray(size))
 
 
 class _Failure(NamedTuple):

@@ -44,7 +44,7 @@ class ClientConnection:
         frame_bytes_max: int,
         client_id: str | None = None,
         scratch: memoryview | None = None,
-        allocate: Callable[[int], bytearray] = bytearray,
+        allocate: Callable[[int], bytearray | memoryview] = bytearray,
     ) -> None:
         self._frames = FrameReader(frame_bytes_max, scratch, _FIRST_BYTES, allocate)
         self._client_id = client_id

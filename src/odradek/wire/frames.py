@@ -57,7 +57,7 @@ class FrameReader:
         frame_bytes_max: int,
         scratch: memoryview | None = None,
         first_bytes: int = FIRST_BYTES,
-        allocate: Callable[[int], bytearray] = bytearray,
+        allocate: Callable[[int], bytearray | memoryview] = bytearray,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._allocate = allocate
@@ -65,7 +65,7 @@ class FrameReader:
         self.violation: RemoteProtocolViolation | None = None
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
-        self._large: bytearray | None = None
+        self._large: bytearray | memoryview | None = None
         self._large_view = memoryview(b"")
         self._large_bytes = 0
         self._filled = 0

@@ -281,9 +281,25 @@ def test_twins_find_the_same_end(data: bytes, chosen: st.DataObject) -> None:
 
 def test_a_blank_buffer_has_the_size_asked_for(twin: ModuleType) -> None:
     assert [len(twin.blank_buffer(size)) for size in (0, 1, 1_000_000)] == [0, 1, 1_000_000]
-    assert type(twin.blank_buffer(5)) is bytearray
     with pytest.raises(ValueError, match="negative count"):
         twin.blank_buffer(-1)
+
+
+@given(st.lists(st.tuples(st.integers(60_000, 300_000), st.integers(0, 5)), min_size=5, max_size=40))
+def test_a_blank_buffer_is_nobody_elses_while_a_view_of_it_lives(asked: list[tuple[int, int]]) -> None:
+    """Buffers are kept for the next who asks, but only once the last view of them has gone."""
+    held: list[tuple[memoryview, int]] = []
+    for number, (size, kept) in enumerate(asked):
+        buffer = _codec.blank_buffer(size)
+        assert len(buffer) == size
+        mark = number % 251 + 1
+        buffer[:] = bytes([mark]) * size
+        held.append((buffer[size // 2 :], mark))
+        del buffer
+        while len(held) > kept:
+            view, made = held.pop(0)
+            assert view.tobytes() == bytes([made]) * len(view)
+            del view
 
 
 def test_aborted_transactions_are_left_out_of_committed_reading(twin: ModuleType) -> None:
