@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,19 +37,28 @@ def produce(world: World, bootstrap: str, topic: str, count: int) -> None:
     producer.flush()
 
 
+def eventually(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    """The answer once it holds, or the last one."""
+    deadline = time.monotonic() + 10
+    while not holds(answer := ask()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return answer
+
+
 def test_topics_are_made_listed_described_grown_and_deleted(admin: Any, topic: str) -> None:
     made = admin.create_topics([NewTopic(topic, partitions=2, configs={"retention.ms": 86_400_000})])
     assert made[topic].partitions == 2
     assert topic in admin.list_topics()
     admin.create_partitions({topic: 3})
-    described = admin.describe_topics([topic])[topic]
+    # A broker of a KRaft cluster learns what its controller did a moment later.
+    described = eventually(lambda: admin.describe_topics([topic])[topic], lambda it: len(it.partitions) == 3)
     assert [one.partition for one in described.partitions] == [0, 1, 2]
     assert described.topic_id == made[topic].topic_id
     with pytest.raises(SomeFailed) as raised:
         admin.create_topics([topic])
     assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     admin.delete_topics([topic])
-    assert topic not in admin.list_topics()
+    assert topic not in eventually(admin.list_topics, lambda it: topic not in it)
 
 
 def test_settings_of_topics_and_brokers_are_described_and_altered(admin: Any, topic: str) -> None:

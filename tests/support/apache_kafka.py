@@ -40,7 +40,8 @@ def main(version: str, port: str, directory: str, *settings: str) -> None:
     properties = home.parent / f"{home.name}-server.properties"
     if not (home / "meta.properties").exists():
         _configure(properties, int(port), home, settings)
-        _run(jars, "kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(properties))
+        cluster = f"--cluster-id={_cluster_id()}"  # in one word: an id may begin with a dash
+        _run(jars, "kafka.tools.StorageTool", "format", cluster, "-c", str(properties))
     os.execvp("java", _java(jars, "kafka.Kafka", str(properties)))
 
 
