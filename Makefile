@@ -12,7 +12,7 @@ FRAMES ?= 1000000
 SEED ?= 1
 KAFKA ?= 3.9.1
 
-.PHONY: help demo test lint types imports format unit contracts integration clients compat compat-kafka-python clients-on-kafka faults fuzz bench docs clean
+.PHONY: help demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka faults fuzz bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -39,7 +39,7 @@ $(KAFKA2_STAMP): tests/requirements-kafka-python-2.txt
 demo: $(CODEC)  ## start a broker, produce and consume with a real client, show the result
 	@$(BIN)/python examples/demo.py
 
-test: lint unit contracts integration clients compat  ## everything CI runs
+test: lint unit contracts integration clients compat spark  ## everything CI runs
 
 lint: $(STAMP)  ## format, rules, types, direction of imports
 	@$(BIN)/ruff format --check .
@@ -62,6 +62,9 @@ integration: $(CODEC)  ## real processes on loopback
 
 clients: $(CODEC)  ## our clients and the examples of the documentation, with a real broker
 	@$(BIN)/pytest -n 2 tests/clients tests/docs
+
+spark: $(CODEC)  ## source, sinks and pipelines on a local Spark
+	@$(BIN)/pytest tests/spark
 
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)

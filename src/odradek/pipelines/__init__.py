@@ -1,0 +1,1 @@
+"""Pipelines that run on Spark, each described by one file."""

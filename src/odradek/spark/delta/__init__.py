@@ -1,0 +1,1 @@
+"""Delta tables without a jar: executors write Parquet files, the driver commits them."""

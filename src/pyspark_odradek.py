@@ -1,0 +1,5 @@
+"""Where Spark finds ``format("odradek")``: it looks into every module named ``pyspark_…``."""
+
+from odradek.spark.source import TopicSource as DefaultSource
+
+__all__ = ["DefaultSource"]
