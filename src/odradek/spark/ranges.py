@@ -16,7 +16,7 @@ class Range(NamedTuple):
     end: int
 
     @property
-    def count(self) -> int:
+    def offset_count(self) -> int:
         """Offsets in the range; records may be fewer, as compaction and transactions leave gaps."""
         return self.end - self.start
 
@@ -24,7 +24,7 @@ class Range(NamedTuple):
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-class RangePartition(InputPartition):  # type: ignore[misc]  # pyspark is untyped
+class RangePartition(InputPartition):
     """A range as Spark hands it to a task."""
 
     def __init__(self, range_: Range) -> None:
