@@ -177,6 +177,19 @@ class Deliveries:
             yield from self._waiting.future(batch).__await__()
         return self._outcome()
 
+    def placed(self) -> Iterator[tuple[str, int, int, int]]:
+        """Where records are that were acknowledged: topic, partition, first offset, count.
+
+        Records whose broker did not say where it put them are left out.
+        """
+        for delivery in self._singles:
+            if delivery.done() and delivery.exception() is None:
+                found = delivery.result()
+                if found.offset >= 0:
+                    yield found.topic, found.partition, found.offset, 1
+        for batch, first, count in self._ranges:
+            yield from _places(batch, first, count)
+
     def _pending(self) -> Iterator[ProducerBatch]:
         """Batches to wait for, one after another; what one was cut into comes after it."""
         open_batches = [batch for batch, _, _ in self._ranges] + [one.batch for one in self._singles]
@@ -211,3 +224,16 @@ class Deliveries:
     def __repr__(self) -> str:
         acknowledged, failed, _ = self._tally()
         return f"<Deliveries of {self.count}: {acknowledged} acknowledged, {failed} failed>"
+
+
+def _places(batch: ProducerBatch, first: int, count: int) -> Iterator[tuple[str, int, int, int]]:
+    if not batch.is_split:
+        if batch.done and batch.error is None and batch.base_offset >= 0:
+            yield batch.topic, batch.partition, batch.base_offset + first, count
+        return
+    begins = 0
+    for part in batch.parts:
+        low, high = max(first, begins), min(first + count, begins + part.count)
+        if low < high:
+            yield from _places(part, low - begins, high - low)
+        begins += part.count

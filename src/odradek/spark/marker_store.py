@@ -1,0 +1,91 @@
+"""Markers where they are kept: read from their groups, and the topic that they need made on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.client.admin.configs import ConfigResource
+from odradek.client.admin.topics import NewTopic
+from odradek.client.blocking.admin import Admin
+from odradek.client.connect import real_world
+from odradek.model.client_errors import ClientError, SomeFailed
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.spark.connections import admin_of, forget
+from odradek.spark.markers import RETENTION_SETTING, Marker, MarkerKey, marker_of
+from odradek.spark.sink_failures import SinkFailed
+from odradek.spark.sink_options import SinkOptions
+
+_REPLICAS_MAX: Final = 3
+_TRUSTED_MS: Final = 60_000
+"""How long a topic that was there is not looked for again: writers are made for each micro-batch."""
+_TOPICS_MAX: Final = 64
+
+
+def read_marker(options: SinkOptions, key: MarkerKey) -> Marker:
+    """The marker as it is when no transaction of the partition is open any more."""
+    place = TopicPartition(options.marker_topic, 0)
+    admin = admin_of(options.admin_settings)
+    try:
+        found = admin.list_group_offsets(key.group, [place], require_stable=True)[place]
+    except ClientError:
+        forget(admin)
+        raise
+    return Marker(0) if found is None else marker_of(found.offset, found.metadata)
+
+
+def offsets_retention_ms(admin: Admin) -> int | None:
+    """How long the cluster keeps markers of a query that writes nothing; None if it does not tell."""
+    try:
+        brokers = [node.id for node in admin.describe_cluster().nodes]
+        resources = [ConfigResource.broker(number) for number in brokers]
+        found = admin.describe_configs(resources, names=[RETENTION_SETTING])
+    except ClientError:
+        # Whoever may not read settings can still write: then Kafka's default is assumed.
+        return None
+    minutes = [entries[RETENTION_SETTING].value for entries in found.values() if RETENTION_SETTING in entries]
+    known = [int(value) for value in minutes if value is not None]
+    return min(known) * 60_000 if known else None
+
+
+@dataclass(slots=True)
+class MarkerTopics:
+    """Marker topics that were seen a moment ago, in this process."""
+
+    now_ms: Callable[[], int]
+    _seen_ms: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def ensure(self, options: SinkOptions) -> None:
+        """Make the marker topic if it is not there: offsets of unknown topics cannot be committed."""
+        servers = options.admin_settings["bootstrap.servers"]
+        key, now_ms = (servers, options.marker_topic), self.now_ms()
+        if now_ms - self._seen_ms.get(key, -_TRUSTED_MS) < _TRUSTED_MS:
+            return
+        admin = admin_of(options.admin_settings)
+        try:
+            _ensure_topic(admin, options.marker_topic)
+        except ClientError as failed:
+            forget(admin)
+            raise SinkFailed(
+                f"guarantee=exactly_once needs the topic {options.marker_topic}, and it can be neither found "
+                f"nor made: {failed}; make it with one partition, or name another with markerTopic"
+            ) from failed
+        if len(self._seen_ms) >= _TOPICS_MAX:
+            self._seen_ms.clear()
+        self._seen_ms[key] = now_ms
+
+
+def _ensure_topic(admin: Admin, name: str) -> None:
+    # It never holds a record; replicas only keep it known when a broker is away.
+    replicas = min(_REPLICAS_MAX, len(admin.describe_cluster().nodes))
+    try:
+        admin.create_topics([NewTopic(name, 1, replicas)])
+    except SomeFailed as failed:
+        # Whoever may not make topics finds the one that an administrator has made.
+        if failed.code is not ErrorCode.TOPIC_ALREADY_EXISTS and name not in admin.list_topics():
+            raise
+
+
+marker_topics: Final = MarkerTopics(real_world().clock.monotonic_ms)
