@@ -26,7 +26,7 @@ from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
 from odradek.model.levels import TimestampType
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX, decompress
 from odradek.records.layout import (
-    BatchHeader, Columns, Fault, Record, RecordMetadata, Sifted, SiftedRecords, Walked,
+    POLLED, BatchHeader, Columns, Fault, Record, RecordMetadata, Sifted, SiftedRecords, Walked,
 )
 from odradek.records.message_set import read_message
 

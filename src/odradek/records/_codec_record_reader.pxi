@@ -128,11 +128,12 @@ cdef class RecordReader:
         self.exhausted = True
         return False
 
-    cdef bint _enter(self) except -1:
-        """Go into the next batch that has records for us; False at the end or if it cannot be read."""
+    cdef bint _enter(self, int64_t stop_offset) except -1:
+        """Go into the next batch that has records for us; False at the end, at ``stop_offset``, or if it cannot be
+        read."""
         cdef const uint8_t *p
         cdef int64_t size, smallest
-        while self._failure is None and self._look_ahead():
+        while self._failure is None and self.next_offset < stop_offset and self._look_ahead():
             self._batch_position = self._position
             p = <const uint8_t *>self._fetched.view.buf + self._position
             size = odr_int32(p + 8)
@@ -270,7 +271,7 @@ cdef class RecordReader:
         cdef list taken = []
         self._begin()
         try:
-            while len(taken) < records_max and (self._inside or self._enter()):
+            while len(taken) < records_max and (self._inside or self._enter(INT64_MAX)):
                 if self._messages is None:
                     self._take_records(taken, records_max)
                 else:
@@ -372,7 +373,7 @@ cdef class RecordReader:
 
     # ---- columns ----
 
-    def take_columns(self, Py_ssize_t records_max, ColumnBuilder into not None):
+    def take_columns(self, Py_ssize_t records_max, ColumnBuilder into not None, int64_t stop_offset=INT64_MAX):
         cdef Py_ssize_t before = into._sheet.row_count
         cdef Py_ssize_t room = records_max
         cdef Added added = ROW_ADDED
@@ -384,12 +385,15 @@ cdef class RecordReader:
                 raise ConcurrentUse("columns are being filled in another thread")
             into._busy = True
             try:
-                while room > 0 and added == ROW_ADDED and (self._inside or self._enter()):
+                while (
+                    room > 0 and added == ROW_ADDED and self.next_offset < stop_offset
+                    and (self._inside or self._enter(stop_offset))
+                ):
                     topic_index = into.topic_index(self.topic)
                     if self._messages is None:
-                        added = self._fill_records(&into._sheet, topic_index, room)
+                        added = self._fill_records(&into._sheet, topic_index, room, stop_offset)
                     else:
-                        added = self._fill_messages(&into._sheet, topic_index, room)
+                        added = self._fill_messages(&into._sheet, topic_index, room, stop_offset)
                     room = records_max - (into._sheet.row_count - before)
                     if self._failure is not None:
                         break
@@ -407,24 +411,36 @@ cdef class RecordReader:
             self._raise_failure()
         return into._sheet.row_count - before
 
-    cdef Added _fill_records(self, Sheet *sheet, int32_t topic_index, Py_ssize_t room) except? ROW_LOST:
+    cdef Added _fill_records(
+        self, Sheet *sheet, int32_t topic_index, Py_ssize_t room, int64_t stop_offset
+    ) except? ROW_LOST:
         cdef Verdict verdict = FINE
         cdef Added added
-        cdef Py_ssize_t bytes_left = self._fetched.view.len - self._position + self._at.end - self._at.p
+        cdef Shared shared
+        cdef Py_ssize_t content_bytes = self._at.end - self._at.p
+        cdef Py_ssize_t bytes_left = self._fetched.view.len - self._position + content_bytes
         # As if all records were like those of this batch.
-        cdef Py_ssize_t record_bytes = max((self._at.end - self._at.p) / max(self._left, 1), 1)
+        cdef Py_ssize_t record_bytes = max(content_bytes / max(self._left, 1), 1)
+        cdef Py_ssize_t rows_max = min(min(room, self._left), content_bytes // RECORD_BYTES_MIN + 1)
+        shared.topic_index = topic_index
+        shared.partition = self.partition
+        shared.timestamp_type = self._timestamp_type
         reuse_blocks(sheet, min(bytes_left, record_bytes * room), min(bytes_left / record_bytes, room))
         with nogil:
-            added = self._fill(sheet, topic_index, room, &verdict)
+            added = ROW_LOST
+            if reserve_rows(sheet, rows_max):
+                added = self._fill(sheet, &shared, rows_max, stop_offset, &verdict)
         self._end_batch(verdict)
         return added
 
-    cdef Added _fill(self, Sheet *sheet, int32_t topic_index, Py_ssize_t room, Verdict *verdict) noexcept nogil:
+    cdef Added _fill(
+        self, Sheet *sheet, const Shared *shared, Py_ssize_t room, int64_t stop_offset, Verdict *verdict
+    ) noexcept nogil:
         cdef Cursor at
         cdef Parts parts
         cdef int64_t offset
         cdef Added added = ROW_ADDED
-        while self._left and room > 0:
+        while self._left and room > 0 and self.next_offset < stop_offset:
             at = self._at
             verdict[0] = take_record(&at, &parts)
             if verdict[0] == FINE and self._is_misplaced(&parts):
@@ -432,11 +448,12 @@ cdef class RecordReader:
             if verdict[0] != FINE:
                 break
             offset = self._base_offset + parts.offset_delta
+            if offset >= stop_offset:
+                # Nothing is left before it: who stops there goes on there.
+                self.next_offset = stop_offset
+                return ROW_BEYOND
             if offset >= self.next_offset:
-                added = add_row(
-                    sheet, topic_index, self.partition, offset, timestamp_of(&parts, self._timestamp, self._fixed),
-                    &parts
-                )
+                added = add_row(sheet, shared, offset, timestamp_of(&parts, self._timestamp, self._fixed), &parts)
                 if added != ROW_ADDED:
                     break
                 self.next_offset = offset + 1
@@ -445,14 +462,24 @@ cdef class RecordReader:
             self._left -= 1
         return added
 
-    cdef Added _fill_messages(self, Sheet *sheet, int32_t topic_index, Py_ssize_t room) except? ROW_LOST:
+    cdef Added _fill_messages(
+        self, Sheet *sheet, int32_t topic_index, Py_ssize_t room, int64_t stop_offset
+    ) except? ROW_LOST:
         cdef Parts parts
-        cdef Added added
-        while room > 0:
+        cdef Added added = ROW_ADDED
+        cdef Shared shared
+        shared.topic_index = topic_index
+        shared.partition = self.partition
+        shared.timestamp_type = self._timestamp_type
+        while room > 0 and self.next_offset < stop_offset:
             record = self._next_message()
             if record is None:
                 return ROW_ADDED
             offset, timestamp, key, value, _ = record
+            if offset >= stop_offset:
+                self._pending = record
+                self.next_offset = stop_offset
+                return ROW_BEYOND
             parts.header_count = 0
             parts.key = <const uint8_t *>PyBytes_AS_STRING(key or b"")
             parts.key_size = -1 if key is None else <int32_t>len(key)
@@ -461,11 +488,10 @@ cdef class RecordReader:
             # Only how much there is: fields of old messages do not lie side by side here.
             parts.end = parts.key + max(parts.key_size, parts.value_size, 0)
             parts.headers = parts.end
-            added = add_row(sheet, topic_index, self.partition, offset, timestamp, &parts)
+            added = add_row(sheet, &shared, offset, timestamp, &parts) if reserve_rows(sheet, 1) else ROW_LOST
             if added != ROW_ADDED:
                 self._pending = record
                 return added
             self.next_offset = offset + 1
             room -= 1
         return ROW_ADDED
-

@@ -149,15 +149,21 @@ class RecordReader:
         self._end_call(records_max, len(taken))
         return taken
 
-    def take_columns(self, records_max: int, into: ColumnBuilder) -> int:
-        """As ``take``, but rows for Arrow; returns how many."""
+    def take_columns(self, records_max: int, into: ColumnBuilder, stop_offset: int = INT64_MAX) -> int:
+        """As ``take``, but rows for Arrow, none of them at ``stop_offset`` or beyond; returns how many."""
         count = 0
-        while count < records_max and (record := self._next()) is not None:
+        while count < records_max and (record := self._next(stop_offset)) is not None:
+            if record.offset >= stop_offset:
+                # Nothing is left before it: who stops there goes on there.
+                self._held_back = record
+                self.next_offset = stop_offset
+                break
             if not into.add(record):
                 self._held_back = record
                 break
             self.next_offset = record.offset + 1
             count += 1
+            self._end_batch()
         self._end_call(records_max, count)
         return count
 
@@ -179,12 +185,18 @@ class RecordReader:
         if self._failure is not None and records_max > 0 and not count:
             raise RecordCorrupt(self._failure.words, code=self._failure.code, retriable=False)
 
-    def _next(self) -> ConsumerRecord | None:
+    def _next(self, stop_offset: int = INT64_MAX) -> ConsumerRecord | None:
         """The next record that is for us; ``None`` at the end, or if it cannot be read."""
+        if self.next_offset >= stop_offset:
+            return None
         if self._held_back is not None:
             record, self._held_back = self._held_back, None
             return record
-        while self._failure is None and (self._records is not None or self._look_ahead()):
+        while (
+            self._failure is None
+            and self.next_offset < stop_offset
+            and (self._records is not None or self._look_ahead())
+        ):
             try:
                 if self._records is None:
                     self._records = self._enter()

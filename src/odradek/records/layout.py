@@ -30,6 +30,7 @@ int8 attributes, int64 timestamp (magic 1 only), int32-sized key, int32-sized va
 
 from __future__ import annotations
 
+import enum
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -233,11 +234,33 @@ class RecordMetadata(NamedTuple):
     serialized_value_size: int
 
 
+class Wanted(enum.IntFlag):
+    """Which columns are to be made of records."""
+
+    PLACES = 1
+    """Topic and partition of each row."""
+    OFFSETS = 2
+    TIMESTAMPS = 4
+    """In milliseconds."""
+    TIMESTAMPS_US = 8
+    """The same in microseconds, as far as 64 bits reach; not both."""
+    TIMESTAMP_TYPES = 16
+    KEYS = 32
+    VALUES = 64
+    HEADERS = 128
+
+
+POLLED: Final = (
+    Wanted.PLACES | Wanted.OFFSETS | Wanted.TIMESTAMPS | Wanted.KEYS | Wanted.VALUES | Wanted.HEADERS
+)
+"""The columns that a poll gives."""
+
+
 class Columns(NamedTuple):
     """Records as columns in native byte order, each ready to be an Arrow buffer.
 
     ``*_ends`` are int32 offsets (one more than rows); ``*_validity`` are bitmaps, lowest bit first. Headers
-    are a list of pairs per row: ``header_ends`` counts pairs; without headers wanted their buffers are empty.
+    are a list of pairs per row: ``header_ends`` counts pairs. Columns that nobody wanted are empty.
     """
 
     row_count: int
@@ -249,13 +272,17 @@ class Columns(NamedTuple):
     offsets: Buffer
     """int64"""
     timestamps: Buffer
-    """int64, milliseconds"""
+    """int64, milliseconds or microseconds"""
+    timestamp_types: Buffer
+    """int32: 0 given by the producer, 1 by the broker, -1 in the oldest format, which has no times"""
     key_validity: Buffer
     key_ends: Buffer
     keys: Buffer
     value_validity: Buffer
     value_ends: Buffer
     values: Buffer
+    header_validity: Buffer
+    """Which rows have headers at all."""
     header_ends: Buffer
     header_name_ends: Buffer
     header_names: Buffer

@@ -8,46 +8,32 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fetched_batches import (
+    aborted_lists,
+    batch,
+    fetches,
+    marker,
+    transactional,
+)
 
 from odradek.model.client_errors import ConcurrentUse, RecordCorrupt
 from odradek.model.errors import ErrorCode
 from odradek.model.levels import Compression, TimestampType
 from odradek.records import _codec, _codec_py, _consuming_py, codec
 from odradek.records.batch import BatchBuilder, Record
-from odradek.records.control import ControlType, EndMarker, build_end_marker
-from odradek.records.layout import INT64_MAX
+from odradek.records.control import ControlType
+from odradek.records.layout import INT64_MAX, POLLED, Wanted
 from odradek.records.message_set import write_message_set
 
 TWINS = (_codec, _consuming_py)
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 SIZES = ("leader_epoch", "serialized_key_size", "serialized_value_size")
 
-blobs = st.none() | st.binary(max_size=30)
-headers = st.lists(st.tuples(st.text(max_size=6), blobs), max_size=2)
-rows = st.lists(st.tuples(st.integers(-1, 2**42), blobs, blobs, headers), min_size=1, max_size=6)
-
 
 @pytest.fixture(params=TWINS, ids=["compiled", "python"])
 def twin(request: pytest.FixtureRequest) -> ModuleType:
     made: ModuleType = request.param
     return made
-
-
-def batch(base_offset: int, *values: bytes | None, **fields: Any) -> bytes:
-    builder = BatchBuilder(base_offset, **fields)
-    for value in values:
-        builder.append(1_000, b"k", value)
-    return builder.build()
-
-
-def transactional(base_offset: int, producer_id: int, *values: bytes) -> bytes:
-    fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
-    return batch(base_offset, *values, transactional=True, **fields)
-
-
-def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
-    end = EndMarker(kind, 0)
-    return build_end_marker(end, producer_id=producer_id, producer_epoch=0, timestamp=5, base_offset=offset)
 
 
 def values_of(reader: Any, each: int = 100) -> list[Any]:
@@ -59,47 +45,6 @@ def values_of(reader: Any, each: int = 100) -> list[Any]:
 
 def seen(record: Any) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in FIELDS + SIZES)
-
-
-@st.composite
-def fetches(draw: st.DrawFn) -> bytes:
-    """Some batches of any format one after the other, at rising offsets, and perhaps a cut-off one."""
-    parts = []
-    offset = draw(st.integers(0, 5))
-    for _ in range(draw(st.integers(1, 4))):
-        given_rows = draw(rows)
-        magic = draw(st.sampled_from([0, 1, 2, 2, 2]))
-        kind = draw(st.sampled_from(list(Compression)[: 5 if magic == 2 else 4]))
-        producer = draw(st.sampled_from([-1, -1, 7, 8]))
-        end = draw(st.sampled_from([None, None, None, ControlType.ABORT, ControlType.COMMIT]))
-        if magic < 2:
-            records = [
-                Record(offset + index, time, key, value)
-                for index, (time, key, value, _) in enumerate(given_rows)
-            ]
-            parts.append(write_message_set(records, magic, kind))
-        elif end is not None:
-            parts.append(marker(offset, max(producer, 0), end))
-        else:
-            builder = BatchBuilder(
-                offset,
-                compression=kind,
-                leader_epoch=draw(st.integers(-1, 3)),
-                producer_id=producer,
-                producer_epoch=0 if producer >= 0 else -1,
-                base_sequence=0 if producer >= 0 else -1,
-                transactional=producer >= 0 and draw(st.booleans()),
-                append_time_ms=draw(st.none() | st.integers(0, 2**40)),
-            )
-            for row in given_rows:
-                builder.append(*row)
-            parts.append(builder.build(last_offset=offset + len(given_rows) - 1 + draw(st.integers(0, 2))))
-        offset += len(given_rows) + draw(st.integers(2, 4))
-    data = b"".join(parts)
-    return data[: len(data) - draw(st.sampled_from([0, 0, 1, 9, 40]))]
-
-
-aborted_lists = st.none() | st.lists(st.tuples(st.sampled_from([7, 8, 0]), st.integers(0, 30)), max_size=3)
 
 
 def steps(twin: ModuleType, data: bytes, sizes: list[int], **options: Any) -> list[Any]:
@@ -488,9 +433,9 @@ def test_names_that_are_no_text_are_made_text_in_columns(twin: ModuleType) -> No
 def test_headers_can_be_left_out_of_columns(twin: ModuleType) -> None:
     builder = BatchBuilder()
     builder.append(1, None, b"v", [("name", b"v")])
-    gathered = twin.ColumnBuilder(with_headers=False)
+    gathered = twin.ColumnBuilder(POLLED & ~Wanted.HEADERS)
     twin.RecordReader(builder.build(), "t", 0, 0).take_columns(1, gathered)
-    assert all(len(part) == 0 for part in gathered.finish()[12:])
+    assert all(len(part) == 0 for part in gathered.finish()[13:])
 
 
 def test_large_columns_are_right(twin: ModuleType) -> None:

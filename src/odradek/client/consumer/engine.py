@@ -48,6 +48,9 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 AT_HAND_MS: Final = 50
 """How long records are taken without a look at the group after the last poll that had one."""
 
+RANGE_TOPICS_MAX: Final = 64
+"""Topics that are kept in mind when ranges of one after the other are read."""
+
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any]
 
 
@@ -76,6 +79,7 @@ class ConsumerEngine:
         self._is_closed = False
         self._at_hand_until_ms = 0
         self._is_settled = False
+        self._range_topics: dict[str, None] = {}
         self.records_max = settings[consumer.MAX_POLL_RECORDS]
         self.news = News()
         self.subscription = SubscriptionState(OffsetReset(settings[consumer.AUTO_OFFSET_RESET]))
@@ -191,6 +195,25 @@ class ConsumerEngine:
         if self.subscription.assign(wanted):
             self._follow()
 
+    def read_range(self, partition: TopicPartition, start_offset: int, stop_offset: int) -> None:
+        """Read this partition alone, from one offset up to another.
+
+        If the position is there already, what was fetched beyond it is read next.
+        """
+        self.subscription.assign([partition])
+        # Whoever reads ranges of several topics in turn need not look for each anew.
+        self._range_topics.pop(partition.topic, None)
+        self._range_topics[partition.topic] = None
+        if len(self._range_topics) > RANGE_TOPICS_MAX:
+            del self._range_topics[next(iter(self._range_topics))]
+        self._cluster.follow_only(self._range_topics)
+        state = self.subscription.of(partition)
+        state.stop_offset = stop_offset
+        if not state.has_valid_position or state.position is None or state.position.offset != start_offset:
+            self.seek(partition, start_offset)
+        self._is_settled = False
+        self._at_hand_until_ms = 0
+
     async def unsubscribe(self) -> None:
         if self._coordination is not None and self.subscription.is_by_group:
             with self._polling.inside_call():
@@ -201,7 +224,7 @@ class ConsumerEngine:
         self._follow()
 
     def _follow(self) -> None:
-        self._cluster.follow_only(self.subscription.group_topics)
+        self._cluster.follow_only(self.subscription.group_topics | self._range_topics.keys())
 
     def _need_group(self, what: str) -> Coordination:
         if self._coordination is None:

@@ -175,13 +175,18 @@ class FetchBuffer:
         return taken
 
     def take_columns(self, rows_max: int, into: ColumnBuilder) -> int:
-        """The same into columns, undeserialized; gives the number of rows."""
+        """The same into columns, undeserialized; gives the number of rows.
+
+        Fewer also if the columns are full, or where a partition's reader wants to stop.
+        """
 
         def read(chunk: Chunk, count_max: int) -> int | None:
-            # What was decoded and given back cannot become columns: it is fetched again.
-            return None if chunk.has_given_back else chunk.reader.take_columns(count_max, into)
+            if chunk.has_given_back:
+                return None  # what was decoded and given back cannot become columns: it is fetched again
+            stop_offset = self._subscription.of(chunk.partition).stop_offset
+            return chunk.reader.take_columns(count_max, into, stop_offset)
 
-        return self._read(rows_max, read)
+        return self._read(rows_max, read, into)
 
     def put_back(self, chunk: Chunk) -> None:
         """Have records read next that were taken and not given to the application."""
@@ -196,20 +201,20 @@ class FetchBuffer:
     def clear(self) -> None:
         self._chunks.clear()
 
-    def _read(self, count_max: int, read: ReadChunk) -> int:
+    def _read(self, count_max: int, read: ReadChunk, into: ColumnBuilder | None = None) -> int:
         count, was_drained, aside = 0, False, list[Chunk]()
         chunks = self._chunks
         try:
-            while chunks and count < count_max:
+            while chunks and count < count_max and not (into is not None and into.is_full):
                 chunk = chunks[0]
                 each = self._subscription.assigned.get(chunk.partition)
                 if each is None or not _fits(each, chunk):
                     chunks.popleft()
                     was_drained = True
-                elif each.paused:
+                elif each.paused or each.has_stopped:
                     aside.append(chunks.popleft())
                 else:
-                    count += self._read_one(each, chunk, count_max - count, read)
+                    count += self._read_one(each, chunk, count_max - count, read, into)
                     was_drained = was_drained or not chunks or chunks[0] is not chunk
         except ClientError:
             if not count:
@@ -220,13 +225,20 @@ class FetchBuffer:
                 self._drained()
         return count
 
-    def _read_one(self, each: PartitionPosition, chunk: Chunk, count_max: int, read: ReadChunk) -> int:
+    def _read_one(
+        self,
+        each: PartitionPosition,
+        chunk: Chunk,
+        count_max: int,
+        read: ReadChunk,
+        into: ColumnBuilder | None,
+    ) -> int:
         start_offset, bytes_left = chunk.next_offset, chunk.reader.bytes_left
         count = read(chunk, count_max)
         if count is None:
             self._chunks.popleft()
             return 0
-        if not count and chunk.next_offset == start_offset:
+        if not count and chunk.next_offset == start_offset and not (into is not None and into.is_full):
             raise RecordCorrupt(
                 f"no whole batch in {chunk.size_bytes} bytes fetched of {chunk.partition} at offset"
                 f" {start_offset}"

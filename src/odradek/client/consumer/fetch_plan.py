@@ -77,9 +77,11 @@ def plan_fetches(
             if ahead is None:
                 short.add(node_id)
                 continue
+            offset = position.offset if ahead < 0 else ahead
+            if offset >= each.stop_offset:
+                continue
             topic = image.topics.get(partition.topic)
             topic_id = ZERO_TOPIC_ID if topic is None else topic.topic_id
-            offset = position.offset if ahead < 0 else ahead
             asked = Wanted(topic_id, offset, partition_max_bytes, position.leader_epoch)
             wanted.setdefault(node_id, {})[partition] = asked
     return FetchPlan({node: NodePlan(each, node in short) for node, each in wanted.items()}, needs_metadata)

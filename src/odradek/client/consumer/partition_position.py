@@ -10,7 +10,8 @@ FETCHING               records may be fetched and returned             yes      
 =====================  ==============================================  ==============  =========
 
 ``MAY_COME_FROM`` says which state may follow which; a move that the table does not know changes nothing.
-A paused partition, and one that is about to be given up, keeps its state and is not fetched.
+A paused partition, one that is about to be given up, and one whose position is where its reader wants to
+stop, keeps its state and is not fetched.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple
 
 from odradek.model.client_errors import InvalidState
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET
+from odradek.records.layout import INT64_MAX
 
 
 class OffsetReset(enum.Enum):
@@ -83,6 +85,7 @@ class PartitionPosition:
         "preferred_until_ms",
         "reset",
         "state",
+        "stop_offset",
     )
 
     def __init__(self) -> None:
@@ -98,10 +101,21 @@ class PartitionPosition:
         self.preferred_replica = NO_LEADER
         self.preferred_until_ms = 0
         self.end_offset_asked = False
+        self.stop_offset = INT64_MAX
+        """From here on nothing is wanted: columns end before it, and nothing is fetched beyond."""
 
     @property
     def is_fetchable(self) -> bool:
-        return self.state is _S.FETCHING and not self.paused and not self.pending_revocation
+        return (
+            self.state is _S.FETCHING
+            and not self.paused
+            and not self.pending_revocation
+            and not self.has_stopped
+        )
+
+    @property
+    def has_stopped(self) -> bool:
+        return self.position is not None and self.position.offset >= self.stop_offset
 
     @property
     def has_valid_position(self) -> bool:
