@@ -1,0 +1,150 @@
+"""The rows of a pipeline's source as a DataFrame: what its transform is given, and rows nobody can read."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from odradek.pipelines import json_values
+from odradek.pipelines.checkpoint import Checkpoint, Offsets
+from odradek.pipelines.spec_parts import Source, Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+START_FILE: Final = "start.json"
+"""Offsets that stand for the file's ``start`` while the checkpoint has not begun; ``reset`` writes them."""
+Window = tuple[Offsets, Offsets]
+
+
+class SourceFrames(NamedTuple):
+    """What is read. ``dead`` are raw records with a reason; None unless the file names a topic for them."""
+
+    rows: DataFrame
+    dead: DataFrame | None
+
+
+def source_frame(
+    spark: SparkSession, spec: Spec, *, streaming: bool, window: Window | None = None
+) -> DataFrame:
+    """The rows that a transform is given; one that cannot be read stops the query."""
+    return source_frames(spark, spec, streaming=streaming, window=window).rows
+
+
+def source_frames(
+    spark: SparkSession, spec: Spec, *, streaming: bool, window: Window | None = None
+) -> SourceFrames:
+    """All that is read, parsed as the file says."""
+    checkpoint = Checkpoint(spec.checkpoint)
+    raw = _raw(spark, spec, checkpoint, streaming=streaming, window=window)
+    frames = _parsed(spark, spec, checkpoint, raw)
+    watermark = spec.source.watermark
+    if watermark is None or not streaming:
+        return frames
+    return frames._replace(rows=frames.rows.withWatermark(watermark.column, watermark.delay))
+
+
+def _parsed(spark: SparkSession, spec: Spec, checkpoint: Checkpoint, raw: DataFrame) -> SourceFrames:
+    from pyspark.sql import functions as F
+
+    form = spec.source.value.format
+    if form == "text":
+        return SourceFrames(raw.withColumn("value", F.col("value").cast("string")), None)
+    if form != "json":
+        return SourceFrames(raw, None)
+    schema = json_values.value_schema(spark, spec, checkpoint)
+    parsed = json_values.with_parsed(raw, schema)
+    if spec.dead_letter is None:
+        checked = parsed.filter(json_values.readable_or_stop())
+        return SourceFrames(json_values.fields_and_record(checked, schema), None)
+    from odradek.pipelines.dead_letters import unreadable_records
+
+    readable = parsed.filter(~json_values.is_unreadable())
+    return SourceFrames(json_values.fields_and_record(readable, schema), unreadable_records(parsed))
+
+
+def _raw(
+    spark: SparkSession, spec: Spec, checkpoint: Checkpoint, *, streaming: bool, window: Window | None
+) -> DataFrame:
+    source = spec.source
+    reader: Any = spark.readStream if streaming else spark.read
+    if source.type == "table":
+        return _table(reader, source)
+    handed_over = checkpoint.read_pinned(START_FILE)
+    options = topic_options(spec, handed_over) if streaming else window_options(spec, window)
+    loaded: DataFrame = reader.format("odradek").options(**options).load()
+    return loaded
+
+
+def _table(reader: Any, source: Source) -> DataFrame:
+    if source.format == "parquet":
+        chosen = reader.format("parquet").schema(source.schema)
+    else:
+        chosen = reader.format("odradek_delta")
+    loaded: DataFrame = chosen.options(**source.options).load(source.path)
+    return loaded
+
+
+def topic_options(spec: Spec, handed_over: str | None = None) -> dict[str, str]:
+    """The options of a stream from topics; the file's own ``options`` win. Pure."""
+    source = spec.source
+    return _merged(
+        {
+            **_choice(source),
+            **(_start(source) if handed_over is None else {"startingOffsets": handed_over}),
+            "maxOffsetsPerTrigger": str(source.max_per_trigger),
+            "kafka.group.id": spec.observe.group,
+            "commitGroup": "true",
+        },
+        source.options,
+    )
+
+
+def window_options(spec: Spec, window: Window | None) -> dict[str, str]:
+    """The options of one look at topics between two offsets of each partition, or at all there is. Pure."""
+    options = _choice(spec.source)
+    if window is not None:
+        named = {topic: sorted(map(int, offsets)) for topic, offsets in sorted(window[0].items())}
+        for choice in ("subscribe", "subscribePattern"):
+            options.pop(choice, None)
+        options["assign"] = json.dumps(named)
+        options["startingOffsets"], options["endingOffsets"] = map(_offsets_json, window)
+    return _merged(options, spec.source.options)
+
+
+def _offsets_json(offsets: Mapping[str, Mapping[Any, int]]) -> str:
+    return json.dumps({topic: {str(one): of[one] for one in of} for topic, of in offsets.items()})
+
+
+def _choice(source: Source) -> dict[str, str]:
+    options = {"kafka.bootstrap.servers": source.brokers, "kafka.isolation.level": source.isolation}
+    if source.headers:
+        options["includeHeaders"] = "true"
+    if source.pattern is not None:
+        options["subscribePattern"] = source.pattern
+    elif source.assign:
+        options["assign"] = json.dumps({topic: list(of) for topic, of in source.assign.items()})
+    else:
+        options["subscribe"] = ",".join(source.topics)
+    return options
+
+
+def _start(source: Source) -> dict[str, str]:
+    if source.start in ("earliest", "latest", "group"):
+        return {"startingOffsets": source.start}
+    if source.start == "offsets":
+        return {"startingOffsets": _offsets_json(source.start_offsets)}
+    at = datetime.datetime.fromisoformat(source.start)
+    return {
+        "startingTimestamp": str(int(at.timestamp() * 1000)),
+        # A time after the last record means: from now on.
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+
+
+def _merged(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Options without regard to case; what was given wins."""
+    named = {name.lower() for name in given}
+    return {**{name: value for name, value in ours.items() if name.lower() not in named}, **given}
