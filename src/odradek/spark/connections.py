@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from odradek.client.blocking.admin import Admin
-from odradek.client.blocking.consumer import Consumer
 from odradek.client.blocking.producer import Producer
+from odradek.client.blocking.range_consumer import RangeConsumer
 from odradek.client.connect import real_world
 from odradek.model.client_errors import ClientError
 
@@ -120,9 +120,9 @@ def _close(clients: Iterable[Closable]) -> None:
 _pool: Final = ClientPool(real_world().clock.monotonic_ms)
 
 
-def consumer_of(settings: Mapping[str, str]) -> Consumer:
+def consumer_of(settings: Mapping[str, str]) -> RangeConsumer:
     """This process's consumer with these settings."""
-    return _pool.get(Consumer, settings)
+    return _pool.get(RangeConsumer, settings)
 
 
 def admin_of(settings: Mapping[str, str]) -> Admin:
