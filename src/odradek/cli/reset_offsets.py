@@ -121,11 +121,11 @@ def _moves(admin: Admin, group: str, goal: Goal, topics: list[str] | None) -> li
     committed = {one: offset.offset for one, offset in kept.items() if offset is not None}
     if goal.from_file is not None:
         wanted = read_file(_content(goal.from_file))
-        return planned(wanted, _bounds(admin, wanted), committed)
+        return planned(wanted, bounds_of(admin, wanted), committed)
     partitions = list(committed) if topics is None else partitions_of(admin, read_topics(topics))
     if not partitions:
         raise CommandFailed(f"group {group} has no offsets: name topics with --topic")
-    bounds = _bounds(admin, partitions)
+    bounds = bounds_of(admin, partitions)
     return planned(_wanted(admin, goal, partitions, bounds, committed), bounds, committed)
 
 
@@ -152,14 +152,14 @@ def _wanted(
     if goal.shift_by is not None:
         return shifted(committed, partitions, goal.shift_by)
     if goal.to_datetime is not None:
-        return _at(admin, partitions, bounds, moment_ms(goal.to_datetime))
+        return offsets_at(admin, partitions, bounds, moment_ms(goal.to_datetime))
     if goal.by_duration is not None:
         now_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
-        return _at(admin, partitions, bounds, now_ms - duration_ms(goal.by_duration))
+        return offsets_at(admin, partitions, bounds, now_ms - duration_ms(goal.by_duration))
     return {one: committed.get(one, bounds[one].end) for one in partitions}
 
 
-def _at(
+def offsets_at(
     admin: Admin,
     partitions: Collection[TopicPartition],
     bounds: Mapping[TopicPartition, Bounds],
@@ -170,7 +170,7 @@ def _at(
     return {one: found[one].offset if found[one].offset >= 0 else bounds[one].end for one in partitions}
 
 
-def _bounds(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+def bounds_of(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
     from odradek import OffsetSpec
 
     firsts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))

@@ -1,0 +1,198 @@
+"""How a pipeline stands, for whoever asks: whether it runs, what it did last, how far behind it is.
+
+Four witnesses are heard: the lease (does anybody run it?), the status file of the last run, Spark's
+checkpoint, and the group's offsets. Each may be silent; what the others tell is shown all the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.cli.ending import CommandFailed
+from odradek.model.client_errors import ClientError
+from odradek.pipelines.lag import PartitionLag, read_lag, total
+from odradek.pipelines.listener import STATUS
+from odradek.pipelines.progress import lag_text, seconds_text, to_json
+from odradek.pipelines.standing import Standing, from_json
+
+if TYPE_CHECKING:
+    from odradek.pipelines.checkpoint import Checkpoint, CheckpointState
+    from odradek.pipelines.spec import Spec
+    from odradek.ports.clock import Clock
+
+
+@dataclass(frozen=True)
+class Status:
+    """All that is known of a pipeline."""
+
+    name: str
+    checkpoint: str
+    group: str
+    now_ms: int
+    holder: str | None
+    """Who runs it; None if nobody does."""
+    standing: Standing | None
+    """What the last run wrote down."""
+    batch_id: int | None
+    """The last batch that is done, by the checkpoint."""
+    unfinished: int | None
+    """A batch that was begun and is not done."""
+    lag_rows: int | None = None
+    lag_s: float | None = None
+    silent: str | None = None
+    """Why there is no lag."""
+    is_asked: bool = True
+    """Whether it could be asked who runs it."""
+
+    @property
+    def running(self) -> bool:
+        return self.holder is not None
+
+    @property
+    def word(self) -> str:
+        """One word or two for what it is doing."""
+        if self.holder is not None:
+            told = None if self.standing is None or self.standing.state.is_over else self.standing.state
+            return "running" if told is None else str(told)
+        if not self.is_asked:
+            return "not known: no broker answers"
+        if self.standing is None:
+            return "never run" if self.batch_id is None else "not running"
+        if not self.standing.state.is_over:
+            return "not running (the last run was killed)"
+        return f"not running ({self.standing.state})"
+
+
+def gather(
+    spec: Spec,
+    now_ms: int,
+    holder: str | ClientError | None,
+    state: CheckpointState,
+    status_text: str | None,
+    lag: list[PartitionLag] | str,
+) -> Status:
+    """What the witnesses tell, put together; for lag and holder there may be a reason not to know."""
+    rows, seconds = (None, None) if isinstance(lag, str) else total(lag)
+    return Status(
+        name=spec.name,
+        checkpoint=spec.checkpoint,
+        group=spec.observe.group,
+        now_ms=now_ms,
+        holder=None if isinstance(holder, ClientError) else holder,
+        is_asked=not isinstance(holder, ClientError),
+        standing=read_standing(status_text),
+        batch_id=state.committed_id,
+        unfinished=None if state.unfinished is None else state.unfinished.batch_id,
+        lag_rows=rows,
+        lag_s=seconds,
+        silent=lag if isinstance(lag, str) else None,
+    )
+
+
+def read_standing(text: str | None) -> Standing | None:
+    """The status file; one that cannot be read, as of another release, is as good as none."""
+    try:
+        return None if text is None else from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def lines_of(status: Status) -> list[tuple[str, str]]:
+    """Pairs of what and how, for people."""
+    lines = [("pipeline", status.name), ("state", status.word)]
+    if status.holder is not None:
+        lines.append(("run by", status.holder))
+    lines += _batch_lines(status)
+    if status.lag_rows is not None:
+        lines.append(("lag", lag_text(status.lag_rows, status.lag_s).removeprefix("lag ")))
+    elif status.silent is not None:
+        lines.append(("lag", f"not known: {status.silent}"))
+    lines += _run_lines(status)
+    return [*lines, ("group", status.group), ("checkpoint", status.checkpoint)]
+
+
+def _batch_lines(status: Status) -> list[tuple[str, str]]:
+    lines = []
+    last = None if status.standing is None else status.standing.last
+    if last is not None:
+        ago = seconds_text(max(0, status.now_ms - last.at_ms) / 1000)
+        lines.append(("last batch", f"{last.batch_id}, {_moment(last.at_ms)} ({ago} ago)"))
+        rate = f"{last.row_count:,} rows, {last.rows_per_s:,.0f} rows/s, {seconds_text(last.batch_ms / 1000)}"
+        lines.append(("rows", rate))
+    elif status.batch_id is not None:
+        lines.append(("last batch", str(status.batch_id)))
+    if status.unfinished is not None and not status.running:
+        lines.append(("unfinished", f"batch {status.unfinished} runs again first"))
+    return lines
+
+
+def _run_lines(status: Status) -> list[tuple[str, str]]:
+    run = status.standing
+    if run is None:
+        return []
+    lines = [
+        ("this run" if status.running else "last run", f"since {_moment(run.started_ms)}"),
+        ("so far", f"{run.batch_count:,} batches, {run.row_count:,} rows"),
+        ("restarts", str(run.restart_count)),
+    ]
+    if run.dead_letter_count:
+        lines.append(("dead letters", f"{run.dead_letter_count:,}"))
+    if run.late_dropped_count:
+        lines.append(("dropped as late", f"{run.late_dropped_count:,}"))
+    if run.failure is not None:
+        lines.append(("last failure", f"{_moment(run.failure.at_ms)}: {run.failure.message}"))
+    return lines
+
+
+def as_json(status: Status) -> dict[str, Any]:
+    """All of it, for programs."""
+    run = status.standing
+    last = None if run is None or run.last is None else to_json(run.last)
+    failure = None if run is None or run.failure is None else run.failure
+    return {
+        "name": status.name,
+        "running": status.running,
+        "state": status.word,
+        "run_by": status.holder,
+        "last_batch": status.batch_id,
+        "unfinished_batch": status.unfinished,
+        "lag_rows": status.lag_rows,
+        "lag_s": None if status.lag_s is None else round(status.lag_s, 3),
+        "lag_unknown_because": status.silent,
+        "started_ms": None if run is None else run.started_ms,
+        "updated_ms": None if run is None else run.updated_ms,
+        "batch_count": None if run is None else run.batch_count,
+        "row_count": None if run is None else run.row_count,
+        "restart_count": None if run is None else run.restart_count,
+        "dead_letter_count": None if run is None else run.dead_letter_count,
+        "late_dropped_count": None if run is None else run.late_dropped_count,
+        "last_failure": None if failure is None else {"at_ms": failure.at_ms, "message": failure.message},
+        "progress": last,
+        "group": status.group,
+        "checkpoint": status.checkpoint,
+    }
+
+
+def read_status(
+    spec: Spec, checkpoint: Checkpoint, holder: Callable[[Spec], str | None], clock: Clock
+) -> Status:
+    """The status as it is now. Brokers that do not answer cost lag and holder, not the rest."""
+    lag: list[PartitionLag] | str
+    try:
+        lag = read_lag(spec, clock)
+    except (ClientError, CommandFailed) as failed:
+        lag = str(failed)
+    by: str | ClientError | None
+    try:
+        by = holder(spec)
+    except ClientError as failed:
+        by = failed
+    return gather(spec, clock.wall_ms(), by, checkpoint.state(), checkpoint.read_pinned(STATUS), lag)
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
