@@ -12,7 +12,7 @@ FRAMES ?= 1000000
 SEED ?= 1
 KAFKA ?= 3.9.1
 
-.PHONY: help demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka faults fuzz bench docs clean
+.PHONY: help demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka spark-jvm-connector faults fuzz bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -79,6 +79,10 @@ compat-kafka-python: $(CODEC)  ## kafka-python's own tests, from its source dist
 clients-on-kafka: $(CODEC)  ## our clients' own tests against Apache Kafka: make clients-on-kafka KAFKA=4.1.1
 	@PYTHONPATH=$(CURDIR) ODRADEK_TEST_BROKER="$(CURDIR)/$(BIN)/python -m tests.support.apache_kafka $(KAFKA)" \
 		$(BIN)/pytest -n 2 tests/clients
+
+# Needs Maven Central (once) and Java 17; not part of `make test`.
+spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker, and our source beside it
+	@ODRADEK_SPARK_JVM=1 PYTHONPATH=$(CURDIR) $(BIN)/pytest tests/compat/test_spark_jvm_connector.py
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)

@@ -34,6 +34,9 @@ from bench.cases import (
     recovery_time,
     request_rate,
     segment_growth,
+    spark_latency,
+    spark_read,
+    spark_write,
     start_time,
     timer_queue,
 )
@@ -63,6 +66,9 @@ CASES: Mapping[str, Callable[[Bench], None]] = {
     "O3": recovery_time.run,
     "O5": timer_queue.run,
     "O6": compaction_rate.run,
+    "S1": spark_read.run,
+    "S2": spark_latency.run,
+    "S3": spark_write.run,
 }
 PAIRS = 5
 SEED = 1

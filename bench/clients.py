@@ -12,13 +12,13 @@ from bench.peers.broker import Broker
 
 
 @contextmanager
-def one_broker(bench: Bench, case: str) -> Iterator[Broker | None]:
-    """The broker that all clients talk to, on its own core: ours, or Kafka with `BROKER=kafka`.
+def one_broker(bench: Bench, case: str, *, pinned: bool = True) -> Iterator[Broker | None]:
+    """The broker that all clients talk to, on its own core if pinned: ours, or Kafka with `BROKER=kafka`.
 
     None if it cannot be had; the results then say why.
     """
     side = PEER if os.environ.get("BROKER") == "kafka" else SUBJECT
-    with bench.brokers(pinned=True, only=side) as sides:
+    with bench.brokers(pinned=pinned, only=side) as sides:
         if side not in sides.running:
             reason = sides.missing.get(side, f"there is no broker {side}")
             bench.rows.append(Row(case, "all loads", "records/s", None, not_run={SUBJECT: reason}))

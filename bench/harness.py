@@ -159,6 +159,12 @@ class Bench:
         self._count += 1
         return f"{stem}-{self._count}"
 
+    def fresh_folder(self, stem: str) -> Path:
+        """An empty folder that goes with the run."""
+        folder = self._workspace / self.fresh_name(stem)
+        folder.mkdir(parents=True)
+        return folder
+
     @contextmanager
     def brokers(
         self,

@@ -7,6 +7,7 @@ process time in ticks of 10 ms: stretches must be long against that.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 
@@ -59,6 +60,18 @@ def usage(pid: int) -> Usage:
     return Usage(cpu_seconds, rss, peak, threads)
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """CPU of a process and all its descendants, also of those that have ended and were waited for."""
+    spent = 0.0
+    for process in _tree(pid):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        spent += times.user + times.system + times.children_user + times.children_system
+    return spent
+
+
 def _tree(pid: int) -> list[psutil.Process]:
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
@@ -78,10 +91,11 @@ def _machine_cpu_seconds() -> float:
 
 
 class Meter:
-    """Reads the clocks of the broker, of this process and of the machine together."""
+    """Reads the clocks of the broker, of this process (or with all it has started) and of the machine."""
 
-    def __init__(self, broker_pid: int | None) -> None:
+    def __init__(self, broker_pid: int | None, *, with_children: bool = False) -> None:
         self._broker_pid = broker_pid
+        self._with_children = with_children
         self._before = (0.0, 0.0, 0.0, 0.0)
 
     def start(self) -> None:
@@ -93,4 +107,5 @@ class Meter:
 
     def _read(self) -> tuple[float, float, float, float]:
         broker = usage(self._broker_pid).cpu_seconds if self._broker_pid else 0.0
-        return time.perf_counter(), broker, time.process_time(), _machine_cpu_seconds()
+        own = tree_cpu_seconds(os.getpid()) if self._with_children else time.process_time()
+        return time.perf_counter(), broker, own, _machine_cpu_seconds()

@@ -7,6 +7,7 @@ once with each.
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ __all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "
 
 LEFT_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 """kafka-python leaves the socket of a failed connection to the garbage collector, which then warns."""
+
+collect_ignore = [] if os.environ.get("ODRADEK_SPARK_JVM") else ["test_spark_jvm_connector.py"]
+"""Spark's connector comes from Maven Central, which no other test needs: `make spark-jvm-connector`."""
 
 MAKERS: dict[str, Callable[[str], Client]] = {
     made.name: made for made in (Confluent, KafkaPython, Aiokafka, OdradekBlocking, OdradekAsyncio)

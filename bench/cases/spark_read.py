@@ -1,0 +1,81 @@
+"""S1: how many rows a second Spark reads from a topic, through our source and through the JVM connector.
+
+One session with two task slots holds both connectors and stays for the whole case; six partitions in the
+page cache; batch reads to noop, to a count and to Parquet, and a stream with AvailableNow to noop. Each
+load has two rows: rows a second of the wall clock, and rows per CPU second of driver, JVM and Python
+workers together, which is what a core gives. The broker runs on the same cores and is in the first figure,
+not in the second.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bench.filling import Filling, fill
+from bench.harness import Bench, Goal, Row, Sample
+from bench.spark_stage import FORMATS, PEER, SparkSides, per_core, rows_sample, spark_sides, warm_up
+
+CASE = "S1"
+PARTITIONS = 6
+# Batches of about 16 KB, as producers write them by default.
+FILLINGS = {
+    100: Filling(PARTITIONS, batches=6500, records=150, size=100),
+    1000: Filling(PARTITIONS, batches=12_000, records=16, size=1000),
+}
+NOT_WORSE = Goal("ratio", "≥", 1.0)
+
+
+class Load(NamedTuple):
+    size: int
+    sink: str
+    measurement: str = "read_batch"
+    goal: Goal = NOT_WORSE
+    """Of the wall clock's figure."""
+
+    def __str__(self) -> str:
+        how = "batch" if self.measurement == "read_batch" else "AvailableNow"
+        return f"{how} to {self.sink}, {self.size} B"
+
+
+LOADS = (
+    Load(100, "noop", goal=Goal("ours", "≥", 1_500_000)),
+    Load(100, "count"),
+    Load(100, "parquet", goal=Goal("ours", "≥", 800_000)),
+    Load(100, "noop", "read_stream"),
+    Load(1000, "noop"),
+    Load(1000, "count"),
+    Load(1000, "parquet"),
+    Load(1000, "noop", "read_stream"),
+)
+
+
+def run(bench: Bench) -> None:
+    with spark_sides(bench, CASE) as sides:
+        if sides is None:
+            return
+        for size, filling in FILLINGS.items():
+            fill(bench, sides.broker, _topic(size), filling)
+            for load in LOADS:
+                if load.size == size:
+                    _compare(bench, sides, load)
+            sides.broker.delete_topic(_topic(size))
+
+
+def _compare(bench: Bench, sides: SparkSides, load: Load) -> None:
+    def measure(format_: str) -> Sample:
+        spec = {"format": format_, "topic": _topic(load.size), "rows": _rows(load.size), "sink": load.sink}
+        return rows_sample(sides.ask(load.measurement, **spec), sides.broker, load.size)
+
+    warm_up(bench, sides, FORMATS, measure)
+    row = Row(CASE, str(load), "rows/s", load.goal, peer=PEER)
+    bench.compare(row, FORMATS, measure, missing=sides.missing, warm_up=False)
+    bench.rows.append(per_core(row, NOT_WORSE))
+
+
+def _rows(size: int) -> int:
+    filling = FILLINGS[size]
+    return filling.partitions * filling.batches * filling.records
+
+
+def _topic(size: int) -> str:
+    return f"spark-read-{size}"

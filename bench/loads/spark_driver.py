@@ -1,0 +1,82 @@
+"""A Spark session that takes one measurement after another: `python -m bench.loads.spark_driver '<JSON>'`.
+
+Unlike other generators it stays, because a session takes ten seconds to start and a minute to become fast. It
+gets a line of JSON on standard input for each measurement and answers with a line on standard output: the
+result, or `{"failed": why}`. Both connectors are measured in the same session with the same settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from bench.loads import spark_age, spark_read, spark_triggers, spark_write
+from bench.loads.worker import LoadFailed, Result, Spec
+
+MEASUREMENTS: Mapping[str, Callable[[SparkSession, Spec], Result]] = {
+    "read_batch": spark_read.read_batch,
+    "read_stream": spark_read.read_stream,
+    "triggers": spark_triggers.small_triggers,
+    "age": spark_age.age_at_the_sink,
+    "write_batch": spark_write.write_batch,
+}
+SLOTS = 2
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": str(SLOTS),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
+}
+WORDS_SHOWN = 1_500
+
+
+def main(spec: Spec) -> None:
+    answers = _own_output()
+    session = _session(spec)
+    _say(answers, {"spark": session.version})
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            _say(answers, MEASUREMENTS[asked["measurement"]](session, asked))
+        except (PySparkException, LoadFailed, TimeoutError) as failure:
+            _say(answers, {"failed": str(failure)[:WORDS_SHOWN]})
+    session.stop()
+
+
+def _own_output() -> TextIO:
+    """Standard output for answers only: whatever else is printed there goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def _session(spec: Spec) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master(f"local[{SLOTS}]").appName("bench")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.jars", ",".join(spec["jars"]))
+    for name in ("spark.local.dir", "spark.sql.warehouse.dir"):
+        builder = builder.config(name, f"{spec['folder']}/{name}")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _say(answers: TextIO, result: Result) -> None:
+    print(json.dumps(result), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

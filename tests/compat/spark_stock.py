@@ -1,0 +1,144 @@
+"""Topics with all that a source of Spark may meet, and their rows as either format gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+
+BEGIN_MS = 1_700_000_000_000
+STEP_MS = 1_000
+RECORDS = 40
+PARTITIONS = 3
+ANSWER_SECONDS_MAX = 30
+JVM, OURS = "kafka", "odradek"
+
+
+class Stock(NamedTuple):
+    """The names of the topics, and where they are."""
+
+    bootstrap: str
+    plain: str
+    """Three partitions: keys, values and headers present, empty and null; dates in steps of a second."""
+    mixed: str
+    """One partition dated by the broker, batches in every compression."""
+    settled: str
+    """Two partitions with transactions, one committed and one aborted, and plain records between."""
+    trimmed: str
+    """One partition without its first ten records."""
+
+
+def fill_stock(bootstrap: str, prefix: str) -> Stock:
+    stock = Stock(bootstrap, *(f"{prefix}-{kind}" for kind in ("plain", "mixed", "settled", "trimmed")))
+    create(bootstrap, stock.plain, PARTITIONS, {"retention.ms": "-1"})
+    create(bootstrap, stock.mixed, 1, {"message.timestamp.type": "LogAppendTime"})
+    create(bootstrap, stock.settled, 2)
+    create(bootstrap, stock.trimmed, 1)
+    fill_plain(stock)
+    _fill_mixed(stock)
+    _fill_settled(stock)
+    _fill_trimmed(stock)
+    return stock
+
+
+def create(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings or {}))])
+    made[topic].result(ANSWER_SECONDS_MAX)
+
+
+def fill_plain(stock: Stock, first: int = 0) -> None:
+    """Forty more records, in turn to partitions 0 and 2 and 1: partition 2 gets every second one."""
+    producer = Producer({"bootstrap.servers": stock.bootstrap})
+    for number in range(first, first + RECORDS):
+        producer.produce(
+            stock.plain,
+            key=(None, b"", f"k{number}".encode())[number % 3],
+            value=(f"v{number}".encode(), b"", None)[number % 5 % 3],
+            partition=(0, 2, 1, 2)[number % 4],
+            timestamp=BEGIN_MS + number * STEP_MS,
+            headers=([], [("h", b"1"), ("h", None), ("", b"")], [("trace", b"\x00\xff")])[number % 3],
+        )
+    assert producer.flush(ANSWER_SECONDS_MAX) == 0
+
+
+def _fill_mixed(stock: Stock) -> None:
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = Producer(
+            {"bootstrap.servers": stock.bootstrap, "compression.type": codec, "linger.ms": 50}
+        )
+        for number in range(20):
+            producer.produce(stock.mixed, key=codec.encode(), value=b"%d " % number * 20)
+        assert producer.flush(ANSWER_SECONDS_MAX) == 0
+
+
+def _fill_settled(stock: Stock) -> None:
+    producer = Producer({"bootstrap.servers": stock.bootstrap, "transactional.id": f"{stock.settled}-writer"})
+    producer.init_transactions(ANSWER_SECONDS_MAX)
+    for number, end in enumerate((producer.commit_transaction, producer.abort_transaction) * 2):
+        producer.begin_transaction()
+        for each in range(6):
+            producer.produce(stock.settled, value=f"{number}.{each}".encode(), partition=each % 2)
+        producer.flush(ANSWER_SECONDS_MAX)
+        end(ANSWER_SECONDS_MAX)
+    plain = Producer({"bootstrap.servers": stock.bootstrap})
+    plain.produce(stock.settled, value=b"plain", partition=0)
+    assert plain.flush(ANSWER_SECONDS_MAX) == 0
+
+
+def _fill_trimmed(stock: Stock) -> None:
+    from confluent_kafka import TopicPartition
+
+    producer = Producer({"bootstrap.servers": stock.bootstrap})
+    for number in range(30):
+        producer.produce(stock.trimmed, value=str(number), partition=0)
+    assert producer.flush(ANSWER_SECONDS_MAX) == 0
+    admin = AdminClient({"bootstrap.servers": stock.bootstrap})
+    for done in admin.delete_records([TopicPartition(stock.trimmed, 0, 10)]).values():
+        done.result(ANSWER_SECONDS_MAX)
+
+
+def read(spark: SparkSession, format_: str, stock: Stock, options: Mapping[str, str]) -> DataFrame:
+    reader = spark.read.format(format_).option("kafka.bootstrap.servers", stock.bootstrap)
+    return reader.options(**named(options, stock)).load()
+
+
+def read_stream(spark: SparkSession, format_: str, stock: Stock, options: Mapping[str, str]) -> DataFrame:
+    reader = spark.readStream.format(format_).option("kafka.bootstrap.servers", stock.bootstrap)
+    return reader.options(**named(options, stock)).load()
+
+
+def named(options: Mapping[str, str], stock: Stock) -> dict[str, str]:
+    """Options with the topics' real names: a table of cases cannot know them."""
+    found = {}
+    for name, value in options.items():
+        for kind in ("plain", "mixed", "settled", "trimmed"):
+            value = value.replace(f"<{kind}>", getattr(stock, kind))
+        found[name] = value
+    return found
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """All columns of all rows as comparable values, in the order of the log."""
+    found = [_values(row.asDict(recursive=True)) for row in frame.collect()]
+    return sorted(found, key=lambda row: (row[0], row[1], row[2]))
+
+
+def _values(row: dict[str, Any]) -> tuple[Any, ...]:
+    front = (row["topic"], row["partition"], row["offset"], _plain(row["key"]), _plain(row["value"]))
+    headers = row.get("headers")
+    kept = None if headers is None else [(h["key"], _plain(h["value"])) for h in headers]
+    return (*front, row["timestamp"].isoformat(), row["timestampType"], kept)
+
+
+def _plain(value: bytearray | bytes | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def each(partitions: Mapping[int, int], topic: str = "<plain>") -> str:
+    """Offsets or times of a topic in Spark's JSON."""
+    return json.dumps({topic: {str(number): value for number, value in partitions.items()}})
