@@ -88,6 +88,10 @@ class Listener:
             return None
         return str(kind)
 
+    def say(self, words: str) -> None:
+        """Something the runner does, in words."""
+        self._display.say(words)
+
     def driver_started(self, pid: int) -> None:
         self.batches_since_start = 0
         self._now(self.standing.started(self._clock.wall_ms(), pid))

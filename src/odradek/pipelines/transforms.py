@@ -36,6 +36,12 @@ def transformed(rows: DataFrame, spec: Spec) -> DataFrame:
     return _called(function, rows, spec)
 
 
+def check_transform(spec: Spec) -> None:
+    """Import what is named, without Spark; raises TransformFailed."""
+    if spec.transform.module is not None and spec.transform.function is not None:
+        load_function(spec.transform.module, spec.transform.function, spec.directory)
+
+
 def load_function(module: str, function: str, directory: Path) -> Callable[[DataFrame], DataFrame]:
     """A function of a module beside the pipeline's file, or of an installed one."""
     if str(directory) not in sys.path:

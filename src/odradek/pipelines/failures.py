@@ -1,0 +1,111 @@
+"""Why a query ended: one message for people, and whether it is worth another try. Pure.
+
+Spark wraps an error of ours in a Python trace inside a Java trace inside a sentence about a stage. Only the
+innermost words help, and only the names of the errors tell what kind of failure it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+MESSAGE_CHARACTERS_MAX: Final = 1500
+
+_TRANSIENT: Final = frozenset(
+    {
+        *("ConnectionFailed", "TimedOut", "BufferFull", "ProducerFenced", "TransactionAborted"),
+        *("ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError"),
+        *("TimeoutError", "Py4JNetworkError", "CommitRefused", "SinkFailed", "MemoryError"),
+    }
+)
+"""Another try may find the brokers, the network or the machine in a better state."""
+_PERMANENT: Final = frozenset(
+    {
+        *("AuthenticationFailed", "AuthorizationFailed", "UnknownTopic", "RecordTooLarge", "DataLoss"),
+        *("ConfigError", "SpecError", "RecordCorrupt", "SerializationFailed", "UnsupportedVersion"),
+        *("ExactlyOnceRefused", "ReplayDiffers", "RowRefused", "TransformFailed", "SinkRefused"),
+        *("SchemaRefused", "TooManyDeadLetters", "PlanChanged", "NoJava"),
+    }
+)
+_GONE: Final = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError"})
+_PYTHON_ERROR: Final = re.compile(r"^(?:pyspark\.errors\.\S+\.)?((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
+_USER_RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
+_SQLSTATE: Final = re.compile(r" SQLSTATE: \w+.*$")
+_JAVA_ERROR: Final = re.compile(r"(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)): (.+)")
+_ANALYSIS: Final = ("AnalysisException", "ParseException")
+_PERMANENT_JAVA: Final = (
+    "AnalysisException",
+    "ParseException",
+    "SparkRuntimeException",
+    "ArithmeticException",
+)
+_TRACE: Final = "Traceback (most recent call last):"
+_WRAPPERS: Final = ("STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR")
+
+
+class Failure(NamedTuple):
+    """What to tell, and whether to try again."""
+
+    message: str
+    retry: bool
+
+
+def explain(name: str, text: str) -> Failure:
+    """A failure by the class of the error that came out of Spark, and all that it says."""
+    raised = _USER_RAISED.search(text)
+    if raised is not None:
+        return Failure(_short(raised[1]), retry=False)
+    chain = python_errors(text)
+    if chain:
+        return _of_python(chain)
+    if name in _GONE or "Answer from Java side is empty" in text:
+        return Failure("Spark's Java process died", retry=True)
+    if name in _PERMANENT or name in _ANALYSIS:
+        return Failure(_short(_first_words(text)), retry=False)
+    return _of_java(name, text)
+
+
+def python_errors(text: str) -> list[tuple[str, str]]:
+    """The errors of the Python traces in a text, innermost cause first: class and words."""
+    found: list[tuple[str, str]] = []
+    is_inside = False
+    for line in text.splitlines():
+        if _TRACE in line:
+            is_inside = True
+        elif is_inside and not line.startswith((" ", "\t")) and (match := _PYTHON_ERROR.match(line)):
+            found.append((match[1].rpartition(".")[2], match[2] or ""))
+            is_inside = False
+    return found
+
+
+def _of_python(chain: list[tuple[str, str]]) -> Failure:
+    """The last error of a chain says it best; what kind it is, any of them may know."""
+    names = [name for name, _ in chain]
+    last_name, last_words = next(
+        ((name, words) for name, words in reversed(chain) if not name.startswith("PySpark")), chain[-1]
+    )
+    is_ours = any(name in _PERMANENT | _TRANSIENT for name in names)
+    words = last_words if is_ours and last_words else f"{last_name}: {last_words}"
+    retry = not any(name in _PERMANENT for name in names) and any(name in _TRANSIENT for name in names)
+    return Failure(_short(words), retry)
+
+
+def _of_java(name: str, text: str) -> Failure:
+    """Errors of Spark itself: those with the query are for good, those of machines may pass."""
+    conditions = [one for one in _CONDITION.findall(text) if one not in _WRAPPERS]
+    caused = _JAVA_ERROR.findall(text)
+    is_permanent = bool(conditions) or any(one.endswith(_PERMANENT_JAVA) for one, _ in caused)
+    words = caused[-1][1] if caused else _first_words(text)
+    return Failure(_short(_SQLSTATE.sub("", words) or name), retry=not is_permanent)
+
+
+def _first_words(text: str) -> str:
+    """The first line, without the name of the query that Spark puts before it."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    words = lines[0] if lines else ""
+    return _SQLSTATE.sub("", re.sub(r"^\[STREAM_FAILED\] .* terminated with exception: ", "", words))
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= MESSAGE_CHARACTERS_MAX else f"{words[:MESSAGE_CHARACTERS_MAX]}…"
