@@ -22,14 +22,14 @@ def check(tally: Tally) -> None:
     assert tally.violations == []
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_each_input_is_seen_exactly_once_over_ten_thousand_transactions(tmp_path: Path) -> None:
     tally = transactions_ledger.play(tmp_path, TRANSACTIONS, 2, SEED)
     check(tally)
     assert tally.acknowledged >= TRANSACTIONS
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_clients_and_the_broker_may_die_at_any_step_of_a_transaction(tmp_path: Path) -> None:
     check(transactions_steps.play(tmp_path, transactions_steps.some_steps(SEED), 3, SEED))
 
