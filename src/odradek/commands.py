@@ -12,6 +12,7 @@ from odradek.cli import configs, groups, perf, topics
 from odradek.cli.cluster import Bootstrap, Extra, remember
 from odradek.cli.consume import consume
 from odradek.cli.produce import produce
+from odradek.pipelines import commands as pipelines
 from odradek.version import VERSION
 
 app = typer.Typer(
@@ -158,6 +159,7 @@ app.command()(consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.add_typer(perf.app, name="perf")
+app.add_typer(pipelines.app, name="pipeline")
 
 
 @app.command("command-reference", hidden=True)

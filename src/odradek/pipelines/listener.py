@@ -89,8 +89,9 @@ class Listener:
         return str(kind)
 
     def say(self, words: str) -> None:
-        """Something the runner does, in words."""
+        """Something the supervisor has to tell people."""
         self._display.say(words)
+        self._display.event("told", words=words)
 
     def driver_started(self, pid: int) -> None:
         self.batches_since_start = 0

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from odradek.cli.offset_plan import Bounds, Move, UnreadableGoal, moment_ms, planned
 from odradek.cli.reset_offsets import bounds_of, offsets_at
 from odradek.model.ids import TopicPartition
+from odradek.pipelines.checkpoint import CheckpointState
 from odradek.pipelines.clusters import source_admin, source_partitions
 from odradek.pipelines.progress import Offsets, read_offsets
 
 if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
-    from odradek.pipelines.checkpoint import Checkpoint, CheckpointState
+    from odradek.pipelines.checkpoint import Checkpoint
     from odradek.pipelines.spec import Spec
 
 START: Final = "start.json"
@@ -146,6 +147,7 @@ def execute(spec: Spec, moves: Collection[Move], checkpoint: Checkpoint, now_ms:
     with source_admin(spec) as admin:
         admin.alter_group_offsets(spec.observe.group, {move.partition: move.after for move in moves})
     stamp = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
-    aside = checkpoint.move_aside(f"before-{stamp}") if checkpoint.exists() else None
+    has_begun = checkpoint.state() != CheckpointState()
+    aside = checkpoint.move_aside(f"before-{stamp}") if has_begun else None
     checkpoint.write_pinned(START, start_text(moves))
     return aside

@@ -10,7 +10,7 @@ import datetime
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.cli.ending import CommandFailed
 from odradek.model.client_errors import ClientError
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from odradek.pipelines.checkpoint import Checkpoint, CheckpointState
     from odradek.pipelines.spec import Spec
     from odradek.ports.clock import Clock
+
+NOT_ASKED: Final = ""
+"""Stands for the holder where nobody could be asked."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Status:
 def gather(
     spec: Spec,
     now_ms: int,
-    holder: str | ClientError | None,
+    holder: str | None,
     state: CheckpointState,
     status_text: str | None,
     lag: list[PartitionLag] | str,
@@ -82,8 +85,8 @@ def gather(
         checkpoint=spec.checkpoint,
         group=spec.observe.group,
         now_ms=now_ms,
-        holder=None if isinstance(holder, ClientError) else holder,
-        is_asked=not isinstance(holder, ClientError),
+        holder=None if holder == NOT_ASKED else holder,
+        is_asked=holder != NOT_ASKED,
         standing=read_standing(status_text),
         batch_id=state.committed_id,
         unfinished=None if state.unfinished is None else state.unfinished.batch_id,
@@ -181,17 +184,22 @@ def read_status(
     spec: Spec, checkpoint: Checkpoint, holder: Callable[[Spec], str | None], clock: Clock
 ) -> Status:
     """The status as it is now. Brokers that do not answer cost lag and holder, not the rest."""
+    by, silent = _asked(holder, spec)
     lag: list[PartitionLag] | str
     try:
-        lag = read_lag(spec, clock)
+        # Brokers that have just not answered are not waited for once more.
+        lag = silent if silent is not None else read_lag(spec, clock)
     except (ClientError, CommandFailed) as failed:
         lag = str(failed)
-    by: str | ClientError | None
-    try:
-        by = holder(spec)
-    except ClientError as failed:
-        by = failed
     return gather(spec, clock.wall_ms(), by, checkpoint.state(), checkpoint.read_pinned(STATUS), lag)
+
+
+def _asked(holder: Callable[[Spec], str | None], spec: Spec) -> tuple[str | None, str | None]:
+    """Who runs it, and why that could not be asked."""
+    try:
+        return holder(spec), None
+    except (ClientError, CommandFailed) as failed:
+        return NOT_ASKED, str(failed)
 
 
 def _moment(at_ms: int) -> str:

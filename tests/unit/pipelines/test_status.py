@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 from tests.unit.pipelines.pipeline_spec import spec_of
 
-from odradek.model.client_errors import TimedOut
 from odradek.pipelines.checkpoint import CheckpointState, PlannedBatch
 from odradek.pipelines.lag import PartitionLag
 from odradek.pipelines.progress import Progress
 from odradek.pipelines.standing import Failure, Standing, State, from_json, to_json
-from odradek.pipelines.status import Status, as_json, gather, lines_of, read_standing
+from odradek.pipelines.status import NOT_ASKED, Status, as_json, gather, lines_of, read_standing
 
 RUN = Standing("orders", 7, "castle", 1_000, 2_000, state=State.RUNNING)
 BATCH = Progress("q", "r", at_ms=60_000, batch_id=4, row_count=1200, batch_ms=500, lag_rows=0, lag_s=0.0)
@@ -23,7 +22,7 @@ LAG = [PartitionLag("t", 0, 4, 10, 6, 2.5)]
 
 def seen(
     standing: Standing | None = None,
-    holder: str | TimedOut | None = None,
+    holder: str | None = None,
     state: CheckpointState = NEVER,
     lag: list[PartitionLag] | str = "",
 ) -> Status:
@@ -49,7 +48,7 @@ def batch(number: int) -> PlannedBatch:
         (seen(replace(RUN, state=State.DONE)), "not running (done)"),
         (seen(replace(RUN, state=State.FAILED)), "not running (failed)"),
         (seen(RUN), "not running (the last run was killed)"),
-        (seen(RUN, TimedOut("no answer")), "not known: no broker answers"),
+        (seen(RUN, NOT_ASKED), "not known: no broker answers"),
     ],
 )
 def test_the_lease_tells_whether_it_runs_and_the_file_what_it_does(status: Status, word: str) -> None:

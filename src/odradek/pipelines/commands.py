@@ -1,0 +1,250 @@
+"""``odradek pipeline``: run pipelines, look at them, move them.
+
+What a command needs it imports when it is asked for: help imports no Spark, and no client.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from odradek.cli.cluster import Json
+from odradek.cli.ending import FAILED, complain
+from odradek.cli.tables import show, show_json
+from odradek.pipelines.endings import pipeline_command
+from odradek.pipelines.shown import show_checks, show_moves, show_pairs, show_replay, warn
+
+if TYPE_CHECKING:
+    from odradek.pipelines.spec import Spec
+
+app = typer.Typer(
+    help="Run pipelines on Spark from one file each; see how they stand, reset and replay them.",
+    no_args_is_help=True,
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's file, in TOML.")]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master. Without it: local[*].")
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it, and not only show it.")]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port", min=0, max=65535, help="Serve metrics for Prometheus here; wins over the file."
+    ),
+]
+MetricsHost = Annotated[
+    str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve metrics on.")
+]
+LAG: Final = ["group", "topic", "partition", "committed", "end", "lag_rows", "lag_s"]
+
+
+@app.command()
+@pipeline_command
+def run(
+    file: File,
+    once: Annotated[
+        bool | None,
+        typer.Option(
+            "--once/--continuous",
+            help="End when all is read that was there at the start, or go on until Ctrl-C. Without it: once "
+            'if the file says trigger = "available-now".',
+        ),
+    ] = None,
+    master: Master = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Run a pipeline, and start it again when it fails, until it is done or interrupted (Ctrl-C or SIGTERM).
+
+    Where stdout is a terminal, one line shows the newest batch: its rows, rows per second, time, and the lag
+    in rows and seconds. Elsewhere each batch is a line.
+
+    Examples:
+
+      odradek pipeline run orders.toml
+
+      odradek pipeline run orders.toml --once --master "local[2]"
+
+      odradek pipeline run orders.toml --continuous --metrics-port 9404
+    """
+    from odradek.pipelines import runner
+
+    spec = _spec(file)
+    only_once = spec.once_by_default if once is None else once
+    status = runner.run(
+        spec, once=only_once, master=master, json=json, metrics_port=metrics_port, metrics_host=metrics_host
+    )
+    raise typer.Exit(status)
+
+
+@app.command()
+@pipeline_command
+def check(
+    file: File,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Start Spark too, and have it plan the query: finds wrong columns and types."
+        ),
+    ] = False,
+    master: Master = None,
+    json: Json = False,
+) -> None:
+    """Look whether a pipeline could run: file, Java, packages, brokers, topics, transform, sink, checkpoint.
+
+    Changes nothing. Exits with 1 if anything is wrong.
+    """
+    from odradek.pipelines.check import Check, failed_count
+    from odradek.pipelines.check_asking import checks_of
+    from odradek.pipelines.spec import SpecError, read_spec
+
+    try:
+        spec = read_spec(file)
+        checks = list(checks_of(spec, os.environ))
+    except SpecError as wrong:
+        checks = [
+            Check("file", False, line, "see docs/spark.md for what a file may say") for line in wrong.problems
+        ]
+        plan = False
+    if plan and not failed_count(checks):
+        from odradek.pipelines.plan_check import plan_checks
+
+        checks += plan_checks(spec, master)
+    show_checks(checks, json)
+    raise typer.Exit(FAILED if failed_count(checks) else 0)
+
+
+@app.command()
+@pipeline_command
+def status(file: File, json: Json = False) -> None:
+    """Show whether a pipeline runs, its last batch, lag, restarts and last failure; also after it ended."""
+    from odradek.client.connect import real_world
+    from odradek.pipelines.checkpoint import Checkpoint
+    from odradek.pipelines.lease import holder
+    from odradek.pipelines.status import as_json, lines_of, read_status
+
+    spec = _spec(file)
+    found = read_status(spec, Checkpoint(spec.checkpoint), holder, real_world().clock)
+    if json:
+        show_json(as_json(found))
+        return
+    show_pairs(lines_of(found))
+
+
+@app.command()
+@pipeline_command
+def lag(file: File, json: Json = False) -> None:
+    """Show how far a pipeline is behind in each partition: in rows, and in seconds.
+
+    Rows are those of `odradek groups describe` with the pipeline's group. Seconds are the age of the oldest
+    record that is not done, by its own timestamp.
+    """
+    from odradek.client.connect import real_world
+    from odradek.pipelines.lag import as_rows, read_lag
+
+    spec = _spec(file)
+    rows = as_rows(spec.observe.group, read_lag(spec, real_world().clock))
+    show(rows, LAG, as_json=json)
+
+
+@app.command()
+@pipeline_command
+def reset(
+    file: File,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help='earliest, latest, a time (2026-01-31T12:00:00, UTC), or offsets ({"topic": {"0": 12}}; '
+            "partitions that are not named stay where they are).",
+        ),
+    ],
+    execute: Execute = False,
+    json: Json = False,
+) -> None:
+    """Show where a pipeline that is not running would begin again, and with --execute have it so.
+
+    Its checkpoint is moved aside, not deleted; its next run begins a new one at these offsets. Rows that the
+    sink has already got are written again.
+
+    Example: odradek pipeline reset orders.toml --to 2026-01-31T12:00:00 --execute
+    """
+    from odradek.client.connect import real_world
+    from odradek.pipelines import reset as resetting
+    from odradek.pipelines.checkpoint import Checkpoint
+    from odradek.pipelines.lease import held, holder
+
+    goal = resetting.read_goal(to)
+    spec = _spec(file)
+    checkpoint = Checkpoint(spec.checkpoint)
+    if not execute:
+        show_moves(moves := resetting.plan(spec, goal, checkpoint), json)
+        warn(resetting.consequence(spec, moves))
+        if (running := holder(spec)) is not None:
+            complain(f"{spec.name} is running ({running}): stop it before --execute")
+        complain("nothing was changed: --execute does it")
+        return
+    # While this command holds the lease nobody can start the pipeline between the look and the move.
+    with held(spec, complain):
+        moves = resetting.plan(spec, goal, checkpoint)
+        show_moves(moves, json)
+        warn(resetting.consequence(spec, moves))
+        aside = resetting.execute(spec, moves, checkpoint, real_world().clock.wall_ms())
+    if aside is not None:
+        complain(f"the old checkpoint is in {aside}")
+
+
+@app.command()
+@pipeline_command
+def replay(
+    file: File,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="The first moment: 2026-01-31T12:00:00 (UTC).")
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="TIME", help="The moment to end before.")],
+    execute: Execute = False,
+    master: Master = None,
+    json: Json = False,
+) -> None:
+    """Show how many rows a window of time has, and with --execute write them once more into the same sink.
+
+    The same window replayed again adds nothing where the sink writes exactly once. The pipeline must not be
+    running meanwhile; it goes on afterwards where it was.
+
+    Example: odradek pipeline replay orders.toml --from 2026-01-31 --to 2026-02-01 --execute
+    """
+    from odradek.pipelines import replay as replaying
+    from odradek.pipelines.checkpoint import Checkpoint
+
+    window = replaying.read_window(from_, to)
+    spec = _spec(file)
+    checkpoint = Checkpoint(spec.checkpoint)
+    found, is_known = replaying.plan(spec, window, checkpoint)
+    if not (json and execute):
+        show_replay(found, json)
+    if is_known:
+        complain(f"this window was replayed before, as {found.replay_id}: the same rows are read again")
+    if found.came_later:
+        complain(f"{found.came_later:,} rows came into the window since then and are not read")
+    if not execute:
+        complain("nothing was written: --execute does it")
+        return
+    if not found.row_count:
+        complain("there are no rows in this window")
+        return
+    from odradek.pipelines import runner
+
+    replaying.pin(window, found, checkpoint)
+    raise typer.Exit(runner.replay(spec, replay_id=found.replay_id, master=master, json=json))
+
+
+def _spec(file: Path) -> Spec:
+    from odradek.pipelines.spec import read_spec
+
+    return read_spec(file)

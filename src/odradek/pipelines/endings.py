@@ -1,0 +1,59 @@
+"""How a command about pipelines ends: failures that pipelines have besides those of every command."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, ParamSpec, TypeVar
+
+import typer
+
+from odradek.cli.ending import WRONG_USE, CommandFailed, command, complain, wrong_use
+from odradek.cli.offset_plan import UnreadableGoal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+EXTRAS: Final = ("pyspark", "pyarrow", "pandas", "deltalake", "py4j")
+"""Packages that come with ``odradek[spark]``."""
+
+
+def pipeline_command(function: Callable[P, T]) -> Callable[P, T]:
+    """A command whose failures, those of pipelines too, are told without a traceback."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _told():
+            return function(*args, **kwargs)
+
+    return command(run)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    from odradek.model.client_errors import ClientError
+    from odradek.pipelines.spec import SpecError
+
+    try:
+        yield
+    except SpecError as wrong:
+        for line in wrong.problems:
+            complain(line)
+        raise typer.Exit(WRONG_USE) from None
+    except UnreadableGoal as wrong:
+        wrong_use(str(wrong))
+    except ImportError as missing:
+        if (missing.name or "").partition(".")[0] not in EXTRAS:
+            raise
+        raise CommandFailed(f'{missing.name} is not installed: pip install "odradek[spark]"') from missing
+    except OSError as failed:
+        raise CommandFailed(f"{failed.filename or 'a file'}: {failed.strerror or failed}") from failed
+    except (CommandFailed, ClientError):
+        raise
+    except Exception as failed:
+        # The edge of a command. Errors of this package say what to do; all others are mistakes of ours, and
+        # keep their traces.
+        if type(failed).__module__.partition(".")[0] != "odradek":
+            raise
+        raise CommandFailed(str(failed)) from failed

@@ -1,0 +1,66 @@
+"""What commands about pipelines print."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from odradek.cli.ending import complain
+from odradek.cli.tables import show, show_json
+
+if TYPE_CHECKING:
+    from odradek.cli.offset_plan import Move
+    from odradek.pipelines.check import Check
+    from odradek.pipelines.replay import Replay
+
+MOVES: Final = ["topic", "partition", "current_offset", "new_offset"]
+REPLAYED: Final = ["topic", "partition", "from_offset", "to_offset", "rows"]
+
+
+def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """What and how, one pair a line."""
+    width = max(len(what) for what, _ in pairs)
+    for what, words in pairs:
+        print(f"{what:<{width}}  {words}")
+
+
+def warn(words: str | None) -> None:
+    if words is not None:
+        complain(words)
+
+
+def show_moves(moves: list[Move], json: bool) -> None:
+    rows = [
+        {
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "current_offset": None if one.before < 0 else one.before,
+            "new_offset": one.after,
+        }
+        for one in moves
+    ]
+    show(rows, MOVES, as_json=json)
+
+
+def show_replay(found: Replay, json: bool) -> None:
+    if json:
+        print(
+            json_text.dumps(
+                {"replay_id": found.replay_id, "row_count": found.row_count, "ranges": found.rows()}
+            )
+        )
+        return
+    show(found.rows(), REPLAYED, as_json=False)
+    print(f"{found.row_count:,} rows in all")
+
+
+def show_checks(checks: list[Check], json: bool) -> None:
+    if json:
+        show_json([one._asdict() for one in checks])
+        return
+    width = max(len(one.what) for one in checks)
+    for one in checks:
+        print(f"{'✓' if one.ok else '✗'} {one.what:<{width}}  {one.found}")
+        if not one.ok and one.fix is not None:
+            print(f"  {'':<{width}}  → {one.fix}")
