@@ -1,4 +1,8 @@
-"""Markers where they are kept: read from their groups, and the topic that they need made on the driver."""
+"""Markers where they are kept: read from their groups, and the topic that they need.
+
+Tasks make that topic, not the driver: writers are made on the driver for the end of a batch, too, and whoever
+reports a failure must not wait for brokers that may be its cause.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from odradek.spark.sink_options import SinkOptions
 
 _REPLICAS_MAX: Final = 3
 _TRUSTED_MS: Final = 60_000
-"""How long a topic that was there is not looked for again: writers are made for each micro-batch."""
+"""How long a topic that was there is not looked for again."""
 _TOPICS_MAX: Final = 64
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from odradek.model.client_errors import (
     BufferFull,
     ClientError,
@@ -14,6 +16,9 @@ from odradek.model.client_errors import (
 from odradek.model.errors import ErrorCode
 from odradek.spark.sink_options import Guarantee, SinkOptions
 
+_FENCING: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+"""What leaders and coordinators answer to the producer of an epoch that is over."""
+
 
 class SinkFailed(Exception):
     """A task could not write its rows."""
@@ -23,7 +28,7 @@ def explained(error: ClientError, options: SinkOptions) -> SinkFailed:
     """An error of the producer, which names topic and partition, with what can be done about it."""
     advice = _advice(error, options)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
-        fate = "nothing of this task is visible to readers with isolation.level=read_committed"
+        fate = "when this task is run again, readers of committed records will see its rows once"
     else:
         fate = "rows sent before may be in the topic, and will be written again when the task is"
     return SinkFailed(f"{error}; {f'{advice}; ' if advice else ''}{fate}")
@@ -31,7 +36,7 @@ def explained(error: ClientError, options: SinkOptions) -> SinkFailed:
 
 def _advice(error: ClientError, options: SinkOptions) -> str | None:
     timeout_ms = options.producer_settings.get("transaction.timeout.ms", "the default")
-    if isinstance(error, ProducerFenced):
+    if isinstance(error, ProducerFenced) or error.code in _FENCING:
         return (
             "another driver on the same checkpoint, or another attempt of this task, writes the same "
             "partition of this query: run one driver at a time, without speculation; or the transaction took "

@@ -68,10 +68,7 @@ def read_sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOp
     if guarantee is Guarantee.EXACTLY_ONCE:
         problems += _exactly_once_problems(options, sink_id, is_streaming=is_streaming)
     settings = _producer_settings(options, guarantee)
-    try:
-        read_options(PRODUCER, settings, {})
-    except ConfigError as wrong:
-        problems += [f"{problem} (options of the client begin with kafka.)" for problem in wrong.problems]
+    problems += _client_problems(settings)
     if problems:
         raise ConfigError(problems)
     return SinkOptions(
@@ -88,7 +85,9 @@ def _misspelt(options: Mapping[str, str]) -> Iterator[str]:
     for key in sorted(options):
         if key in _OWN_BY_KEY or key.startswith(_CLIENT_PREFIX):
             continue
-        if nearest := get_close_matches(key, _OWN_BY_KEY, 1, _LIKENESS_MIN):
+        if key in PRODUCER.by_name:
+            yield f"the sink has no option {key}: say {_CLIENT_PREFIX}{key}, as of all options of the client"
+        elif nearest := get_close_matches(key, _OWN_BY_KEY, 1, _LIKENESS_MIN):
             yield f"the sink has no option {key}; did you mean {_OWN_BY_KEY[nearest[0]]}?"
 
 
@@ -137,6 +136,16 @@ def _producer_settings(options: Mapping[str, str], guarantee: Guarantee) -> dict
         else:
             _warn_of_unknown(key)
     return settings
+
+
+def _client_problems(settings: Mapping[str, str]) -> list[str]:
+    if not settings.get("bootstrap.servers"):
+        return ["kafka.bootstrap.servers is missing: give host:port of one or more brokers"]
+    try:
+        read_options(PRODUCER, settings, {})
+    except ConfigError as wrong:
+        return [f"{_CLIENT_PREFIX}*: {problem}" for problem in wrong.problems]
+    return []
 
 
 @lru_cache(maxsize=64)  # writers are made anew for each micro-batch, and one warning is enough

@@ -68,7 +68,8 @@ class Written:
 
 def send_rows(producer: Producer, batches: Iterable[pyarrow.RecordBatch], topic: str | None) -> Written:
     """Send all rows and wait for them; raises the first error that one of them met."""
-    written, waiting, sent_count = Written(), deque[Deliveries](), 0
+    waiting: deque[Deliveries] = deque()
+    written, sent_count = Written(), 0
     for batch in batches:
         if batch.num_rows:
             waiting.append(producer.send_arrow(sendable(batch, topic, sent_count), topic))

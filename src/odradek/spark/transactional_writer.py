@@ -48,11 +48,6 @@ class TransactionalStreamWriter(DataSourceStreamArrowWriter):
 
     options: SinkOptions
 
-    @classmethod
-    def ready(cls, options: SinkOptions) -> TransactionalStreamWriter:
-        marker_topics.ensure(options)
-        return cls(options)
-
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
         task = _checked_task(is_streaming=True)
         query, batch_id = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
@@ -69,11 +64,6 @@ class TransactionalBatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame exactly once under its ``sinkId``, however often it is run."""
 
     options: SinkOptions
-
-    @classmethod
-    def ready(cls, options: SinkOptions) -> TransactionalBatchWriter:
-        marker_topics.ensure(options)
-        return cls(options)
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
         task = _checked_task(is_streaming=False)
@@ -123,6 +113,7 @@ def _taken_over(options: SinkOptions, key: MarkerKey, kept: KeptProducers) -> He
     held = kept.made(options, key)
     try:
         held.producer.init_transactions()
+        marker_topics.ensure(options)
         held.marker = read_marker(options, key)
     except BaseException:
         kept.discard(held)

@@ -35,7 +35,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     if read.guarantee is Guarantee.EXACTLY_ONCE:
         from odradek.spark.transactional_writer import TransactionalBatchWriter
 
-        return TransactionalBatchWriter.ready(read)
+        return TransactionalBatchWriter(read)
     return BatchWriter(read)
 
 
@@ -52,7 +52,7 @@ def stream_writer(
     if read.guarantee is Guarantee.EXACTLY_ONCE:
         from odradek.spark.transactional_writer import TransactionalStreamWriter
 
-        return TransactionalStreamWriter.ready(read)
+        return TransactionalStreamWriter(read)
     return StreamWriter(read)
 
 

@@ -1,0 +1,261 @@
+"""The marker transaction itself, without Spark: tasks and drivers that die, come back and compete."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow
+import pytest
+from tests.spark.topic_content import committed_records, committed_values, make_topic
+from tests.support.fixtures import StartBroker
+
+from odradek import Admin, TopicPartition
+from odradek.spark.kept_producers import KeptProducers
+from odradek.spark.marker_store import MarkerTopics, offsets_retention_ms, read_marker
+from odradek.spark.markers import Marker, MarkerKey, ReplayDiffers
+from odradek.spark.sink_failures import SinkFailed
+from odradek.spark.sink_options import SinkOptions, read_sink_options
+from odradek.spark.sink_sending import TaskWritten
+from odradek.spark.transactional_writer import Unit, write_exactly_once
+from odradek.spark.writer import write_at_least_once
+
+
+@pytest.fixture
+def options(bootstrap: str, topic: str) -> SinkOptions:
+    make_topic(bootstrap, topic)
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "guarantee": "exactly_once"}
+    read = read_sink_options(given, is_streaming=True)
+    MarkerTopics(lambda: 0).ensure(read)
+    return read
+
+
+@pytest.fixture
+def driver() -> Iterator[KeptProducers]:
+    """What a process of a driver's executors keeps."""
+    kept = KeptProducers()
+    yield kept
+    kept.clear()
+
+
+@pytest.fixture
+def other_driver() -> Iterator[KeptProducers]:
+    kept = KeptProducers()
+    yield kept
+    kept.clear()
+
+
+@pytest.fixture
+def key(topic: str) -> MarkerKey:
+    return MarkerKey(f"query-of-{topic}", 0)
+
+
+def rows(*values: str) -> Iterator[pyarrow.RecordBatch]:
+    for value in values:
+        yield pyarrow.record_batch({"value": [value]})
+
+
+def failing_rows(*values: str) -> Iterator[pyarrow.RecordBatch]:
+    yield from rows(*values)
+    raise ArithmeticError("the query itself failed")
+
+
+def test_rows_and_marker_become_visible_together(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, bootstrap: str, topic: str
+) -> None:
+    written = write_exactly_once(options, Unit(key, 0), rows("a", "b"), driver)
+    assert (written.rows_count, written.is_skipped) == (2, False)
+    assert [tuple(one) for one in written.ranges] == [(topic, 0, 0, 1, 2)]
+    assert committed_values(bootstrap, topic) == [b"a", b"b"]
+    assert read_marker(options, key) == Marker(1, 2)
+
+
+def test_a_batch_that_comes_again_is_not_written_again_by_whomsoever(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, other_driver: KeptProducers, bootstrap: str
+) -> None:
+    assert options.topic is not None
+    write_exactly_once(options, Unit(key, 7), rows("a"), driver)
+    again = [write_exactly_once(options, Unit(key, 7), rows("a"), one) for one in (driver, other_driver)]
+    assert again == [TaskWritten(1, is_skipped=True)] * 2
+    assert committed_values(bootstrap, options.topic) == [b"a"]
+
+
+def test_the_plain_sink_writes_it_again(options: SinkOptions, bootstrap: str, topic: str) -> None:
+    plain = read_sink_options({"kafka.bootstrap.servers": bootstrap, "topic": topic}, is_streaming=True)
+    for _ in range(2):
+        write_at_least_once(plain, rows("a"))
+    assert committed_values(bootstrap, topic) == [b"a", b"a"]
+
+
+def test_a_batch_that_comes_again_dealt_otherwise_is_refused(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers
+) -> None:
+    write_exactly_once(options, Unit(key, 0), rows("a", "b"), driver)
+    with pytest.raises(ReplayDiffers, match="comes again with 1 rows"):
+        write_exactly_once(options, Unit(key, 0), rows("a"), driver)
+
+
+def test_a_task_that_fails_in_the_midst_leaves_nothing_and_holds_up_nobody(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, bootstrap: str, topic: str
+) -> None:
+    with pytest.raises(ArithmeticError):
+        write_exactly_once(options, Unit(key, 0), failing_rows("a", "b"), driver)
+    assert committed_records(bootstrap, topic) == []
+    assert write_exactly_once(options, Unit(key, 0), rows("a", "b"), driver).rows_count == 2
+    assert committed_values(bootstrap, topic) == [b"a", b"b"]
+
+
+def test_a_producer_is_kept_for_the_next_batch_of_its_partition(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, bootstrap: str, topic: str
+) -> None:
+    write_exactly_once(options, Unit(key, 0), rows("a"), driver)
+    held = driver.take(options, key)
+    assert held is not None
+    driver.put(held)
+    write_exactly_once(options, Unit(key, 1), rows("b"), driver)
+    kept = driver.take(options, key)
+    assert kept is held
+    driver.put(kept)
+    assert read_marker(options, key) == Marker(2, 1)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        name = key.transactional_id(options.transactional_id_prefix)
+        assert admin.describe_transactions([name])[name].producer_epoch == 0
+
+
+def test_workers_that_take_turns_with_a_partition_do_not_fail_each_other(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, other_driver: KeptProducers, bootstrap: str
+) -> None:
+    for batch_id in range(6):
+        kept = other_driver if batch_id % 2 else driver
+        assert write_exactly_once(options, Unit(key, batch_id), rows(str(batch_id)), kept).rows_count == 1
+    assert options.topic is not None
+    assert committed_values(bootstrap, options.topic) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_kept_producer_that_was_taken_over_learns_that_its_next_batch_is_written(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, other_driver: KeptProducers, bootstrap: str
+) -> None:
+    write_exactly_once(options, Unit(key, 0), rows("a"), driver)
+    write_exactly_once(options, Unit(key, 1), rows("b"), other_driver)
+    assert write_exactly_once(options, Unit(key, 1), rows("b"), driver).is_skipped
+    assert options.topic is not None
+    assert committed_values(bootstrap, options.topic) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("both_have_written_before", [False, True])
+def test_of_two_drivers_that_write_the_same_batch_at_once_exactly_one_is_seen(
+    options: SinkOptions,
+    key: MarkerKey,
+    driver: KeptProducers,
+    other_driver: KeptProducers,
+    both_have_written_before: bool,
+    bootstrap: str,
+) -> None:
+    first = 0
+    if both_have_written_before:
+        write_exactly_once(options, Unit(key, 0), rows("0"), driver)
+        write_exactly_once(options, Unit(key, 1), rows("1"), other_driver)
+        first = 2
+    for batch_id in range(first, first + 5):
+        together = threading.Barrier(2)
+        outcomes: list[TaskWritten | SinkFailed] = []
+
+        def attempt(
+            kept: KeptProducers,
+            batch_id: int = batch_id,
+            together: threading.Barrier = together,
+            outcomes: list[TaskWritten | SinkFailed] = outcomes,
+        ) -> None:
+            together.wait()
+            try:
+                outcomes.append(write_exactly_once(options, Unit(key, batch_id), rows(str(batch_id)), kept))
+            except SinkFailed as fenced:
+                outcomes.append(fenced)
+
+        threads = [threading.Thread(target=attempt, args=(kept,)) for kept in (driver, other_driver)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # Whoever was fenced is run again by its driver.
+        write_exactly_once(options, Unit(key, batch_id), rows(str(batch_id)), driver)
+        fenced_words = [str(one) for one in outcomes if isinstance(one, SinkFailed)]
+        assert all("another driver" in words for words in fenced_words), fenced_words
+    assert options.topic is not None
+    assert committed_values(bootstrap, options.topic) == [str(number).encode() for number in range(first + 5)]
+
+
+def test_a_driver_that_comes_back_from_the_dead_is_fenced(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, other_driver: KeptProducers, bootstrap: str
+) -> None:
+    def overtaken() -> Iterator[pyarrow.RecordBatch]:
+        yield from rows("a")
+        assert write_exactly_once(options, Unit(key, 0), rows("a", "b"), other_driver).rows_count == 2
+        yield from rows("b")
+
+    with pytest.raises(SinkFailed, match="another driver on the same checkpoint"):
+        write_exactly_once(options, Unit(key, 0), overtaken(), driver)
+    assert options.topic is not None
+    assert committed_values(bootstrap, options.topic) == [b"a", b"b"]
+
+
+def test_a_batch_without_rows_asks_nobody(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers
+) -> None:
+    empty = pyarrow.record_batch({"value": pyarrow.array([], pyarrow.string())})
+    assert write_exactly_once(options, Unit(key, 0), iter([empty]), driver) == TaskWritten(0)
+    assert driver.take(options, key) is None
+    assert read_marker(options, key) == Marker(0)
+
+
+def test_a_process_keeps_few_producers(
+    options: SinkOptions, driver: KeptProducers, bootstrap: str, topic: str
+) -> None:
+    keys = [MarkerKey(f"query-of-{topic}", number) for number in range(6)]
+    for key in keys:
+        write_exactly_once(options, Unit(key, 0), rows(str(key.partition)), driver)
+    kept = [held for key in keys if (held := driver.take(options, key)) is not None]
+    assert len(kept) == driver.producers_max == 4
+    for held in kept:
+        driver.discard(held)
+    assert len(committed_values(bootstrap, topic)) == 6
+
+
+def test_the_marker_topic_is_made_once_with_one_partition(bootstrap: str, topic: str) -> None:
+    given = {"kafka.bootstrap.servers": bootstrap, "guarantee": "exactly_once", "markerTopic": topic}
+    options = read_sink_options(given, is_streaming=True)
+    for _ in range(2):
+        MarkerTopics(lambda: 0).ensure(options)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        assert len(admin.describe_topics([topic])[topic].partitions) == 1
+
+
+def test_a_marker_topic_that_cannot_be_made_is_named(bootstrap: str) -> None:
+    given = {"kafka.bootstrap.servers": bootstrap, "guarantee": "exactly_once", "markerTopic": "no/topic"}
+    with pytest.raises(SinkFailed, match=r"needs the topic no/topic.*markerTopic"):
+        MarkerTopics(lambda: 0).ensure(read_sink_options(given, is_streaming=True))
+
+
+def test_a_transaction_longer_than_brokers_allow_is_told_with_both_settings(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers
+) -> None:
+    settings = {**options.producer_settings, "transaction.timeout.ms": "86400000"}
+    long = SinkOptions(settings, options.topic, options.guarantee)
+    with pytest.raises(SinkFailed, match=r"kafka.transaction.timeout.ms \(now 86400000\).*max.timeout"):
+        write_exactly_once(long, Unit(key, 0), rows("a"), driver)
+
+
+def test_the_brokers_tell_how_long_markers_are_kept(start_broker: StartBroker) -> None:
+    broker = start_broker({"offsets.retention.minutes": "61"})
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        assert offsets_retention_ms(admin) == 61 * 60 * 1000
+
+
+def test_a_marker_is_an_ordinary_committed_offset(
+    options: SinkOptions, key: MarkerKey, driver: KeptProducers, bootstrap: str
+) -> None:
+    write_exactly_once(options, Unit(key, 4), rows("a"), driver)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        found = admin.list_group_offsets(key.group)[TopicPartition(options.marker_topic, 0)]
+    assert found is not None
+    assert found.offset == 5
