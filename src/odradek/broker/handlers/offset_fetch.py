@@ -1,11 +1,13 @@
 """OffsetFetch, versions 0 to 9: how far groups have read.
 
 v0 reads from the cluster's store, later ones what is committed in the offsets topic. v2 may ask for all that
-a group has, and carries an error of the group once instead of with every partition; v5 adds leader epochs, v7
-can insist on offsets that no open transaction may still change, v8 asks for several groups, each with an
-error of its own. v9 is for the protocol of KIP-848 as well, and changes nothing for others.
+a group has, and has a place for an error of the group; v5 adds leader epochs, v7 can insist on offsets that
+no open transaction may still change, v8 asks for several groups, each with an error of its own. v9 is for the
+protocol of KIP-848 as well, and changes nothing for others.
 
-A partition without an offset is answered with -1, in v0 with an error.
+A partition without an offset is answered with -1, in v0 with an error. Up to v7 an error of the group is told
+with every partition too, which Kafka does in v1 alone: aiokafka looks nowhere else, takes an answer without
+partitions for one without offsets, and would begin anew if it asked while groups are loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-ONE_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
 
 Topics = list[tuple[str, list[tuple[int, FetchedOffset]]]]
@@ -62,7 +63,7 @@ def offset_fetch(request: OffsetFetchRequest, call: Call) -> Result:
         ]
         return OffsetFetchResponse(groups=groups)
     answer = _fetch(request.group_id, request.topics, request.require_stable, call)
-    if answer.error is not ErrorCode.NONE and call.version < ONE_ERROR_SINCE:
+    if answer.error is not ErrorCode.NONE:
         return refuse(request, answer.error, None)
     return _alone(answer)
 
