@@ -89,7 +89,8 @@ def commit_once(
             with told(options.path):
                 table = ready_table(options, schema)
                 if is_done(table, application):
-                    return False
+                    # After a try, the commit may be this very one, whose answer was lost: its files stay.
+                    return attempt > 0
                 if commit is not None:
                     commit(table)
                 return True

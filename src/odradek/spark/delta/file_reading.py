@@ -36,11 +36,20 @@ def record_batches(
     wanted = to_arrow_schema(schema, timezone="UTC")
     storage = file_system(options.path, options.storage_options)
     for file in files:
-        try:
-            with told(options.path), storage.open_input_file(file.path) as stream:
+        stream = _opened(storage, file, options)
+        if stream is not None:
+            with told(options.path), stream:
                 yield from _rows_of(stream, file, wanted)
+
+
+def _opened(storage: Any, file: TableFile, options: SourceOptions) -> Any:
+    """A stream of the file, or None if it is gone and may be."""
+    with told(options.path):
+        try:
+            return storage.open_input_file(file.path)
         except FileNotFoundError as error:
-            _lost(options, file, error)
+            _lose(options, file, error)
+            return None
 
 
 def _rows_of(stream: Any, file: TableFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -65,7 +74,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field, constants: dict[str, pa.Scal
     return column if column.type.equals(field.type) else column.cast(field.type)
 
 
-def _lost(options: SourceOptions, file: TableFile, error: FileNotFoundError) -> None:
+def _lose(options: SourceOptions, file: TableFile, error: FileNotFoundError) -> None:
     if not options.fail_on_data_loss:
         _log.warning("table_file_lost", path=options.path, file=file.path)
         return

@@ -42,7 +42,7 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, datetime.datetime):
         # Times with a zone are told in UTC; those without one as they are.
         moment = value if value.tzinfo is None else value.astimezone(datetime.UTC)
-        return moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+        return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
     return str(value)

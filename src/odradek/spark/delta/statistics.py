@@ -53,7 +53,7 @@ def add_statistics(metadata: pq.FileMetaData, schema: pa.Schema, with_nan: froze
 
 
 def leaves(schema: pa.Schema) -> Iterator[Leaf]:
-    """The columns of the Parquet file in their order, and whether each has one value a row: only then bounds."""
+    """The columns of the Parquet file in their order, and whether each has one value a row."""
     for field in schema:
         yield from _leaves_of((field.name,), field.type, True)
 

@@ -91,8 +91,12 @@ def newest(rows: pa.Table, options: SinkOptions) -> pa.Table:
             " to a column whose greatest value wins, or aggregate the rows to one a key; nothing was"
             " committed"
         )
-    # Nulls first: a row with an order goes before one without.
-    order = pc.sort_indices(rows, [(options.order_by, "ascending")], null_placement="at_start")
+    # A row without an order comes before all that have one.
+    is_ordered = pc.is_valid(rows[options.order_by])
+    order = pc.sort_indices(
+        pa.table({"is_ordered": is_ordered, "order": rows[options.order_by]}),
+        [("is_ordered", "ascending"), ("order", "ascending")],
+    )
     ordered = rows.take(order).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     last = ordered.group_by(list(options.keys)).aggregate([(_ROW, "max")])
     return ordered.take(last[f"{_ROW}_max"]).drop_columns([_ROW])

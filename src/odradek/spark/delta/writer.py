@@ -89,9 +89,8 @@ class TableWriter:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskFiles:
         """Write the rows of one task into files that no version knows yet."""
-        context: Any = TaskContext.get()
-        query_id = context.getLocalProperty("sql.streaming.queryId")
-        staging = self._staging(query_id, context.getLocalProperty("streaming.sql.batchId"))
+        query_id, batch_id = _running_batch()
+        staging = self._staging(query_id, batch_id)
         files = self._files(staging)
         dead = DeadLetters(self.options)
         row_count = 0
@@ -226,6 +225,15 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[Any]) -> None:
         self._table.abort(messages)
+
+
+def _running_batch() -> tuple[str | None, str | None]:
+    """The query and the batch that this task works for; a batch write has none."""
+    context = TaskContext.get()
+    if context is None:
+        return None, None
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    return query_id, context.getLocalProperty("streaming.sql.batchId")
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,73 @@
+"""Options are read by name, whatever their case, and refused with the right one."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from odradek.spark.delta.errors import TableOptionError
+from odradek.spark.delta.options import read_sink_options, read_source_options
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    options = read_sink_options({"path": "t"})
+    assert (options.partition_by, options.keys, options.compression) == ((), (), "zstd")
+    assert (options.compact_every, options.vacuum_hours, options.dead_letter_ratio_max) == (0, None, 1.0)
+    source = read_source_options({"path": "t"})
+    assert (source.files_per_trigger_max, source.versions_per_trigger_max) == (1000, None)
+    assert (source.starting_version, source.fail_on_data_loss) == (None, True)
+
+
+def test_what_is_given_is_read_and_can_be_sent_to_executors() -> None:
+    options = read_sink_options(
+        {
+            "path": "t",
+            "partitionby": " day, hour,day",
+            "mergeSchema": "TRUE",
+            "storage.aws_region": "eu-1",
+            "deadlettertopic": "dlq",
+            "deadletter.kafka.bootstrap.servers": "b:1",
+            "checkpointlocation": "c",
+        }
+    )
+    assert options.partition_by == ("day", "hour")
+    assert options.merge_schema
+    assert options.storage_options == {"aws_region": "eu-1"}
+    assert options.dead_letter_settings == {"bootstrap.servers": "b:1"}
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert read_source_options({"path": "t", "startingversion": "Latest"}).starting_version == "latest"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "path is missing"),
+        ({"path": "t", "partitonby": "a"}, "did you mean partitionBy"),
+        ({"path": "t", "filebytes": "0"}, "fileBytes is '0', but must be a whole number of at least 1"),
+        ({"path": "t", "filebytes": "1m"}, "fileBytes is '1m'"),
+        ({"path": "t", "compression": "lzo"}, "zstd or snappy or none"),
+        ({"path": "t", "mergeschema": "yes"}, "true or false"),
+        ({"path": "t", "deadlettermaxratio": "2"}, "between 0 and 1"),
+        ({"path": "t", "orderby": "a"}, "give the option keys too"),
+        ({"path": "t", "deadlettertopic": "d"}, r"deadLetter\.kafka\.bootstrap\.servers"),
+        ({"path": "t", "vacuumhours": "0"}, "at least 1"),
+    ],
+)
+def test_wrong_options_of_a_sink_are_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(TableOptionError, match=words):
+        read_sink_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"path": "t", "startingversion": "first"}, "startingVersion is 'first'"),
+        ({"path": "t", "versionasof": "1", "timestampasof": "2026-01-01"}, "exclude each other"),
+        ({"path": "t", "maxfilespertriger": "1"}, "did you mean maxFilesPerTrigger"),
+        ({"path": "t", "keys": "a"}, "has no option keys here"),
+    ],
+)
+def test_wrong_options_of_a_source_are_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(TableOptionError, match=words):
+        read_source_options(given)
