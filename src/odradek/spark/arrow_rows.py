@@ -6,6 +6,7 @@ without headers has null there, as with Spark's own Kafka source.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -52,20 +53,26 @@ class ArrowRows:
     def _array(self, field: Any, columns: Columns) -> pyarrow.Array:
         # What is the same in all rows of a partition is made once, and cut to length.
         if field.name == "topic":
-            return repeated_topic(self._topic)[: columns.row_count]
+            return repeated_topic(self._topic).slice(0, columns.row_count)
         if field.name == "partition":
-            return repeated_partition(self._partition)[: columns.row_count]
+            return repeated_partition(self._partition).slice(0, columns.row_count)
         return _MAKERS[field.name](field.type, columns)
+
+
+# Arrow makes arrays of Python values with a look at pandas, whose import takes longer than a micro-batch:
+# these are made of buffers, like the others.
 
 
 @lru_cache(maxsize=16)
 def repeated_topic(topic: str) -> pyarrow.Array:
-    return pyarrow.repeat(pyarrow.scalar(topic, pyarrow.string()), ROWS_MAX)
+    text = topic.encode()
+    ends = array("i", range(0, len(text) * (ROWS_MAX + 1), len(text)))
+    return _array(pyarrow.string(), ROWS_MAX, None, ends, text * ROWS_MAX)
 
 
 @lru_cache(maxsize=64)
 def repeated_partition(partition: int) -> pyarrow.Array:
-    return pyarrow.repeat(pyarrow.scalar(partition, pyarrow.int32()), ROWS_MAX)
+    return _array(pyarrow.int32(), ROWS_MAX, None, array("i", [partition]) * ROWS_MAX)
 
 
 def _array(kind: Any, count: int, *buffers: Any, children: list[Any] | None = None) -> pyarrow.Array:
