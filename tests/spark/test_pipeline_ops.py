@@ -16,7 +16,9 @@ from tests.support.broker import free_port
 from typer.testing import CliRunner, Result
 
 from odradek import Admin, NewTopic, Producer, TopicPartition
+from odradek.client.connect import real_world
 from odradek.commands import app
+from odradek.pipelines.lag import WaitingRecords
 from odradek.pipelines.lease import local_lock
 from odradek.pipelines.spec import read_spec
 
@@ -156,6 +158,15 @@ def test_lag_in_seconds_is_the_age_of_the_first_record_that_is_not_done(
     first, second = pipeline.json("lag")
     assert 60 <= first["lag_s"] < 90
     assert second["lag_s"] == 0.0
+
+
+def test_the_age_of_what_waits_can_be_read_again_and_again(pipeline: Pipeline, now_ms: int) -> None:
+    """As the runner does, with one consumer for the whole run."""
+    pipeline.send(0, now_ms - 3000, now_ms - 2000, now_ms - 1000)
+    one = TopicPartition(pipeline.topic, 0)
+    with WaitingRecords(read_spec(pipeline.file), real_world().clock) as waiting:
+        for offset, age_ms in ((0, 3000), (2, 1000), (1, 2000)):
+            assert waiting.since_ms({one: offset}, {one: 3}) == {one: now_ms - age_ms}
 
 
 def test_marks_of_transactions_are_rows_of_lag_and_no_seconds(pipeline: Pipeline, now_ms: int) -> None:

@@ -113,6 +113,8 @@ class WaitingRecords:
             return {}
         consumer = self._reader()
         consumer.assign(list(offsets))
+        # A partition that was assigned before is still paused.
+        consumer.resume(*offsets)
         for partition, offset in offsets.items():
             consumer.seek(partition, offset)
         return self._first(consumer, ends, set(offsets))
