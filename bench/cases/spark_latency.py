@@ -12,15 +12,15 @@ from __future__ import annotations
 from bench.filling import Filling, fill
 from bench.harness import Bench, Goal, Row, Sample, load_sample
 from bench.loads.worker import Result
-from bench.spark_stage import FORMATS, PEER, SparkSides, spark_sides
+from bench.spark_stage import FORMATS, PEER, SHORT, SparkSides, spark_sides
 
 CASE = "S2"
 ROWS_PER_TRIGGER = {2: 10, 6: 12}
 """By partitions: as many from each of them."""
-TRIGGERS = 60
+TRIGGERS = 30 if SHORT else 60
 RATE = 10_000
 SIZE = 1000
-FEED_SECONDS = 20
+FEED_SECONDS = 8 if SHORT else 20
 FEED_PARTITIONS = 6
 GOAL_PARTITIONS = 2
 LATENCY = Goal("ratio", "≤", 1.0)

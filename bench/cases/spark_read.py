@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 from bench.filling import Filling, fill
 from bench.harness import Bench, Goal, Row, Sample
-from bench.spark_stage import FORMATS, PEER, SparkSides, per_core, rows_sample, spark_sides, warm_up
+from bench.spark_stage import FORMATS, PEER, SHORT, SparkSides, per_core, rows_sample, spark_sides, warm_up
 
 CASE = "S1"
 PARTITIONS = 6
 # Batches of about 16 KB, as producers write them by default.
+SHARE = 10 if SHORT else 1
 FILLINGS = {
-    100: Filling(PARTITIONS, batches=6500, records=150, size=100),
-    1000: Filling(PARTITIONS, batches=12_000, records=16, size=1000),
+    100: Filling(PARTITIONS, batches=6500 // SHARE, records=150, size=100),
+    1000: Filling(PARTITIONS, batches=12_000 // SHARE, records=16, size=1000),
 }
 NOT_WORSE = Goal("ratio", "≥", 1.0)
 

@@ -15,12 +15,12 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.harness import SUBJECT, Bench, Goal, Row, Sample
 from bench.loads.worker import LoadFailed
 from bench.peers.broker import Broker
-from bench.spark_stage import FORMATS, PEER, SparkSides, per_core, rows_sample, spark_sides, warm_up
+from bench.spark_stage import FORMATS, PEER, SHORT, SparkSides, per_core, rows_sample, spark_sides, warm_up
 
 CASE = "S3"
 PARTITIONS = 6
 SIZE = 100
-ROWS = 2_000_000
+ROWS = 200_000 if SHORT else 2_000_000
 TASKS = 2
 ANSWER_SECONDS_MAX = 30.0
 NOT_WORSE = Goal("ratio", "≥", 1.0)

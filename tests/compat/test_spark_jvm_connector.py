@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from bench.peers.spark_connector import spark_connector
 from confluent_kafka import Consumer, TopicPartition
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.compat.spark_stock import (
@@ -36,6 +37,8 @@ from tests.compat.spark_stock import (
 MIDDLE_MS = BEGIN_MS + STEP_MS * RECORDS // 2
 FUTURE_MS = BEGIN_MS + STEP_MS * RECORDS * 10_000
 QUERY_SECONDS_MAX = 60
+pytestmark = pytest.mark.timeout(300)
+"""The first test starts a JVM, and the connector's refusals come after its own retries."""
 
 SAME_ROWS: Mapping[str, Mapping[str, str]] = {
     "a topic": {"subscribe": "<plain>"},
@@ -109,7 +112,6 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "a batch to named beginnings": {"subscribe": "<plain>", "endingOffsets": each({0: -2, 1: 0, 2: 0})},
     "offsets that are no JSON": {"subscribe": "<plain>", "startingOffsets": "soon"},
     "partitions that are no JSON": {"assign": "<plain>"},
-    "a partition that is not there": {"assign": '{"<plain>":[7]}'},
     "offsets of a partition that is not there": {
         "subscribe": "<plain>",
         "startingOffsets": each({0: 0, 1: 0, 2: 0, 3: 0}),
@@ -172,7 +174,7 @@ def test_both_formats_refuse_the_same_options(
     spark: SparkSession, stock: Stock, options: Mapping[str, str]
 ) -> None:
     for format_ in (JVM, OURS):
-        with pytest.raises(PySparkException):
+        with pytest.raises((PySparkException, Py4JJavaError)):
             rows(read(spark, format_, stock, options))
 
 
