@@ -25,7 +25,7 @@ PARTITIONS = 3
 READERS = 2
 LOAD_SECONDS_MAX = 1.5
 AWAY_SECONDS_MAX = 0.5
-END_SECONDS_MAX = 60
+END_SECONDS_MAX = 150
 LEVELS = ("read_uncommitted", "read_committed")
 IMPATIENT = {"delivery_timeout_ms": 600, "request_timeout_ms": 300}
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.segment.bytes": "262144"}
@@ -49,6 +49,7 @@ def play(directory: Path, kills: int, seed: int) -> Tally:
             time.sleep(chance.random() * AWAY_SECONDS_MAX)
             broker.start()
         time.sleep(LOAD_SECONDS_MAX)
+        _wait_for(lambda: all(_has_written(part) for part in history.producers))
         _end(producers, tally)
         written, committed = (_log(broker.bootstrap, level) for level in LEVELS)
         _wait_for(lambda: not list(never_polled(history, committed)))
@@ -139,4 +140,8 @@ def _count(tally: Tally, history: History, written: Log, committed: Log) -> None
     tally.outcomes["records polled"] = sum(len(one.events) for one in history.consumers)
     tally.outcomes["commits of readers"] = sum(one.commits for one in history.consumers)
     for producer in history.producers:
-        tally.check(any(send.offset >= 0 for send in producer.sends), f"{producer.name} wrote nothing")
+        tally.check(_has_written(producer), f"{producer.name} wrote nothing")
+
+
+def _has_written(producer: ProducerPart) -> bool:
+    return any(send.offset >= 0 for send in producer.sends)

@@ -24,7 +24,7 @@ SEED = 1912
 Logs = tuple[dict[int, list[tuple[int, str]]], dict[int, list[tuple[int, str]]]]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_nothing_is_lost_doubled_or_reordered_when_the_broker_restarts_under_our_clients(
     tmp_path: Path,
 ) -> None:

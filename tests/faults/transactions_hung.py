@@ -23,9 +23,9 @@ from tests.support.raw import RawConnection
 from tests.support.requests import fetch, fetched_partition
 
 TOPIC = "held"
-TIMEOUT_MS = 1_500
+TIMEOUT_MS = 4_000
 LOOK_MS = 500
-SLACK_SECONDS = 2.0
+SLACK_SECONDS = 5.0
 """For markers to be written, and for a machine that does something else as well."""
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LOOK_MS)}
 
