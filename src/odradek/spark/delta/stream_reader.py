@@ -115,12 +115,13 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return files
 
     def _check_schema(self, schema_json: str, version: int) -> None:
-        change = compare(from_delta(schema_json), self._schema)
-        names = [field.name for field in change.added] + [name for name, _, _ in change.retyped]
-        if names:
+        # A column that is not there at that version is read as nulls; one of another type cannot be.
+        retyped = compare(from_delta(schema_json), self._schema).retyped
+        if retyped:
+            told = ", ".join(f"{name} {was} (read as {asked})" for name, was, asked in retyped)
             raise SchemaRefused(
-                f"version {version} of the table at {self._options.path} drops or retypes {', '.join(names)}:"
-                " start the query again with the schema it has now, or read only the columns that stayed"
+                f"version {version} of the table at {self._options.path} makes {told}: start the query"
+                " again with the schema it has now and a new checkpoint, or read only the columns that stayed"
             )
 
     def _table_log(self) -> TableLog:

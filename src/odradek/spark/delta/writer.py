@@ -26,7 +26,7 @@ from odradek.spark.delta.dead_letters import DeadLetters
 from odradek.spark.delta.errors import RowsRefused, TableOptionError
 from odradek.spark.delta.options import SinkOptions
 from odradek.spark.delta.parquet_files import ParquetFiles, WrittenFile, remove
-from odradek.spark.delta.storage import file_system, find_table, is_local
+from odradek.spark.delta.storage import file_system, find_table, is_local, told
 from odradek.spark.delta.upserts import STAGING, merge_files, remove_staging
 
 
@@ -118,7 +118,8 @@ class TableWriter:
     def _files(self, staging: str | None) -> ParquetFiles:
         storage = file_system(self.options.path, self.options.storage_options)
         if is_local(self.options.path):
-            storage.base_fs.create_dir(self.options.path, recursive=True)
+            with told(self.options.path):
+                storage.base_fs.create_dir(self.options.path, recursive=True)
         return ParquetFiles(
             storage,
             to_arrow_schema(self.schema, timezone="UTC"),
@@ -142,12 +143,12 @@ class TableWriter:
 
     def commit(self, messages: list[Any], application: Application | None) -> None:
         """Make the files of all tasks part of the table, if this batch is not there already."""
-        told = [message for message in messages if isinstance(message, TaskFiles)]
-        self._check_ratio(told)
-        files = [file for message in told for file in message.files]
+        sent = [message for message in messages if isinstance(message, TaskFiles)]
+        self._check_ratio(sent)
+        files = [file for message in sent for file in message.files]
         if self.options.keys:
             is_new = merge_files(self.options, self.schema, files, application)
-            self._remove_staging(told)
+            self._remove_staging(sent)
         else:
             is_new = commit_files(self.options, self.schema, files, application, overwrite=self.overwrite)
             if not is_new:
@@ -162,9 +163,9 @@ class TableWriter:
                 vacuum_hours=self.options.vacuum_hours,
             )
 
-    def _check_ratio(self, told: list[TaskFiles]) -> None:
-        dead_count = sum(message.dead_count for message in told)
-        row_count = sum(message.row_count for message in told)
+    def _check_ratio(self, sent: list[TaskFiles]) -> None:
+        dead_count = sum(message.dead_count for message in sent)
+        row_count = sum(message.row_count for message in sent)
         options = self.options
         dead_letters.check_ratio(
             dead_count, row_count, options.dead_letter_ratio_max, options.dead_letter_topic
@@ -172,19 +173,19 @@ class TableWriter:
 
     def abort(self, messages: list[Any]) -> None:
         """Remove the files of a batch whose tasks failed."""
-        told = [message for message in messages if isinstance(message, TaskFiles)]
+        sent = [message for message in messages if isinstance(message, TaskFiles)]
         if self.options.keys:
-            self._remove_staging(told)
+            self._remove_staging(sent)
         elif any(message is None for message in messages):
-            self._remove([file for message in told for file in message.files])
+            self._remove([file for message in sent for file in message.files])
 
     def _remove(self, files: list[WrittenFile]) -> None:
         if files:
             storage = file_system(self.options.path, self.options.storage_options)
             remove(storage, [file.path for file in files])
 
-    def _remove_staging(self, told: list[TaskFiles]) -> None:
-        folders = {message.staging for message in told if message.staging is not None}
+    def _remove_staging(self, sent: list[TaskFiles]) -> None:
+        folders = {message.staging for message in sent if message.staging is not None}
         if folders:
             remove_staging(file_system(self.options.path, self.options.storage_options), folders)
 

@@ -196,8 +196,27 @@ def test_a_column_that_changes_under_a_stream_stops_it(tmp_path: Path) -> None:
     assert [query.next(), query.next()] == [[], [1]]
     retyped = pa.table({"id": ["x"], "day": ["y"]})
     write_deltalake(str(tmp_path / "t"), retyped, mode="overwrite", schema_mode="overwrite")
-    with pytest.raises(SchemaRefused, match=r"version 1 .* drops or retypes id"):
+    with pytest.raises(SchemaRefused, match=r"version 1 .* makes id string \(read as bigint\)"):
         query.next()
+
+
+def test_versions_older_than_a_column_are_read_with_nulls(tmp_path: Path) -> None:
+    put(tmp_path / "t", 1)
+    wider = pa.table({"id": [2], "day": ["x"], "more": [0.5]})
+    write_deltalake(str(tmp_path / "t"), wider, mode="append", schema_mode="merge")
+    query = Query(stream(tmp_path / "t", startingVersion="0"))
+    assert [query.next(), query.next()] == [[], [1, 2]]
+
+
+def test_a_vacuum_takes_files_of_lost_attempts_and_leaves_what_is_staged(tmp_path: Path) -> None:
+    put(tmp_path / "t", 1)
+    orphan, staged = tmp_path / "t" / "lost.parquet", tmp_path / "t" / "_odradek_staging" / "x.parquet"
+    staged.parent.mkdir()
+    for file in (orphan, staged):
+        file.write_bytes(b"x")
+    upkeep.vacuum(str(tmp_path / "t"), retention_hours=0, dry_run=False)
+    assert (orphan.exists(), staged.exists()) == (False, True)
+    assert len(DeltaTable(str(tmp_path / "t")).file_uris()) == 1
 
 
 def test_a_reader_can_be_sent_to_executors(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import decimal
 import errno
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from odradek.spark.delta import parquet_files
+from odradek.spark.delta import parquet_files, storage
+from odradek.spark.delta import writer as writing
 from odradek.spark.delta.commits import Application
 from odradek.spark.delta.errors import (
     CommitRefused,
@@ -153,9 +155,9 @@ def test_every_type_comes_back_as_it_went(tmp_path: Path) -> None:
     part = pa.struct([("a", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
     frame = frame_of(
         i=pa.int32(), s=pa.int16(), b=pa.int8(), f=pa.float32(), d=pa.float64(), x=pa.binary(),
-
         flag=pa.bool_(), day=pa.date32(), at=pa.timestamp("us", "UTC"), plain=pa.timestamp("us"),
-        price=pa.decimal128(20, 4), parts=pa.list_(part), named=pa.map_(pa.string(), pa.float64()), **{"odd name.x": pa.string()},
+        price=pa.decimal128(20, 4), parts=pa.list_(part), named=pa.map_(pa.string(), pa.float64()),
+        **{"odd name.x": pa.string()},
     )  # fmt: skip
     moment = datetime.datetime(2026, 1, 31, 12, 0, 0, 123456)  # noqa: DTZ001 - a time without a zone
     row = {
@@ -324,6 +326,48 @@ def test_a_retry_after_a_lost_answer_sees_its_own_commit(
     monkeypatch.setattr(DeltaTable, "create_write_transaction", commit_and_lose_the_answer)
     append(tmp_path / "t", 1, 1)
     assert ids(tmp_path / "t") == [0, 1]
+
+
+def test_the_file_system_of_delta_serves_object_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (storage, writing, parquet_files):
+        monkeypatch.setattr(module, "is_local", lambda _path: False)
+    uri = f"file://{tmp_path}"
+    for keys in ("", "id,day"):
+        for version in (0, 0, 1):
+            given = {"path": uri, "partitionBy": "day", "keys": keys}
+            table = TableWriter(read_sink_options(given), FRAME, overwrite=False)
+            message = table.write(iter([batch(version, 7, day="a:b")]))
+            table.commit([message], Application(f"app{keys}", version))
+    assert ids(tmp_path) == [0, 1, 7, 7]
+    assert not [entry for entry in tmp_path.rglob("_odradek_staging/*/*") if entry.is_file()]
+
+
+def test_upserts_at_once_all_come_through(tmp_path: Path) -> None:
+    def run(number: int) -> None:
+        for version in range(3):
+            append(tmp_path / "t", version, number, 100, name=f"app{number}", keys="id")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, range(3)))
+    assert ids(tmp_path / "t") == [0, 1, 2, 100]
+
+
+def test_what_was_seen_outlives_checkpoints_of_the_log(tmp_path: Path) -> None:
+    append(tmp_path / "t", 0, 1)
+    table = DeltaTable(str(tmp_path / "t"))
+    table.create_checkpoint()
+    for entry in (tmp_path / "t" / "_delta_log").glob("*.json"):
+        entry.unlink()
+    append(tmp_path / "t", 0, 1)
+    assert ids(tmp_path / "t") == [1]
+
+
+def test_a_place_that_cannot_hold_a_table_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageFailed, match=r"check the path"):
+        writer(tmp_path / "file" / "t").write(iter([batch(1)]))
 
 
 def test_options_reach_executors_as_they_are(tmp_path: Path) -> None:
