@@ -39,10 +39,10 @@ _log: Final = events.logger("spark")
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics for as long as the query runs."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, view: ClusterView | None = None) -> None:
         self._options = options
         self._schema = schema
-        self._view = ClusterView(options)
+        self._view = view or ClusterView(options)
         self._group = GroupProgress(self._view)
         self._initial: Document | None = None
         self._anchored = False
