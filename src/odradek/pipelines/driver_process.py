@@ -7,6 +7,7 @@ it starts, Java and the Python workers, can be found by that session's number.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,10 +25,14 @@ _TAIL_LINES: Final = 40
 _NOISE: Final = (
     "WARNING: Using incubator modules",
     "Picked up JAVA_TOOL_OPTIONS",
+    "Setting default log level to",
+    "To adjust logging level use",
     "WARNING: A terminally deprecated method",
     "WARNING: sun.misc.Unsafe",
     "WARNING: Please consider reporting this",
 )
+_EVENT: Final = re.compile(r"[a-z_]+\.[a-z_]+ [a-z_]+=")
+"""Our clients' own log: what matters of it is told by the error it leads to."""
 _PROCESSES: Final = Path("/proc")
 
 
@@ -115,7 +120,8 @@ class DriverProcess:
                 line = raw.decode(errors="replace").rstrip("\n")
                 if line.strip() and not line.startswith(_NOISE):
                     self._tail.append(line)
-                    print(line, file=sys.stderr, flush=True)
+                    if _EVENT.match(line) is None:
+                        print(line, file=sys.stderr, flush=True)
 
 
 def session_members(session: int) -> list[int]:

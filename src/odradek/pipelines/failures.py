@@ -29,7 +29,8 @@ _PERMANENT: Final = frozenset(
 )
 _GONE: Final = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError"})
 _PYTHON_ERROR: Final = re.compile(r"^(?:pyspark\.errors\.\S+\.)?((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
-_USER_RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_USER_RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)*$", re.MULTILINE)
+_PLACE: Final = re.compile(r'  File "(.+)", line (\d+), in ')
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
 _SQLSTATE: Final = re.compile(r" SQLSTATE: \w+.*$")
 _JAVA_ERROR: Final = re.compile(r"(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)): (.+)")
@@ -66,29 +67,37 @@ def explain(name: str, text: str) -> Failure:
     return _of_java(name, text)
 
 
-def python_errors(text: str) -> list[tuple[str, str]]:
-    """The errors of the Python traces in a text, innermost cause first: class and words."""
-    found: list[tuple[str, str]] = []
+class PythonError(NamedTuple):
+    """The end of a Python trace: the error's class, its words, and the line that raised it."""
+
+    name: str
+    words: str
+    place: str
+
+
+def python_errors(text: str) -> list[PythonError]:
+    """The errors of the Python traces in a text, innermost cause first."""
+    found: list[PythonError] = []
     is_inside = False
+    place = ""
     for line in text.splitlines():
         if _TRACE in line:
-            is_inside = True
+            is_inside, place = True, ""
+        elif is_inside and (at := _PLACE.match(line)):
+            place = f"{at[1]}:{at[2]}"
         elif is_inside and not line.startswith((" ", "\t")) and (match := _PYTHON_ERROR.match(line)):
-            found.append((match[1].rpartition(".")[2], match[2] or ""))
+            found.append(PythonError(match[1].rpartition(".")[2], match[2] or "", place))
             is_inside = False
     return found
 
 
-def _of_python(chain: list[tuple[str, str]]) -> Failure:
+def _of_python(chain: list[PythonError]) -> Failure:
     """The last error of a chain says it best; what kind it is, any of them may know."""
-    names = [name for name, _ in chain]
-    last_name, last_words = next(
-        ((name, words) for name, words in reversed(chain) if not name.startswith("PySpark")), chain[-1]
-    )
-    is_ours = any(name in _PERMANENT | _TRANSIENT for name in names)
-    words = last_words if is_ours and last_words else f"{last_name}: {last_words}"
-    retry = not any(name in _PERMANENT for name in names) and any(name in _TRANSIENT for name in names)
-    return Failure(_short(words), retry)
+    names = {one.name for one in chain}
+    last = next((one for one in reversed(chain) if not one.name.startswith("PySpark")), chain[-1])
+    is_ours = bool(names & (_PERMANENT | _TRANSIENT))
+    words = last.words if is_ours and last.words else f"{last.place}: {last.name}: {last.words}"
+    return Failure(_short(words), retry=not names & _PERMANENT and bool(names & _TRANSIENT))
 
 
 def _of_java(name: str, text: str) -> Failure:

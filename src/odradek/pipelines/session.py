@@ -60,6 +60,9 @@ def session_settings(spec: Spec, master: str, log_settings: Path, core_count: in
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        # The cause of an error tells whether it is worth another try; a simplified trace leaves it out.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         # A pipeline that is run again for a window of time writes by partition, and these must not move.
         "spark.sql.adaptive.enabled": "false",
     }
@@ -104,7 +107,17 @@ def build_session(spec: Spec, master: str | None = None) -> SparkSession:
     builder = SparkSession.builder
     for name, value in session_settings(spec, chosen, log_settings, os.cpu_count() or 1).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _quieten()
+    return session
+
+
+def _quieten() -> None:
+    """Errors of queries are told by the one who started them, not by a logger as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def process_environment(spec: Spec, master: str | None, environment: Mapping[str, str]) -> dict[str, str]:
