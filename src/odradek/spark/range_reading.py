@@ -7,7 +7,7 @@ that are gone for good are an error, or passed over if ``failOnDataLoss`` is fal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import pyarrow
@@ -32,7 +32,7 @@ SCAN_SETTINGS: Final = {
 }
 """What the source chooses where the user has said nothing."""
 _OWN_SETTINGS: Final = {"auto.offset.reset": "none", "enable.auto.commit": "false"}
-LOOK_MS: Final = 2_000
+LOOK_MS: Final = 1_000
 """After so long without a row the log is looked at: its rows may be gone."""
 LOOK_TIMEOUT_S: Final = 5.0
 CUT_LOOKS: Final = 3
@@ -48,7 +48,8 @@ def record_batches(
         return
     consumer = consumer_of(reading_settings(options.client_settings))
     try:
-        yield from _Reading(options, range_, consumer).batches(ArrowRows(schema, *range_[:2]))
+        reading = RangeReading(options, range_, consumer, real_world().clock.monotonic_ms)
+        yield from reading.batches(ArrowRows(schema, *range_[:2]))
     except ClientError:
         forget(consumer)
         raise
@@ -63,15 +64,17 @@ def reading_settings(client_settings: Mapping[str, str]) -> dict[str, str]:
     return {**SCAN_SETTINGS, **client_settings, **_OWN_SETTINGS}
 
 
-class _Reading:
+class RangeReading:
     """One range on its way; ``_stop`` comes down if the log ends before the range and that is accepted."""
 
-    def __init__(self, options: SourceOptions, range_: Range, consumer: RangeConsumer) -> None:
+    def __init__(
+        self, options: SourceOptions, range_: Range, consumer: RangeConsumer, now_ms: Callable[[], int]
+    ) -> None:
         self._options = options
         self._range = range_
         self._partition = TopicPartition(*range_[:2])
         self._consumer = consumer
-        self._now_ms = real_world().clock.monotonic_ms
+        self._now_ms = now_ms
         self._stop = range_.end
         self._progress_ms = self._now_ms()
         self._position = range_.start

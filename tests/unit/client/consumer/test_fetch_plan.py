@@ -132,3 +132,18 @@ def test_partitions_of_a_topic_made_anew_are_forgotten_only_where_ids_name_topic
     session = SessionRequest(7, 3, {A0: Wanted(A_ID, 0, 1000, 4)}, {}, {A0: b"o" * 16}, True)
     assert fetch_request(session, LIMITS, by_id=True).forgotten_topics_data[0].topic_id == b"o" * 16
     assert fetch_request(session, LIMITS, by_id=False).forgotten_topics_data == []
+
+
+def test_nothing_is_fetched_from_where_a_reader_stops() -> None:
+    state = reading(a0=1, a1=1)
+    state.of(A0).stop_offset = 10
+    state.of(A1).stop_offset = 11
+    assert list(planned(state).by_node[1].wanted) == [A1]
+    plan = planned(state, ahead={A1: 11})
+    assert plan.by_node == {}
+
+
+def test_a_partition_that_has_all_it_wants_makes_nobody_hurry() -> None:
+    state = reading(a0=1, a1=1)
+    state.of(A0).stop_offset = 20
+    assert not planned(state, ahead={A0: 20}).by_node[1].is_short
