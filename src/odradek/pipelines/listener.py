@@ -117,7 +117,7 @@ class Listener:
         """The run is over."""
         self._now(self.standing.over(outcome, self._clock.wall_ms()))
         self._display.close()
-        self._display.say(summary(self.standing))
+        self._display.say(summary(self.standing, self.rows_replayed))
         self._display.event("over", **to_json(self.standing))
 
     def _now(self, standing: Standing) -> None:
@@ -191,12 +191,12 @@ class Listener:
     }
 
 
-def summary(standing: Standing) -> str:
+def summary(standing: Standing, rows_replayed: int | None = None) -> str:
     """What a run did, in one line."""
+    done = [f"{standing.batch_count:,} batches", f"{standing.row_count:,} rows"]
     words = [
         f"{standing.name} {standing.state}",
-        f"{standing.batch_count:,} batches",
-        f"{standing.row_count:,} rows",
+        *(done if rows_replayed is None else [f"{rows_replayed:,} rows replayed"]),
         seconds_text((standing.updated_ms - standing.started_ms) / 1000),
     ]
     if standing.restart_count:

@@ -82,7 +82,9 @@ def _supervised(spec: Spec, arguments: list[str], master: str | None, told: Tell
     with ExitStack() as opened:
         opened.enter_context(leases.local_lock(spec))
         check_before(spec, checkpoint, clock)
-        listener = opened.enter_context(watching(spec, clock, record=checkpoint, **told._asdict()))
+        # The status file is about the pipeline's own runs, and a replay is none.
+        record = None if "--replay" in arguments else checkpoint
+        listener = opened.enter_context(watching(spec, clock, record=record, **told._asdict()))
         lease = None
         if spec.lease_brokers is not None:
             lease = opened.enter_context(leases.joining(spec, listener.say))

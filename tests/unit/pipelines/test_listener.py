@@ -201,6 +201,8 @@ def test_rows_of_a_replay_are_counted() -> None:
     stage = Stage()
     stage.hear(event="replayed", rows=12, skipped=False)
     assert stage.listener.rows_replayed == 12
+    stage.listener.close(State.DONE)
+    assert stage.lines == ["orders done · 12 rows replayed · 0 s"]
 
 
 def test_the_summary_tells_what_went_wrong() -> None:
