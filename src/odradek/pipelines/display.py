@@ -13,6 +13,7 @@ from odradek.pipelines import progress as batches
 from odradek.pipelines.progress import Progress, line_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.status import Status
 
 
@@ -76,10 +77,10 @@ class JsonDisplay:
 class TerminalDisplay:
     """The newest batch in a line that is written over; what is said stays above it."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
 
-        self._console = Console(highlight=False)
+        self._console = console or Console(highlight=False)
         self._status: Status | None = None
 
     def say(self, words: str) -> None:
