@@ -12,10 +12,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSelector, FileType
 
 from odradek.spark.delta.commit_log import Commit, TableFile, log_name, read_commit, version_of
-from odradek.spark.delta.errors import HistoryLost, TableUnsupported
+from odradek.spark.delta.errors import HistoryLost, TableNotFound, TableUnsupported
 from odradek.spark.delta.options import SourceOptions
 from odradek.spark.delta.partition_values import as_text
 from odradek.spark.delta.storage import file_system, open_table, told
@@ -44,10 +45,18 @@ class TableLog:
         if version == position and self._looked_from != position:
             # The version may be still to come, or gone already: the folder tells, looked at once a position.
             self._looked_from = position
-            later = [found for found in self._listed() if found > position]
-            if later:
-                self._newest = max(later)
+            last = max(self._listed(), default=-1)
+            if last < position - 1:
+                self._refuse_rebuilt(position, last)
+            self._newest = max(self._newest, last)
         return self._newest
+
+    def _refuse_rebuilt(self, position: int, last: int) -> None:
+        raise HistoryLost(
+            f"the table at {self._options.path} ends with version {last}, but this stream is to go on with"
+            f" version {position}: the table was removed and made anew, or the option startingVersion is too"
+            " high; begin with a new checkpoint, or with a version that is there"
+        )
 
     def commit(self, version: int) -> Commit:
         """What a version did."""
@@ -62,11 +71,20 @@ class TableLog:
         """All files of the table at a version, in an order that does not depend on who asks."""
         known = self._snapshots.get(version)
         if known is None:
-            table = open_table(self._options.path, self._options.storage_options, version)
+            table = self._table_at(version)
             known = self._snapshots[version] = tuple(sorted(table_files(table, self._options.path)))
             while len(self._snapshots) > _SNAPSHOTS_KEPT_MAX:
                 self._snapshots.popitem(last=False)
         return known
+
+    def _table_at(self, version: int) -> DeltaTable:
+        try:
+            return open_table(self._options.path, self._options.storage_options, version)
+        except (DeltaError, TableNotFound) as error:
+            raise HistoryLost(
+                f"version {version} of the table at {self._options.path}, with which this stream begins, is"
+                f" no longer in its log ({error}): begin with a new checkpoint"
+            ) from error
 
     def oldest_from(self, version: int) -> int | None:
         """The oldest version that is still in the log, from the one given on."""

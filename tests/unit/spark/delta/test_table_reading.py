@@ -190,6 +190,16 @@ def test_versions_that_left_the_log_are_told_with_their_numbers(tmp_path: Path) 
     assert Query(TableStreamReader(loose, schema), {"version": 0}).next() == [2, 3]
 
 
+def test_a_table_that_was_made_anew_is_noticed(tmp_path: Path) -> None:
+    put(tmp_path / "t", 1)
+    with pytest.raises(HistoryLost, match="ends with version 0, but this stream is to go on with version 5"):
+        Query(stream(tmp_path / "t"), {"version": 5}).next()
+    with pytest.raises(HistoryLost, match=r"version 5 .* with which this stream begins") as told:
+        stream(tmp_path / "t").partitions({"version": 5, "snapshot": True}, {"version": 6})
+    assert "new checkpoint" in str(told.value)
+    assert Query(stream(tmp_path / "t"), {"version": 1}).next() == []
+
+
 def test_a_column_that_changes_under_a_stream_stops_it(tmp_path: Path) -> None:
     put(tmp_path / "t", 1)
     query = Query(stream(tmp_path / "t"))

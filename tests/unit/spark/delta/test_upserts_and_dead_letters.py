@@ -46,6 +46,29 @@ def test_without_an_order_the_doubled_keys_are_named() -> None:
         newest(pa.table({"k": [1, 2, 1], "v": [1, 2, 3]}), options)
 
 
+def test_several_rows_of_a_key_in_one_batch_need_an_order(tmp_path: Path) -> None:
+    rows = pa.record_batch({"k": [1, 1, 2], "name": ["new", "old", "only"], "seq": [2, 1, 1]})
+
+    def upsert(**options: str) -> None:
+        given = {"path": str(tmp_path / "t"), "keys": "k", **options}
+        writer = TableWriter(read_sink_options(given), from_arrow_schema(rows.schema), overwrite=False)
+        # Two tasks with rows of the same key.
+        messages = [writer.write(iter([rows.slice(0, 1)])), writer.write(iter([rows.slice(1)]))]
+        try:
+            writer.commit(messages, Application("a", 0))
+        finally:
+            writer.abort(
+                messages
+            )  # As Spark does after a commit that raised; after a good one it changes nothing.
+
+    with pytest.raises(RowsRefused, match="orderBy"):
+        upsert()
+    upsert(orderBy="seq")
+    found = pa.table(DeltaTable(str(tmp_path / "t")).scan()).to_pylist()
+    assert {row["k"]: row["name"] for row in found} == {1: "new", 2: "only"}
+    assert not list((tmp_path / "t" / "_odradek_staging").iterdir())
+
+
 def test_keys_are_quoted_and_nulls_equal() -> None:
     assert match(("a", 'b"c'), has_nulls=False) == 't."a" = s."a" AND t."b""c" = s."b""c"'
     assert match(("a",), has_nulls=True) == 't."a" IS NOT DISTINCT FROM s."a"'
