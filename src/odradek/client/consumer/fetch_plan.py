@@ -15,12 +15,17 @@ from odradek.client.consumer.fetch_session import SessionRequest, Wanted
 from odradek.client.consumer.partition_position import PartitionPosition
 from odradek.client.metadata import ClusterImage
 from odradek.model.ids import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
+from odradek.records.layout import INT32_MAX, INT64_MAX
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 IDS_SINCE: Final = 13
 """The first version of Fetch that names topics by id."""
 SHORT_WAIT_MS: Final = 20
 """How long a broker waits for records when a partition was left out of the request."""
+STOP_MARGIN: Final = 1.25
+"""Records before a reader's stop may be larger than those before them."""
+STOP_BYTES_MIN: Final = 1024 * 1024
+"""Less than this saves nothing."""
 
 
 class FetchLimits(NamedTuple):
@@ -82,9 +87,18 @@ def plan_fetches(
                 continue
             topic = image.topics.get(partition.topic)
             topic_id = ZERO_TOPIC_ID if topic is None else topic.topic_id
-            asked = Wanted(topic_id, offset, partition_max_bytes, position.leader_epoch)
+            max_bytes = min(partition_max_bytes, _bytes_to_stop(each, offset))
+            asked = Wanted(topic_id, offset, max_bytes, position.leader_epoch)
             wanted.setdefault(node_id, {})[partition] = asked
     return FetchPlan({node: NodePlan(each, node in short) for node, each in wanted.items()}, needs_metadata)
+
+
+def _bytes_to_stop(each: PartitionPosition, offset: int) -> int:
+    """About what lies between an offset and where its reader stops: more would be for nobody."""
+    if each.stop_offset == INT64_MAX:
+        return INT32_MAX
+    wanted_bytes = (each.stop_offset - offset) * each.offset_bytes * STOP_MARGIN
+    return min(max(int(wanted_bytes), STOP_BYTES_MIN), INT32_MAX)
 
 
 def _node_for(each: PartitionPosition, image: ClusterImage, now_ms: int) -> int:

@@ -262,7 +262,10 @@ class Fetcher:
             if each.preferred_read_replica >= 0:
                 state.prefer(each.preferred_read_replica, now_ms + self._preference_ms)
             if each.records:
-                self._buffer.add(self._chunk(partition, asked.offset, each))
+                chunk = self._chunk(partition, asked.offset, each)
+                if chunk.end_offset is not None and chunk.end_offset > asked.offset:
+                    state.offset_bytes = chunk.size_bytes / (chunk.end_offset - asked.offset)
+                self._buffer.add(chunk)
 
     def _chunk(self, partition: TopicPartition, offset: int, told: PartitionData) -> Chunk:
         aborted = None

@@ -32,6 +32,10 @@ class OffsetReset(enum.Enum):
     NONE = "none"
 
 
+OFFSET_BYTES_GUESS: Final = 256
+"""How much an offset takes, while nothing was fetched that would tell."""
+
+
 class PositionState(enum.Enum):
     INITIALIZING = "initializing"
     AWAITING_RESET = "awaiting reset"
@@ -78,6 +82,7 @@ class PartitionPosition:
         "last_stable_offset",
         "log_start_offset",
         "next_retry_ms",
+        "offset_bytes",
         "paused",
         "pending_revocation",
         "position",
@@ -103,6 +108,8 @@ class PartitionPosition:
         self.end_offset_asked = False
         self.stop_offset = INT64_MAX
         """From here on nothing is wanted: columns end before it, and nothing is fetched beyond."""
+        self.offset_bytes: float = OFFSET_BYTES_GUESS
+        """How much an offset took in the last answer."""
 
     @property
     def is_fetchable(self) -> bool:

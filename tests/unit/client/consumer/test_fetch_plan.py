@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from odradek.client.consumer.fetch_plan import (
     SHORT_WAIT_MS,
+    STOP_BYTES_MIN,
     FetchLimits,
     FetchPlan,
     fetch_request,
@@ -17,6 +18,7 @@ from odradek.client.consumer.positions import SubscriptionState
 from odradek.client.metadata import ClusterImage, topic_image
 from odradek.client.values import Node, PartitionInfo
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
+from odradek.records.layout import INT32_MAX, INT64_MAX
 from odradek.wire.compile import decoder, encoder
 from odradek.wire.messages.fetch import FetchRequest
 
@@ -147,3 +149,27 @@ def test_a_partition_that_has_all_it_wants_makes_nobody_hurry() -> None:
     state = reading(a0=1, a1=1)
     state.of(A0).stop_offset = 20
     assert not planned(state, ahead={A0: 20}).by_node[1].is_short
+
+
+def test_about_as_much_is_fetched_as_a_reader_wants() -> None:
+    def bytes_asked(stop_offset: int, offset_bytes: float, partition_max_bytes: int = 8_000_000) -> int:
+        state = reading(a0=1)
+        state.of(A0).stop_offset = stop_offset
+        state.of(A0).offset_bytes = offset_bytes
+        plan = plan_fetches(
+            state.assigned,
+            IMAGE,
+            partition_max_bytes,
+            0,
+            busy=(),
+            resting=(),
+            ahead_of=lambda _: -1,
+        )
+        return plan.by_node[1].wanted[A0].max_bytes
+
+    assert bytes_asked(INT64_MAX, 1) == 8_000_000
+    assert bytes_asked(10 + 20_000, 100) == 2_500_000
+    assert bytes_asked(10 + 20_000, 100, partition_max_bytes=50_000) == 50_000
+    assert bytes_asked(10 + 10_000_000, 100) == 8_000_000
+    assert bytes_asked(11, 100) == STOP_BYTES_MIN
+    assert bytes_asked(INT64_MAX - 1, 1e9, partition_max_bytes=INT32_MAX) == INT32_MAX
