@@ -10,6 +10,7 @@ import datetime
 
 from odradek.pipelines.checkpoint import CheckpointState
 from odradek.pipelines.clusters import admin_for
+from odradek.pipelines.sinks import shared_secrets
 from odradek.pipelines.spec_parts import Spec
 from odradek.spark.markers import RETENTION_SETTING, is_replay_safe
 
@@ -27,7 +28,8 @@ def check_retention(spec: Spec, state: CheckpointState, now_ms: int) -> None:
         return
     from odradek.spark.marker_store import offsets_retention_ms
 
-    with admin_for(spec.sink.brokers, spec.sink.options) as admin:
+    options = {**shared_secrets(spec), **spec.sink.options}
+    with admin_for(spec.sink.brokers, options) as admin:
         retention_ms = offsets_retention_ms(admin)
     if not is_replay_safe(batch.planned_ms, now_ms, retention_ms):
         raise BatchTooOld(too_old_words(spec, batch.batch_id, batch.planned_ms))

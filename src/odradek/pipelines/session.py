@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.pipelines.checkpoint import OURS, Checkpoint
 from odradek.pipelines.java import java_variables
-from odradek.pipelines.spec_parts import Spec
+from odradek.pipelines.spec_parts import Spec, replaces_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,8 +77,11 @@ def session_settings(spec: Spec, master: str, log_settings: Path, core_count: in
     if "://" not in spec.checkpoint or spec.checkpoint.startswith("file://"):
         settings[_FILE_MANAGER] = _RENAMING_MANAGER
     settings |= spec.spark
-    quiet = f"-Dlog4j2.configurationFile=file:{log_settings}"
-    settings[_JAVA_OPTIONS] = f"{quiet} {spec.spark.get(_JAVA_OPTIONS, '')}".strip()
+    ours = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
+    if replaces_rows(spec):
+        # Spark looks through the trace of a batch function that failed with a pattern that needs much stack.
+        ours += " -Xss4m"
+    settings[_JAVA_OPTIONS] = f"{ours} {spec.spark.get(_JAVA_OPTIONS, '')}".strip()
     return settings
 
 
@@ -109,7 +112,17 @@ def build_session(spec: Spec, master: str | None = None) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     _quieten()
+    if not is_local(chosen):
+        _ship_module(session, spec)
     return session
+
+
+def _ship_module(session: SparkSession, spec: Spec) -> None:
+    """Executors elsewhere get the file of the transform; packages must be installed there."""
+    if spec.transform.module is not None:
+        file = spec.directory / f"{spec.transform.module}.py"
+        if file.is_file():
+            session.sparkContext.addPyFile(str(file))
 
 
 def _quieten() -> None:

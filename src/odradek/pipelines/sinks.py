@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.pipelines import dead_letters
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.durations import span_ms, spark_interval
 from odradek.pipelines.json_values import RECORD
-from odradek.pipelines.spec_parts import Spec
+from odradek.pipelines.spec_parts import Spec, replaces_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -92,7 +92,7 @@ def sink_options(spec: Spec) -> dict[str, str]:
     """The options of the sink's format; the file's own win. Pure."""
     sink = spec.sink
     if sink.type == "topic":
-        ours = {"kafka.bootstrap.servers": sink.brokers, "guarantee": sink.guarantee, **_shared_secrets(spec)}
+        ours = {"kafka.bootstrap.servers": sink.brokers, "guarantee": sink.guarantee, **shared_secrets(spec)}
         return {**ours, **sink.options}
     if sink.type == "delta":
         return _delta_options(spec)
@@ -111,7 +111,7 @@ def _delta_options(spec: Spec) -> dict[str, str]:
     if sink.compact_every:
         options["compactEvery"] = str(sink.compact_every)
         options["vacuumHours"] = str(sink.vacuum_hours)
-    client = {"kafka.bootstrap.servers": sink.brokers, **_shared_secrets(spec)}
+    client = {"kafka.bootstrap.servers": sink.brokers, **shared_secrets(spec)}
     if spec.dead_letter is not None:
         client |= {name: value for name, value in sink.options.items() if name.startswith("kafka.")}
         options["deadLetterTopic"] = spec.dead_letter.topic
@@ -119,7 +119,7 @@ def _delta_options(spec: Spec) -> dict[str, str]:
     return {**options, **{name: of for name, of in sink.options.items() if not name.startswith("kafka.")}}
 
 
-def _shared_secrets(spec: Spec) -> Mapping[str, str]:
+def shared_secrets(spec: Spec) -> Mapping[str, str]:
     """How the source proves who it is counts for the same brokers at the other end too."""
     if spec.sink.brokers != spec.source.brokers:
         return {}
@@ -132,15 +132,24 @@ def start_query(frame: DataFrame, spec: Spec, *, once: bool) -> StreamingQuery:
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": spark_interval(pace)}
     writer = (
         frame.writeStream.queryName(spec.name)
-        .format(_FORMATS.get(spec.sink.type, spec.sink.type))
-        .options(**sink_options(spec))
         .option("checkpointLocation", Checkpoint(spec.checkpoint).spark_place)
         .outputMode(spec.sink.mode)
         .trigger(**trigger)
     )
+    if replaces_rows(spec):
+        return writer.foreachBatch(_upserts(spec)).start()
+    writer = writer.format(_FORMATS.get(spec.sink.type, spec.sink.type)).options(**sink_options(spec))
     if spec.sink.type == "parquet" and spec.sink.partition_by:
         writer = writer.partitionBy(*spec.sink.partition_by)
     return writer.start()
+
+
+def _upserts(spec: Spec) -> Callable[[DataFrame, int], None]:
+    from odradek.spark.delta.upserts import upserting
+
+    options = sink_options(spec)
+    path, keys = options.pop("path"), options.pop("keys")
+    return upserting(path, keys, name=spec.name, options=options)
 
 
 def write_batch(frame: DataFrame, spec: Spec, replay_id: str) -> None:

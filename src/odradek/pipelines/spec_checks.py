@@ -47,8 +47,14 @@ def _mode_findings(sink: Sink) -> Iterator[Finding]:
             ("sink", "mode"),
             '[sink] mode update replaces rows of a table by their keys: name them, as keys = ["id"]',
         )
-    if sink.type == "delta" and sink.mode != "update" and sink.keys:
-        yield ("sink", "keys"), f'[sink] keys are for mode = "update", and mode is "{sink.mode}"'
+    if sink.type == "delta" and sink.mode == "complete" and sink.keys:
+        yield ("sink", "keys"), "[sink] keys replace single rows, and mode complete replaces all; keep one"
+    if sink.type == "topic" and sink.mode == "update":
+        words = "use append, complete, or a Delta table with keys"
+        yield (
+            ("sink", "mode"),
+            f"[sink] mode update: Spark gives changed rows to no sink written in Python; {words}",
+        )
 
 
 def _guarantee_findings(sink: Sink) -> Iterator[Finding]:

@@ -137,3 +137,8 @@ class Spec:
     def lease_brokers(self) -> str | None:
         """The brokers that know who runs this pipeline; None if none of its ends is a topic."""
         return self.source.brokers or self.sink.brokers or None
+
+
+def replaces_rows(spec: Spec) -> bool:
+    """Whether changed rows replace those in a table: Spark gives such batches to a function only."""
+    return spec.sink.type == "delta" and spec.sink.mode == "update"

@@ -126,7 +126,7 @@ def test_settings_of_the_file_win_and_java_options_are_added() -> None:
     rest = '[spark]\n"spark.ui.enabled" = true\n"spark.driver.extraJavaOptions" = "-Xss4m"'
     settings = session_settings(spec_of(rest=rest), "local[2]", Path("/log"), 4)
     assert settings["spark.ui.enabled"] == "true"
-    assert settings["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=file:/log -Xss4m"
+    assert settings["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=file:///log -Xss4m"
 
 
 def test_a_schema_that_changed_is_told_with_both_and_what_to_do() -> None:

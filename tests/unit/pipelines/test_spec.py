@@ -199,7 +199,11 @@ def test_a_table_source_says_what_is_wrong(lines: list[str], words: str) -> None
         (['type = "delt"', 'path = "lake"'], "did you mean delta?"),
         (['type = "delta"'], "has no path"),
         (['type = "delta"', 'path = "lake"', 'mode = "update"'], 'name them, as keys = ["id"]'),
-        (['type = "delta"', 'path = "lake"', 'keys = ["id"]'], 'keys are for mode = "update"'),
+        (
+            ['type = "delta"', 'path = "lake"', 'keys = ["id"]', 'mode = "complete"'],
+            "keys replace single rows",
+        ),
+        (['type = "topic"', 'topic = "o"', 'mode = "update"'], "use append, complete, or a Delta table"),
         (['type = "delta"', 'path = "lake"', 'topic = "o"'], "is for a topic sink"),
         (['type = "delta"', 'path = "lake"', 'brokers = "o"'], "is for a topic sink or dead letters"),
         (['type = "parquet"', 'path = "lake"', 'mode = "complete"'], "is nothing for files"),
