@@ -84,7 +84,8 @@ class Sunk:
         """What has arrived, sorted."""
         if not list(self._place.glob("*.parquet")):
             return []
-        return sorted(row.text for row in self._spark.read.parquet(str(self._place)).collect())
+        frame = self._spark.read.schema("text string").parquet(str(self._place))
+        return sorted(row.text for row in frame.collect())
 
 
 def _with(reader: Any, bootstrap: str, options: dict[str, str]) -> Any:

@@ -1,7 +1,8 @@
 """The group's committed offsets: how any Kafka tool sees how far a query has come.
 
-The id of a topic is kept with each offset, as its metadata. That is the one place outside the checkpoint
-where a query can find, after a restart, which topic its offsets were said of. Committing never fails a query.
+The id of a topic is kept with each offset, as its metadata: a query that starts again compares it with the
+topic it finds. Brokers drop the offsets of a topic that they delete, so an offset that is missing is a sign
+of its own, if a weak one. Committing never fails a query.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import ClientError
 from odradek.model.ids import TopicPartition
 from odradek.spark.cluster_view import ClusterView
+from odradek.spark.offsets import listed
 from odradek.telemetry import events
 
 _MARK: Final = "odradek topic-id="
@@ -47,13 +49,21 @@ class GroupProgress:
         self._committed: dict[TopicPartition, OffsetAndMetadata] | None = None
         self._last_complaint = ""
 
-    def topic_ids(self) -> dict[str, str]:
+    def topic_ids(self, expected: Mapping[TopicPartition, int]) -> dict[str, str]:
         """The topics that the group's offsets were said of; empty if the group cannot be asked."""
         try:
-            return topic_ids_of(self._view.committed())
+            committed = self._view.committed()
         except ClientError as error:
             self._complain(str(error))
             return {}
+        missing = [one for one in sorted(expected) if expected[one] > 0 and one not in committed]
+        if missing:
+            _log.warning(
+                "group_offsets_missing",
+                partitions=listed(missing),
+                reason="the topic was made again since, or nothing was committed, or that has expired",
+            )
+        return topic_ids_of(committed)
 
     def follow(self, finished: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]) -> None:
         """Everything below ``finished`` has been processed."""

@@ -120,6 +120,15 @@ def partitions_of(option: str, text: str) -> list[TopicPartition]:
     return sorted(found)
 
 
+def texts_of(option: str, text: str) -> dict[str, str]:
+    """A text per topic, of ``{"topic": "text"}``."""
+    topics = _json_object(option, text, '{"topic": "text"}')
+    strange = [topic for topic, value in topics.items() if not isinstance(value, str)]
+    if strange:
+        raise ConfigError([f"{option}: {strange[0]} must have a text"])
+    return topics
+
+
 def listed(partitions: Iterable[TopicPartition]) -> str:
     """Some partitions in words; a long list is cut short."""
     names = [str(partition) for partition in partitions]

@@ -20,7 +20,7 @@ _SPARKS: Final = (
     *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *("kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms"),
 )
-_OURS: Final = ("groupOffsetsFallback", "commitGroup")
+_OURS: Final = ("groupOffsetsFallback", "commitGroup", "expectedTopicIds")
 NAMES: Final = {name.lower(): name for name in (*_SPARKS, *_OURS)}
 
 _SAID_OTHERWISE: Final = {

@@ -14,7 +14,15 @@ from typing import Final, TypeVar
 from odradek.model.errors import ConfigError
 from odradek.spark.admission import Pace
 from odradek.spark.client_settings import admin_settings, kafka_options
-from odradek.spark.offsets import AtCommit, AtTime, Edge, Position, position_of_offsets, position_of_times
+from odradek.spark.offsets import (
+    AtCommit,
+    AtTime,
+    Edge,
+    Position,
+    position_of_offsets,
+    position_of_times,
+    texts_of,
+)
 from odradek.spark.option_names import NAMES, unknown_names
 from odradek.spark.option_values import duration_ms, timestamp_ms, truth, whole
 from odradek.spark.topic_choice import TopicChoice, topic_choice
@@ -56,6 +64,8 @@ class SourceOptions:
     range_offsets_max: int | None = None
     group_id: str | None = None
     commits_group: bool = False
+    expected_topic_ids: dict[str, str] = field(default_factory=dict)
+    """Topics that the offsets in the checkpoint were said of, where somebody has kept their ids."""
     retry_count_max: int = 3
     retry_interval_ms: int = 1000
     layout_age_max_ms: int = 0
@@ -110,6 +120,7 @@ class _Reading:
             range_offsets_max=self._optional("maxRecordsPerPartition"),
             group_id=group_id,
             commits_group=self._commits_group(group_id),
+            expected_topic_ids=self._topic_ids(),
             retry_count_max=self._whole("fetchOffset.numRetries", _RETRY_COUNT, 1),
             retry_interval_ms=self._whole("fetchOffset.retryIntervalMs", _RETRY_INTERVAL_MS, 0),
             layout_age_max_ms=self._whole("partition.metadata.cache.ttl.ms", "0", 0),
@@ -187,6 +198,10 @@ class _Reading:
         if commits and group_id is None:
             self.problems.append("commitGroup needs kafka.group.id: for which group are offsets committed?")
         return commits
+
+    def _topic_ids(self) -> dict[str, str]:
+        text = self._text("expectedTopicIds") or "{}"
+        return self._attempt(lambda: texts_of("expectedTopicIds", text), {})
 
     def _without_effect(self, unknown: tuple[str, ...]) -> tuple[str, ...]:
         strange = [f"{name} is not known to the client and has no effect" for name in unknown]

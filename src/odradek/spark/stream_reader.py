@@ -48,7 +48,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._anchored = False
         self._target: Offsets | None = None
         self._sight: Sight | None = None
-        self._known_ids: dict[str, str] = {}
+        self._known_ids = dict(options.expected_topic_ids)
         self._last_batch_ms: int | None = None
 
     def initialOffset(self) -> Document:
@@ -83,7 +83,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # What a partition stands at is not said of the topic that took the place of the former one.
             steady = {one: offset for one, offset in finished.items() if one not in resume}
             self._group.follow(steady, sight.topic_ids)
-        if self._initial is not None and not self._anchored:
+        if not self._anchored and start == self._initial:
             self._anchored = True
             return document(admission.next_offsets(finished, finished, sight.log_starts, resume, None))
         ends = admission.bounded(sight.ends, self._target)
@@ -127,7 +127,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = self._sight is None
         self._sight = self._view.look(expected)
         if first and self._options.commits_group and self._speaks_of_commits():
-            self._known_ids = self._group.topic_ids()
+            # What was committed last is newer than what somebody kept.
+            self._known_ids |= self._group.topic_ids(expected)
         return self._sight
 
     def _speaks_of_commits(self) -> bool:

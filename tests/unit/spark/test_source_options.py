@@ -188,6 +188,7 @@ STREAM, BATCH = Use.STREAM, Use.BATCH
             {"subscribe": "a", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
             "minOffsetsPerTrigger (9) must not be above maxOffsetsPerTrigger (8)",
         ),
+        (STREAM, {"subscribe": "a", "expectedTopicIds": '{"a": 1}'}, "expectedTopicIds: a must have a text"),
         (STREAM, {"subscribe": "a", "startingOfsets": "latest"}, "did you mean startingOffsets?"),
         (STREAM, {"subscribe": "a", "topic": "b"}, "the option of a source is subscribe"),
         (STREAM, {"subscribe": "a", "fetch.max.bytes": "5"}, "say kafka.fetch.max.bytes"),

@@ -160,6 +160,11 @@ class Killed(RuleBasedStateMachine):
     def write(self, partition: TopicPartition, count: int) -> None:
         self.cluster.write(partition, count)
 
+    @precondition(lambda self: not self.checkpoint.offsets)
+    @rule()
+    def ask_for_the_beginning(self) -> None:
+        self.engine.reader.initialOffset()
+
     @rule()
     def plan(self) -> None:
         self.engine.plan_next()
@@ -321,6 +326,41 @@ def test_a_topic_made_again_is_noticed_however_many_records_it_has(
     cluster.write(A0, 2)
     engine_of(cluster, checkpoint, **GROUP).run()
     assert checkpoint.read_of(A0) == [*range(10), *range(count + 2)]
+
+
+def test_a_topic_made_again_is_noticed_by_the_id_that_somebody_kept(cluster: Cluster) -> None:
+    checkpoint = Checkpoint()
+    kept = {"startingOffsets": "earliest", "expectedTopicIds": json.dumps(cluster.ids)}
+    engine_of(cluster, checkpoint, **kept).run()
+    engine_of(cluster, checkpoint, **kept).run()
+    cluster.remake(A0, 50)
+    with pytest.raises(DataLoss, match="was deleted and made again"):
+        engine_of(cluster, checkpoint, **kept).run()
+
+
+def test_an_offset_that_the_group_has_lost_is_worth_a_warning(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = Checkpoint()
+    engine_of(cluster, checkpoint, **GROUP).run()
+    assert caplog.text == ""
+    # What a broker does with offsets of a topic that it deletes.
+    cluster.group.clear()
+    engine_of(cluster, checkpoint, **GROUP).run()
+    assert "group_offsets_missing partitions=a-0" in caplog.text
+
+
+def test_a_first_batch_that_a_sink_knows_already_is_not_planned_again(cluster: Cluster) -> None:
+    checkpoint = Checkpoint()
+    engine_of(cluster, checkpoint).plan_next()
+    cluster.write(A0, 5)
+    engine = engine_of(cluster, checkpoint)
+    engine.reader.prepareForTriggerAvailableNow()
+    # The beginning is asked for, but a sink that has the batch does not ask for its partitions.
+    engine.reader.initialOffset()
+    checkpoint.finished_count = 1
+    engine.run()
+    assert checkpoint.read_of(A0) == list(range(10, 15))
 
 
 def test_a_batch_of_an_earlier_run_is_not_read_from_another_topic(cluster: Cluster) -> None:
