@@ -73,7 +73,7 @@ def check_replay(marker: Marker, key: MarkerKey, batch_id: int, rows_count: int)
         f"{marker.rows_count}: rows were dealt to partitions in another way than before, so some would be "
         "lost or doubled; go back to the options and settings this batch was planned with (minPartitions, "
         "maxRecordsPerPartition, spark.sql.shuffle.partitions, the query itself), and change them when it is "
-        "finished"
+        "finished; another batch write needs another sinkId"
     )
 
 

@@ -167,6 +167,30 @@ def test_deliveries_tell_what_is_known_so_far() -> None:
     assert "5" in repr(deliveries)
 
 
+def test_deliveries_tell_where_records_are_also_those_of_a_batch_that_was_cut() -> None:
+    waiting = LoopWaiting()
+    whole, cut, failed = (batch(waiting, *(bytes(300) for _ in range(4))) for _ in range(3))
+    deliveries = Deliveries(waiting)
+    deliveries.add([(whole, 1, 2), (cut, 1, 3), (failed, 0, 4)])
+    parts = cut.split(700)
+    assert [part.count for part in parts] == [2, 2]
+    whole.complete(100, -1)
+    failed.fail(TimedOut("too late"))
+    parts[0].complete(200, -1)
+    assert [place[2:] for place in deliveries.placed()] == [(101, 2), (201, 1)]
+    parts[1].complete(300, -1)
+    assert [place[2:] for place in deliveries.placed()] == [(101, 2), (201, 1), (300, 2)]
+
+
+def test_deliveries_leave_out_records_whose_place_nobody_told() -> None:
+    waiting = LoopWaiting()
+    sent = batch(waiting, b"a")
+    deliveries = Deliveries(waiting)
+    deliveries.add([(sent, 0, 1)])
+    sent.complete(-1, -1)
+    assert list(deliveries.placed()) == []
+
+
 async def _result(deliveries: Deliveries) -> int:
     return await deliveries
 
