@@ -49,6 +49,10 @@ REACHED_SECONDS_MAX = 150.0
 STOP_SECONDS_MAX = 120.0
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "transaction.state.log.num.partitions": "5"}
 
+FOR_EVER: dict[str, str | None] = {"retention.ms": "-1"}
+"""Inputs are of a day long ago. A broker that lives for 30 s looks for what is too old, and would leave
+nothing to do: on a busy machine it comes to that."""
+
 UNSTABLE = 88
 """The error code of an offset that a transaction is about to change."""
 
@@ -255,7 +259,8 @@ def _prepare(address: str, tally: Tally) -> None:
         for side in SIDES:
             tally.check(create(connection, side, PARTITIONS) == 0, f"{side} was not created")
         for client in CLIENTS:
-            tally.check(create(connection, f"{INPUTS}-{client}") == 0, "inputs were not created")
+            code = create(connection, f"{INPUTS}-{client}", configs=FOR_EVER)
+            tally.check(code == 0, "inputs were not created")
             for batch in _inputs():
                 while (entry := append(connection, f"{INPUTS}-{client}", 0, batch)).error_code in (3, 5, 6):
                     time.sleep(0.02)
