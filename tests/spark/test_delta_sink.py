@@ -22,6 +22,8 @@ from odradek.spark.delta.source import DeltaSource
 from odradek.spark.delta.upserts import upserting
 from odradek.spark.delta.writer import StreamWriter
 
+WAIT_S = 110
+
 
 def table_rows(path: str) -> list[dict[str, Any]]:
     return pa.table(DeltaTable(path).scan()).to_pylist()
@@ -53,7 +55,7 @@ def drain(frame: DataFrame, path: str, checkpoint: str, mode: str = "append", **
     """Run a query over what there is."""
     writer = frame.writeStream.format(options.pop("format", "odradek_delta")).outputMode(mode)
     query = writer.option("checkpointLocation", checkpoint).options(**options)
-    query.trigger(availableNow=True).start(path).awaitTermination(60)
+    assert query.trigger(availableNow=True).start(path).awaitTermination(WAIT_S), "the query did not end"
 
 
 def forget_commits(checkpoint: str, *batches: int) -> None:
@@ -116,7 +118,7 @@ def test_update_mode_upserts_through_for_each_batch(
         counts = frame.groupBy("name").agg(f.count("*").alias("seen"))
         writer = counts.writeStream.outputMode("update").foreachBatch(upserting(table, "name"))
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        query.awaitTermination(60)
+        assert query.awaitTermination(WAIT_S), "the query did not end"
 
     run(feed(rows(0, 3), rows(3, 5)))
     version = DeltaTable(table).version()

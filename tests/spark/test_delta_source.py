@@ -62,7 +62,8 @@ def test_a_stream_reads_a_table_that_grows_and_is_compacted_every_row_once(
     def run() -> None:
         frame = spark.readStream.format("odradek_delta").option("maxFilesPerTrigger", "2").load(str(source))
         writer = frame.writeStream.format("odradek_delta").option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start(str(sink)).awaitTermination(60)
+        query = writer.trigger(availableNow=True).start(str(sink))
+        assert query.awaitTermination(110), "the query did not end"
 
     for number in range(3):
         write_deltalake(str(source), pa.table({"id": pa.array([number], pa.int64())}), mode="append")
