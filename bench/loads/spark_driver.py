@@ -34,6 +34,8 @@ SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": str(SLOTS),
     "spark.sql.session.timeZone": "UTC",
+    # Our exactly-once sink wants these two; nothing measured here has a shuffle that they could change.
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
