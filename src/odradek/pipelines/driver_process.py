@@ -26,6 +26,7 @@ _NOISE: Final = (
     "WARNING: Using incubator modules",
     "Picked up JAVA_TOOL_OPTIONS",
     "Setting default log level to",
+    "Setting Spark log level to",
     "To adjust logging level use",
     "WARNING: A terminally deprecated method",
     "WARNING: sun.misc.Unsafe",

@@ -15,7 +15,8 @@ _TRANSIENT: Final = frozenset(
     {
         *("ConnectionFailed", "TimedOut", "BufferFull", "ProducerFenced", "TransactionAborted"),
         *("ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError"),
-        *("TimeoutError", "Py4JNetworkError", "CommitRefused", "SinkFailed", "MemoryError"),
+        *("TimeoutError", "Py4JNetworkError", "CommitRefused", "StorageFailed", "SinkFailed"),
+        "MemoryError",
     }
 )
 """Another try may find the brokers, the network or the machine in a better state."""
@@ -24,7 +25,8 @@ _PERMANENT: Final = frozenset(
         *("AuthenticationFailed", "AuthorizationFailed", "UnknownTopic", "RecordTooLarge", "DataLoss"),
         *("ConfigError", "SpecError", "RecordCorrupt", "SerializationFailed", "UnsupportedVersion"),
         *("ExactlyOnceRefused", "ReplayDiffers", "RowRefused", "TransformFailed", "SinkRefused"),
-        *("SchemaRefused", "TooManyDeadLetters", "PlanChanged", "NoJava"),
+        *("SchemaRefused", "TooManyDeadLetters", "TableOptionError", "TableNotFound", "TableUnsupported"),
+        *("RowsRefused", "TableChanged", "HistoryLost"),
     }
 )
 _GONE: Final = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError"})

@@ -17,7 +17,7 @@ from odradek.spark.delta.errors import TableOptionError
 _STORAGE: Final = "storage."
 _DEAD_LETTER: Final = "deadletter.kafka."
 # What Spark itself puts among the options of a query or a write.
-_SPARKS_OWN: Final = frozenset({"checkpointlocation"})
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 _BOOLEANS: Final = {"true": True, "false": False}
 COMPRESSIONS: Final = ("zstd", "snappy", "none")
 _DEFAULT_FILE_BYTES: Final = 128 * 1024 * 1024
