@@ -77,7 +77,7 @@ class Sunk:
     def run_once(self) -> StreamingQuery:
         """Read what is there now, and end."""
         query = self._writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(100)
         return query
 
     def texts(self) -> list[str]:
