@@ -8,46 +8,35 @@ others join (cooperative-sticky), so nobody can take it away.
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import platform
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.client_errors import ClientError
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.checkpoint import OURS, Checkpoint
+from odradek.pipelines.checkpoint_lock import LeaseTaken, local_lock, lock_holder, me, taken_words
 from odradek.pipelines.clusters import admin_for, settings_for
-from odradek.pipelines.lease_words import Holder, is_dead_here, parse_holder
+from odradek.pipelines.lease_words import is_dead_here, parse_holder
 from odradek.pipelines.spec_parts import Spec
 
 if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
 
+__all__ = ["GroupLease", "LeaseTaken", "group_of", "held", "holder", "joining", "local_lock"]
+
 TOPIC: Final = "__pipeline_leases"
 """It never holds a record: its one partition is what is owned."""
-LOCK_FILE: Final = "lease"
 SESSION_MS: Final = 10_000
 JOIN_S: Final = 20.0
 """Time to join: brokers let the first member of a group wait for others for some seconds."""
 _POLL_S: Final = 0.5
 
 
-class LeaseTaken(Exception):
-    """Somebody else runs this pipeline."""
-
-
 def group_of(spec: Spec) -> str:
     return f"__lease.{spec.name}"
-
-
-def me() -> str:
-    return str(Holder(platform.node(), os.getpid()))
 
 
 def _options(spec: Spec) -> dict[str, str]:
@@ -57,7 +46,7 @@ def _options(spec: Spec) -> dict[str, str]:
 
 def holder(spec: Spec) -> str | None:
     """Who runs this pipeline, as ``host:pid``; asked without taking anything."""
-    locked = _lock_holder(spec)
+    locked = lock_holder(spec)
     if locked is not None or spec.lease_brokers is None:
         return locked
     with admin_for(spec.lease_brokers, _options(spec)) as admin:
@@ -118,13 +107,6 @@ def _wait_for_others(spec: Spec, say: Callable[[str], None]) -> None:
             if found is None:
                 return
     raise LeaseTaken(taken_words(spec, found))
-
-
-def taken_words(spec: Spec, who: str | None) -> str:
-    return (
-        f"{spec.name} is run by {who or 'somebody else'} already (host:process). Stop that one first; two at "
-        "once would write twice"
-    )
 
 
 def _ensure_topic(admin: Admin) -> None:
@@ -219,48 +201,3 @@ class GroupLease:
             self._lose()
 
     on_partitions_lost = on_partitions_revoked
-
-
-@contextmanager
-def local_lock(spec: Spec) -> Iterator[None]:
-    """The lock of a local checkpoint; nothing for one elsewhere. The system ends it with its process."""
-    path = _lock_path(spec)
-    if path is None:
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LeaseTaken(taken_words(spec, _written(file))) from None
-        file.truncate(0)
-        file.write(json.dumps(me()))
-        file.flush()
-        yield
-
-
-def _lock_path(spec: Spec) -> Path | None:
-    if not Checkpoint(spec.checkpoint).is_local:
-        return None
-    return Path(spec.checkpoint.removeprefix("file://")) / OURS / LOCK_FILE
-
-
-def _lock_holder(spec: Spec) -> str | None:
-    path = _lock_path(spec)
-    if path is None or not path.is_file():
-        return None
-    with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _written(file)
-    return None
-
-
-def _written(file: IO[str]) -> str | None:
-    file.seek(0)
-    try:
-        return str(json.loads(file.read()))
-    except ValueError:
-        return None

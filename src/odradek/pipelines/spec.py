@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
-from odradek.pipelines import spec_checks, spec_sections
+from odradek.pipelines import spec_checks, spec_sections, spec_source
 from odradek.pipelines.spec_lines import KeyPath, key_lines
 from odradek.pipelines.spec_parts import (
     SAMPLE,
@@ -138,12 +138,12 @@ def _assembled(tables: Mapping[str, Table], values: Mapping[str, Any], file: Pat
     trigger, once = spec_sections.read_trigger(pipeline)
     checkpoint = pipeline.text("checkpoint") or f"odradek-pipelines/{name}"
     pipeline.finish()
-    source = spec_sections.read_source(tables["source"], file.parent)
+    source = spec_source.read_source(tables["source"], file.parent)
     has_dead_letters = "dead_letter" in values
     return Spec(
         file=file,
         name=name,
-        checkpoint=spec_sections.place(checkpoint, file.parent),
+        checkpoint=spec_source.place(checkpoint, file.parent),
         trigger=trigger,
         once_by_default=once,
         source=source,
