@@ -39,6 +39,7 @@ MetricsPort = Annotated[
 MetricsHost = Annotated[
     str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve metrics on.")
 ]
+NEW: Final = ["kind", "meaning"]
 LAG: Final = ["group", "topic", "partition", "committed", "end", "lag_rows", "lag_s"]
 
 
@@ -242,6 +243,33 @@ def replay(
 
     replaying.pin(window, found, checkpoint)
     raise typer.Exit(runner.replay(spec, replay_id=found.replay_id, master=master, json=json))
+
+
+@app.command()
+@pipeline_command
+def new(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="[KIND]", help="Which one. Without it: lists them.")
+    ] = None,
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to put its files.")] = Path("."),
+    json: Json = False,
+) -> None:
+    """Copy a pipeline that comes with the package, to be changed: its file, and what that names.
+
+    Overwrites nothing.
+
+    Examples:
+
+      odradek pipeline new
+
+      odradek pipeline new topic-to-table pipelines
+    """
+    from odradek.pipelines.shipped_files import KINDS, copy_kind
+
+    if kind is None:
+        show([{"kind": name, "meaning": of.meaning} for name, of in KINDS.items()], NEW, as_json=json)
+        return
+    show([{"file": str(file)} for file in copy_kind(kind, directory)], ["file"], as_json=json)
 
 
 def _spec(file: Path) -> Spec:
