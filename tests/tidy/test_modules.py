@@ -18,8 +18,9 @@ VAGUE = {
     *("util", "utils", "helper", "helpers", "common", "misc", "base", "core", "manager", "impl"),
     *("abstract", "internal", "data", "info"),
 }
-THEIRS = {"SetData", "PartitionInfo"}
-"""ZooKeeper's name for an operation of its multi; the name by which Kafka's clients tell of a partition."""
+THEIRS = {"SetData", "PartitionInfo", "DataLoss", "data_loss"}
+"""ZooKeeper's name for an operation of its multi; the name by which Kafka's clients tell of a partition; what
+Spark's option ``failOnDataLoss`` is about."""
 
 SOURCES = python_files("src")
 SHIPPED = python_files("src", "bench", "examples")
