@@ -24,6 +24,7 @@ from tests.faults import (
     kill_points,
     kills,
     log_model,
+    spark_kills,
     torn_tails,
     transactions_hung,
     transactions_ledger,
@@ -92,6 +93,10 @@ def _clients(directory: Path, seed: int) -> Iterator[Tally]:
         yield clients_kills.play(directory / str(number), 25, seed + number)
 
 
+def _spark(directory: Path, seed: int) -> Iterator[Tally]:
+    yield spark_kills.play(directory, 12, seed)
+
+
 FORMS: dict[str, Form] = {
     "torn": _torn,
     "flips": _flips,
@@ -103,6 +108,7 @@ FORMS: dict[str, Form] = {
     "full": _full,
     "errors": _errors,
     "model": _model,
+    "spark": _spark,
 }
 
 
