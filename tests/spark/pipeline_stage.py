@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import time
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,18 @@ from typer.testing import CliRunner, Result
 
 from odradek import Admin, NewTopic, Producer, TopicPartition
 from odradek.commands import app
+
+HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    """Records of long ago are deleted by retention in the midst of a test: times are near to now."""
+    return time.time_ns() // 1_000_000
+
+
+def moment(at_ms: int) -> str:
+    """A time as commands take it."""
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).isoformat()
 
 
 class Pipeline:
@@ -97,10 +111,10 @@ def confluent_lag(pipeline: Pipeline) -> dict[int, int]:
     """Lag by partition, computed with another client."""
     admin = pipeline.other_admin
     asked = confluent_kafka.ConsumerGroupTopicPartitions(pipeline.group)
-    answer = admin.list_consumer_group_offsets([asked])[pipeline.group].result(timeout=20)
+    answer = admin.list_consumer_group_offsets([asked])[pipeline.group].result(timeout=60)
     committed = {one.partition: one.offset for one in answer.topic_partitions}
     wanted = {
         confluent_kafka.TopicPartition(pipeline.topic, number): OffsetSpec.latest() for number in committed
     }
-    ends = {one.partition: of.result(timeout=20).offset for one, of in admin.list_offsets(wanted).items()}
+    ends = {one.partition: of.result(timeout=60).offset for one, of in admin.list_offsets(wanted).items()}
     return {number: ends[number] - committed[number] for number in committed}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.spark.pipeline_stage import Pipeline, confluent_lag
+from tests.spark.pipeline_stage import HOUR_MS, Pipeline, confluent_lag, moment
 from tests.support.broker import free_port
 from typer.testing import CliRunner
 
@@ -19,8 +19,6 @@ from odradek.commands import app
 from odradek.pipelines.lag import WaitingRecords
 from odradek.pipelines.lease import local_lock
 from odradek.pipelines.spec import read_spec
-
-HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -127,8 +125,7 @@ def test_a_reset_goes_to_a_time_or_to_offsets_within_the_log(pipeline: Pipeline,
     def to(where: str) -> list[int]:
         return [one["new_offset"] for one in pipeline.json("reset", "--to", where)]
 
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((now_ms - 2 * HOUR_MS) / 1000 + 60))
-    assert to(moment) == [1, 0]
+    assert to(moment(now_ms - 2 * HOUR_MS + 60_000)) == [1, 0]
     assert to("2100-01-01") == [3, 0]
     assert to("latest") == [3, 0]
     assert to(json.dumps({pipeline.topic: {"0": 2}})) == [2, 0]
@@ -153,14 +150,16 @@ def test_a_running_pipeline_is_not_reset(pipeline: Pipeline, running: str) -> No
 # replay
 
 
-def test_a_replay_counts_the_rows_of_its_window(pipeline: Pipeline) -> None:
-    pipeline.send(0, 1_000, 2_000, 3_000, 4_000)
-    pipeline.send(1, 2_500)
-    found = pipeline.json("replay", "--from", "1970-01-01T00:00:02", "--to", "1970-01-01T00:00:04")
+def test_a_replay_counts_the_rows_of_its_window(pipeline: Pipeline, now_ms: int) -> None:
+    begin = now_ms - HOUR_MS
+    pipeline.send(0, begin, begin + 1000, begin + 2000, begin + 3000)
+    pipeline.send(1, begin + 1500)
+    window = ("--from", moment(begin + 1000), "--to", moment(begin + 3000))
+    found = pipeline.json("replay", *window)
     assert found["row_count"] == 3
     ranges = [(one["partition"], one["from_offset"], one["to_offset"]) for one in found["ranges"]]
     assert ranges == [(0, 1, 3), (1, 0, 1)]
-    shown = pipeline.call("replay", "--from", "1970-01-01T00:00:02", "--to", "1970-01-01T00:00:04")
+    shown = pipeline.call("replay", *window)
     assert "3 rows in all" in shown.stdout
     assert "nothing was written: --execute does it" in shown.stderr
     assert not pipeline.checkpoint.exists()
