@@ -107,8 +107,14 @@ def _of_java(name: str, text: str) -> Failure:
     conditions = [one for one in _CONDITION.findall(text) if one not in _WRAPPERS]
     caused = _JAVA_ERROR.findall(text)
     is_permanent = bool(conditions) or any(one.endswith(_PERMANENT_JAVA) for one, _ in caused)
-    words = caused[-1][1] if caused else _first_words(text)
+    words = _fullest([words for _, words in caused]) if caused else _first_words(text)
     return Failure(_short(_SQLSTATE.sub("", words) or name), retry=not is_permanent)
+
+
+def _fullest(words: list[str]) -> str:
+    """The innermost words, with what an outer error put before them: which program, which file."""
+    innermost = words[-1]
+    return next(one for one in words if one.endswith(innermost))
 
 
 def _first_words(text: str) -> str:

@@ -95,6 +95,15 @@ def test_errors_of_the_machine_may_pass_and_those_of_the_query_do_not() -> None:
     assert explain(*stream_failed(divided)) == ("[DIVIDE_BY_ZERO] Division by zero.", False)
 
 
+def test_words_that_an_outer_error_put_before_the_innermost_are_kept() -> None:
+    text = (
+        "java.lang.RuntimeException: it failed\n\tat a.b(C.scala:1)\n"
+        'Caused by: java.io.IOException: Cannot run program "chmod": error=2, No such file or directory\n'
+        "Caused by: java.io.IOException: error=2, No such file or directory"
+    )
+    assert explain("Py4JJavaError", text).message.startswith('Cannot run program "chmod"')
+
+
 def test_a_message_is_bounded_and_never_empty() -> None:
     assert len(explain("Odd", "x" * 10_000).message) == MESSAGE_CHARACTERS_MAX + 1
     assert explain("Odd", "").message == "Odd"
