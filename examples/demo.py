@@ -94,14 +94,13 @@ def read_flights() -> pyarrow.Table:
 
 
 def events(flights: pyarrow.Table) -> pyarrow.Table:
-    """One JSON event for each flight, with its carrier as key and its hour as time."""
+    """One JSON event for each flight, with its carrier as key."""
     hours = compute.strftime(flights["time_hour"], "%Y-%m-%dT%H:%M:%SZ")
     rows = flights.set_column(flights.schema.get_field_index("time_hour"), "time_hour", hours).to_pylist()
     return pyarrow.table(
         {
             "key": flights["carrier"].cast(pyarrow.binary()),
             "value": pyarrow.array([json.dumps(row).encode() for row in rows], pyarrow.binary()),
-            "timestamp": flights["time_hour"].cast(pyarrow.timestamp("ms", "UTC")),
         }
     )
 
@@ -135,7 +134,7 @@ def pipeline(verb: str, name: str, bootstrap: str, *options: str, quiet: bool = 
 
 def lag_of(name: str, bootstrap: str) -> int:
     partitions = json.loads(pipeline("lag", name, bootstrap, "--json", quiet=True))
-    return sum(one["lag"] for one in partitions)
+    return sum(one["lag_rows"] for one in partitions)
 
 
 def cancelled(bootstrap: str) -> list[dict[str, Any]]:
