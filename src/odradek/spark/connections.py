@@ -14,13 +14,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from odradek.client.blocking.admin import Admin
-from odradek.client.blocking.producer import Producer
-from odradek.client.blocking.range_consumer import RangeConsumer
 from odradek.client.connect import real_world
 from odradek.model.client_errors import ClientError
+
+if TYPE_CHECKING:
+    # Each process needs one kind or two, and Spark starts a process for every query.
+    from odradek.client.blocking.admin import Admin
+    from odradek.client.blocking.producer import Producer
+    from odradek.client.blocking.range_consumer import RangeConsumer
 
 CLIENTS_MAX: Final = 8
 """Clients that a process keeps: a pipeline needs one or two of each kind."""
@@ -122,16 +125,22 @@ _pool: Final = ClientPool(real_world().clock.monotonic_ms)
 
 def consumer_of(settings: Mapping[str, str]) -> RangeConsumer:
     """This process's consumer with these settings."""
+    from odradek.client.blocking.range_consumer import RangeConsumer
+
     return _pool.get(RangeConsumer, settings)
 
 
 def admin_of(settings: Mapping[str, str]) -> Admin:
     """This process's admin client with these settings."""
+    from odradek.client.blocking.admin import Admin
+
     return _pool.get(Admin, settings)
 
 
 def producer_of(settings: Mapping[str, str]) -> Producer:
     """This process's producer with these settings."""
+    from odradek.client.blocking.producer import Producer
+
     return _pool.get(Producer, settings)
 
 
