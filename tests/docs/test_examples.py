@@ -1,7 +1,8 @@
 """Every Python example of the README and the documents runs against a broker and prints what is shown.
 
 A ``python`` block is run as it stands, but for the broker's address; a ``text`` block right behind it is what
-it must print. Blocks share a broker, and find a topic ``orders`` there with three records.
+it must print. Blocks share a broker, and find a topic ``orders`` there with three records. Pages about Spark
+are left to ``tests/spark/test_spark_docs.py``, where one session serves them all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ ADDRESS = "127.0.0.1:9092"
 SECONDS_MAX = 60
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not page.name.startswith("spark")),
+]
 BLOCKS = [
     pytest.param(found[1], found[2], id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES

@@ -1,0 +1,108 @@
+"""Every example of the pages about Spark runs and prints what is shown, and their tables name all options."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from pyspark.sql import SparkSession
+from tests.spark.documents import DOCS, PAGES, PageRun, blocks_of
+
+from odradek.pipelines import commands, driver, runner, sinks
+from odradek.pipelines.metrics import METRICS, PREFIX
+from odradek.pipelines.spec import Spec
+from odradek.pipelines.spec_parts import Sink, Source
+from odradek.spark import option_names, sink_options
+from odradek.spark.delta import options as delta_options
+
+SECONDS_MAX = 150
+GUIDE, DELTA, MIGRATION = DOCS / "spark.md", DOCS / "spark-delta.md", DOCS / "spark-migration.md"
+pytestmark = pytest.mark.timeout(600)
+CODE = re.compile(r"`([\w.]+)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_of_a_page_print_what_is_shown(
+    page: Path, spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_here(spec: Spec, *, once: bool, **_: object) -> int:
+        """A driver of its own would cost a Java for each command."""
+        assert once, "a run of an example must end"
+        query = sinks.start_query(driver.outgoing_frame(spark, spec, streaming=True), spec, once=True)
+        assert query.awaitTermination(SECONDS_MAX), "the query did not end"
+        return 0
+
+    monkeypatch.setattr(runner, "run", run_here)
+    monkeypatch.chdir(tmp_path)
+    run = PageRun(tmp_path, bootstrap, {"spark": spark, "__name__": "example"})
+    blocks = blocks_of(page)
+    assert blocks
+    printed = {f"{page.name}:{block.line}": run.run(block) for block in blocks}
+    shown = {f"{page.name}:{block.line}": block.printed for block in blocks if block.printed is not None}
+    assert {place: printed[place] for place in shown} == shown
+
+
+def names_in_table(page: Path, heading: str, column: int = 0) -> set[str]:
+    """Names in backquotes in a column of the tables whose heading begins so."""
+    names: set[str] = set()
+    is_inside = False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        is_inside = line.startswith("|") and (is_inside or line.startswith(f"| {heading} |"))
+        if is_inside:
+            names |= set(CODE.findall(cells[column]))
+    return names
+
+
+def section(page: Path, title: str, tmp_path: Path) -> Path:
+    """A part of a page as a page."""
+    part = re.split(
+        r"^##+ ", page.read_text(encoding="utf-8").partition(f"# {title}\n")[2], flags=re.MULTILINE
+    )[0]
+    cut = tmp_path / "part.md"
+    cut.write_text(part, encoding="utf-8")
+    return cut
+
+
+def test_the_guide_names_all_options_of_source_and_sink(tmp_path: Path) -> None:
+    source = names_in_table(section(GUIDE, "Options of the source", tmp_path), "option")
+    clients = {"kafka.bootstrap.servers", "kafka.group.id"}
+    assert source == {*option_names.NAMES.values(), *clients}
+    sink = names_in_table(section(GUIDE, "Options of the sink", tmp_path), "option")
+    assert sink == {*sink_options._OWN_NAMES, "kafka.bootstrap.servers"}
+
+
+def test_the_page_of_delta_names_all_options() -> None:
+    sink = names_in_table(DELTA, "option of the sink")
+    assert sink >= set(delta_options._SINK)
+    source = names_in_table(DELTA, "option of the source")
+    of_batches = {"path", "versionAsOf", "timestampAsOf"}
+    assert source | of_batches == set(delta_options._SOURCE)
+
+
+def test_the_guide_names_all_keys_of_a_pipelines_file() -> None:
+    source = {one.name for one in fields(Source)} - {"start_offsets"}
+    assert names_in_table(GUIDE, "`[source]`") - {"orders"} >= source
+    assert {one.name for one in fields(Sink)} <= names_in_table(GUIDE, "`[sink]`")
+
+
+def test_the_guide_names_all_commands_of_pipelines() -> None:
+    group: Any = typer.main.get_command(commands.app)
+    named = re.findall(r"`(\w+) (?:FILE|\[KIND)", GUIDE.read_text(encoding="utf-8"))
+    assert set(named) == set(group.commands)
+
+
+def test_metrics_of_the_guide_are_there(tmp_path: Path) -> None:
+    text = section(GUIDE, "Metrics", tmp_path).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", text)) - {"metrics_port"}
+    assert named - {PREFIX.rstrip("_"), PREFIX} <= {one.name for one in METRICS}
+    assert len(named) > 10
+
+
+def test_the_page_about_migration_names_all_options_of_sparks_own_source() -> None:
+    named = names_in_table(MIGRATION, "option")
+    assert set(option_names._SPARKS) <= named
