@@ -149,7 +149,8 @@ def test_windows_count_every_row_once_and_late_rows_exactly(
     first = stage.run_once(spark)
     # Late: five rows in three groups. Behind the watermark, but in time, as its window ends at 12:40: one.
     late = [order(20, minute=1), order(21, minute=2), order(22, minute=2, place="inn"), order(23, minute=12)]
-    stage.send(0, *late, order(24, minute=3), order(25, minute=34))
+    stage.send(0, *late)
+    stage.send(1, order(24, minute=3), order(25, minute=34))
     second = stage.run_once(spark)
     windows = {(row["place"], row["window_start"].minute): row["row_count"] for row in stage.table()}
     assert windows == {("castle", 0): 10, ("castle", 10): 5, ("inn", 0): 1}

@@ -18,7 +18,7 @@ from odradek.model.ids import TopicPartition
 from odradek.pipelines.display import Display, display_for
 from odradek.pipelines.lag import WaitingRecords
 from odradek.pipelines.metrics import LOOPBACK, MetricsServer
-from odradek.pipelines.progress import Offsets, Progress, read_progress, seconds_text
+from odradek.pipelines.progress import Offsets, Progress, late_text, read_progress, seconds_text
 from odradek.pipelines.standing import Standing, State, to_json
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def summary(standing: Standing, rows_replayed: int | None = None) -> str:
     if standing.dead_letter_count:
         words.append(f"{standing.dead_letter_count:,} dead letters")
     if standing.late_dropped_count:
-        words.append(f"{standing.late_dropped_count:,} dropped as late")
+        words.append(late_text(standing.late_dropped_count))
     return " · ".join(words)
 
 

@@ -93,7 +93,7 @@ METRICS: Final = (
     Metric(
         "late_dropped_total",
         "counter",
-        "What was dropped as later than the watermark. An aggregation counts groups of a task, not rows.",
+        "Late rows dropped, at least so many: an aggregation counts those of one group in a batch as one.",
         _one(lambda standing: standing.late_dropped_count),
     ),
     Metric(

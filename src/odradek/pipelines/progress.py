@@ -40,8 +40,8 @@ class Progress:
     lag_rows: int | None = None
     lag_s: float | None = None
     late_dropped_count: int = 0
-    """What stateful operators dropped as later than the watermark. An aggregation drops after Spark has put
-    the rows of a task together: late rows of one group and one task count as one."""
+    """Late rows that stateful operators dropped, at least so many: an aggregation drops after Spark has put the
+    rows of a batch together, so those of one group count as one."""
     dead_letter_count: int = 0
     state_row_count: int = 0
     watermark: str | None = None
@@ -119,10 +119,15 @@ def line_of(progress: Progress) -> str:
     if progress.dead_letter_count:
         words.append(f"{progress.dead_letter_count:,} dead letters")
     if progress.late_dropped_count:
-        words.append(f"{progress.late_dropped_count:,} dropped as late")
+        words.append(late_text(progress.late_dropped_count))
     if progress.state_row_count:
         words.append(f"{progress.state_row_count:,} rows of state")
     return " · ".join(words)
+
+
+def late_text(dropped_count: int) -> str:
+    """How many rows came too late: no fewer, and more where several fell into one group."""
+    return f"at least {dropped_count:,} late rows dropped"
 
 
 def lag_text(rows: int, seconds: float | None) -> str:

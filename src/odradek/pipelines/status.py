@@ -145,7 +145,7 @@ def _run_lines(status: Status) -> list[tuple[str, str]]:
     if run.dead_letter_count:
         lines.append(("dead letters", f"{run.dead_letter_count:,}"))
     if run.late_dropped_count:
-        lines.append(("dropped as late", f"{run.late_dropped_count:,}"))
+        lines.append(("late rows", f"at least {run.late_dropped_count:,} dropped"))
     if run.failure is not None:
         lines.append(("last failure", f"{_moment(run.failure.at_ms)}: {run.failure.message}"))
     return lines

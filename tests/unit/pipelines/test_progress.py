@@ -47,7 +47,7 @@ def test_a_recorded_report_is_read() -> None:
     assert read.run_id == LATE["runId"]
 
 
-def test_late_rows_of_a_group_and_task_count_once() -> None:
+def test_late_rows_of_a_group_count_once_in_a_batch() -> None:
     """Ten of the 100 rows were late; Spark counts the two groups it made of them."""
     assert read_progress(LATE).late_dropped_count == 2
 
@@ -89,7 +89,7 @@ def test_a_batch_is_told_in_one_line() -> None:
 
 
 def test_the_line_adds_only_what_is_unusual() -> None:
-    assert line_of(read_progress(LATE)).endswith("· 2 dropped as late · 4 rows of state")
+    assert line_of(read_progress(LATE)).endswith("· at least 2 late rows dropped · 4 rows of state")
     unusual = read_progress(report(observedMetrics={"odradek": {"dead_letters": 1234}}))
     assert line_of(unusual).endswith("· 1,234 dead letters")
 
