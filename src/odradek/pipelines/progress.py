@@ -40,8 +40,8 @@ class Progress:
     lag_rows: int | None = None
     lag_s: float | None = None
     late_dropped_count: int = 0
-    """Late rows that stateful operators dropped, at least so many: an aggregation drops after Spark has put the
-    rows of a batch together, so those of one group count as one."""
+    """Late rows that stateful operators dropped, at least so many: an aggregation drops after Spark has put
+    the rows of a batch together, so those of one group count as one."""
     dead_letter_count: int = 0
     state_row_count: int = 0
     watermark: str | None = None
