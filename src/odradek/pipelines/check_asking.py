@@ -160,7 +160,7 @@ def _checkpoint_checks(spec: Spec) -> Iterator[Check]:
         yield directory_check("checkpoint", spec.checkpoint)
     try:
         state = checkpoint.state()
-        check_plan(spec, checkpoint.read_pinned(PLAN_FILE), state)
+        check_plan(spec, checkpoint.read_pinned_json(PLAN_FILE), state)
     except (CheckpointUnreadable, OSError) as failed:
         yield Check(
             "checkpoint content", False, str(failed), f"odradek pipeline reset {spec.file.name} --to TIME"

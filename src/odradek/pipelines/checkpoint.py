@@ -21,6 +21,10 @@ Offsets = Mapping[str, Mapping[str, int]]
 OURS: Final = "odradek"
 _NUMBER: Final = re.compile(r"\d+")
 _NOTHING: Final = "-"
+_REPAIR: Final = (
+    "Put the file back from a copy of the checkpoint, or begin anew with odradek pipeline reset, which keeps "
+    "the old checkpoint beside the new one"
+)
 _HADOOP_S3: Final = re.compile(r"^s3[an]://")
 
 
@@ -112,12 +116,15 @@ class Checkpoint:
         query = self._read("metadata")
         planned_id = newest_number(self._names("offsets"))
         committed_id = newest_number(self._names("commits"))
-        return CheckpointState(
-            None if query is None else parse_query_id(query),
-            self._planned(planned_id),
-            self._planned(committed_id),
-            committed_id,
-        )
+        try:
+            return CheckpointState(
+                None if query is None else parse_query_id(query),
+                self._planned(planned_id),
+                self._planned(committed_id),
+                committed_id,
+            )
+        except CheckpointUnreadable as wrong:
+            raise CheckpointUnreadable(f"{self.place}/{wrong}. {_REPAIR}") from None
 
     def _planned(self, batch_id: int | None) -> PlannedBatch | None:
         text = None if batch_id is None else self._read(f"offsets/{batch_id}")
@@ -126,6 +133,19 @@ class Checkpoint:
     def read_pinned(self, name: str) -> str | None:
         """A file of ours; None if there is none."""
         return self._read(f"{OURS}/{name}")
+
+    def read_pinned_json(self, name: str) -> dict[str, Any] | None:
+        """A file of ours that holds an object; None if there is none. Raises CheckpointUnreadable."""
+        text = self.read_pinned(name)
+        if text is None:
+            return None
+        try:
+            found = json.loads(text)
+        except ValueError as wrong:
+            raise CheckpointUnreadable(f"{self.place}/{OURS}/{name} is no JSON: {wrong}. {_REPAIR}") from None
+        if not isinstance(found, dict):
+            raise CheckpointUnreadable(f"{self.place}/{OURS}/{name} holds no JSON object. {_REPAIR}")
+        return found
 
     def write_pinned(self, name: str, text: str) -> None:
         """A file of ours, whole or not at all."""
@@ -153,7 +173,8 @@ class Checkpoint:
         if self._files.get_file_info(path).type != fs.FileType.File:
             return None
         with self._files.open_input_stream(path) as stream:
-            return bytes(stream.read()).decode()
+            # What is no text is no JSON either, and told as such.
+            return bytes(stream.read()).decode(errors="replace")
 
     def _names(self, folder: str) -> list[str]:
         listing = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)

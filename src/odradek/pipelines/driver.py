@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.pipelines import frames, sinks, transforms
+from odradek.pipelines import frames, sinks, topic_pins, transforms
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.dead_letters import DeadLetterShare, TooManyDeadLetters
 from odradek.pipelines.failures import Failure, explain
@@ -77,6 +77,7 @@ class Watch:
 
     def __init__(self, query: StreamingQuery, spec: Spec, report: Report, orders: Orders) -> None:
         self._query = query
+        self._spec = spec
         self._report = report
         self._orders = orders
         self._told: tuple[int, str] | None = None
@@ -110,6 +111,8 @@ class Watch:
             self._told = (progress["batchId"], progress["timestamp"])
             self._looks_since_told = 0
             self._report.tell("progress", progress=progress)
+            if topic_pins.has_gone_back(progress):
+                topic_pins.repin_topics(self._spec, Checkpoint(self._spec.checkpoint))
             if self._share is not None:
                 self._share.hear(progress)
 
@@ -155,6 +158,7 @@ def run_query(spec: Spec, given: argparse.Namespace, report: Report, orders: Ord
         report.tell("replayed", rows=_replay(spark, spec, given.replay), skipped=False)
         report.tell("ended", reason="once")
     else:
+        topic_pins.pin_topics(spec, Checkpoint(spec.checkpoint))
         query = sinks.start_query(outgoing_frame(spark, spec, streaming=True), spec, once=given.once)
         jvm: Any = spark.sparkContext._jvm
         report.tell(

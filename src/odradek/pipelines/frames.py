@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from odradek.pipelines import json_values
 from odradek.pipelines.checkpoint import Checkpoint, Offsets
 from odradek.pipelines.spec_parts import Source, Spec
+from odradek.pipelines.topic_pins import TOPICS_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,8 +73,12 @@ def _raw(
     reader: Any = spark.readStream if streaming else spark.read
     if source.type == "table":
         return _table(reader, source)
-    handed_over = checkpoint.read_pinned(START_FILE)
-    options = topic_options(spec, handed_over) if streaming else window_options(spec, window)
+    if streaming:
+        options = topic_options(
+            spec, checkpoint.read_pinned(START_FILE), checkpoint.read_pinned_json(TOPICS_FILE)
+        )
+    else:
+        options = window_options(spec, window)
     loaded: DataFrame = reader.format("odradek").options(**options).load()
     return loaded
 
@@ -87,7 +92,9 @@ def _table(reader: Any, source: Source) -> DataFrame:
     return loaded
 
 
-def topic_options(spec: Spec, handed_over: str | None = None) -> dict[str, str]:
+def topic_options(
+    spec: Spec, handed_over: str | None = None, topic_ids: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The options of a stream from topics; the file's own ``options`` win. Pure."""
     source = spec.source
     return _merged(
@@ -97,6 +104,7 @@ def topic_options(spec: Spec, handed_over: str | None = None) -> dict[str, str]:
             "maxOffsetsPerTrigger": str(source.max_per_trigger),
             "kafka.group.id": spec.observe.group,
             "commitGroup": "true",
+            **({"expectedTopicIds": json.dumps(topic_ids)} if topic_ids else {}),
         },
         source.options,
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.spec_parts import SAMPLE, Spec
@@ -33,11 +33,8 @@ class PinnedSchema(NamedTuple):
     schema: str
 
 
-def read_pin(text: str | None) -> PinnedSchema | None:
-    if text is None:
-        return None
-    found = json.loads(text)
-    return PinnedSchema(found["declared"], json.dumps(found["schema"]))
+def read_pin(found: Mapping[str, Any] | None) -> PinnedSchema | None:
+    return None if found is None else PinnedSchema(found["declared"], json.dumps(found["schema"]))
 
 
 def pin_text(declared: str, schema_json: str) -> str:
@@ -76,7 +73,7 @@ def column_problem(names: Sequence[str], *, file_name: str) -> str | None:
 
 def value_schema(spark: SparkSession, spec: Spec, checkpoint: Checkpoint) -> StructType:
     """The schema of this pipeline's values; pinned from now on."""
-    pinned = read_pin(checkpoint.read_pinned(SCHEMA_FILE))
+    pinned = read_pin(checkpoint.read_pinned_json(SCHEMA_FILE))
     change = schema_change(spec, pinned)
     if change is not None:
         raise SchemaRefused(change)

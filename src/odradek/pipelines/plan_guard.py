@@ -41,12 +41,12 @@ def planning_of(spec: Spec) -> dict[str, str]:
     return found
 
 
-def check_plan(spec: Spec, pinned: str | None, state: CheckpointState) -> None:
+def check_plan(spec: Spec, pinned: Mapping[str, str] | None, state: CheckpointState) -> None:
     """Raises PlanChanged if an unfinished batch was planned by other words than the file has now."""
     batch = state.unfinished
     if batch is None or pinned is None or spec.sink.guarantee != "exactly_once":
         return
-    changes = changed_words(json.loads(pinned), planning_of(spec))
+    changes = changed_words(pinned, planning_of(spec))
     if changes:
         raise PlanChanged(
             f"batch {batch.batch_id} of {spec.name} is not finished and must run again exactly as it was "

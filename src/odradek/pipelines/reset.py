@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from odradek.cli.offset_plan import Bounds, Move, UnreadableGoal, moment_ms, planned
 from odradek.cli.reset_offsets import bounds_of, offsets_at
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.checkpoint import CheckpointState
+from odradek.pipelines.checkpoint import CheckpointState, CheckpointUnreadable
 from odradek.pipelines.clusters import source_admin, source_partitions
 from odradek.pipelines.progress import Offsets, read_offsets
 
@@ -129,14 +129,30 @@ def plan(spec: Spec, goal: Goal, checkpoint: Checkpoint) -> list[Move]:
     with source_admin(spec) as admin:
         partitions = source_partitions(admin, spec.source)
         bounds = bounds_of(admin, partitions)
-        current = done_offsets(checkpoint.state(), committed_offsets(admin, spec.observe.group))
+        current = done_offsets(_readable(checkpoint), committed_offsets(admin, spec.observe.group))
         at_time = {} if goal.at_ms is None else offsets_at(admin, partitions, bounds, goal.at_ms)
     return planned(wanted_offsets(goal, bounds, current, at_time), bounds, current)
+
+
+def _readable(checkpoint: Checkpoint) -> CheckpointState:
+    """How far the query has come; nowhere if that is damaged, which is a reason to begin anew."""
+    try:
+        return checkpoint.state()
+    except CheckpointUnreadable:
+        return CheckpointState()
 
 
 def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, int]:
     kept = admin.list_group_offsets(group)
     return {one: offset.offset for one, offset in kept.items() if offset is not None}
+
+
+def _is_used(checkpoint: Checkpoint) -> bool:
+    """Whether there is something to keep: also what cannot be read."""
+    try:
+        return checkpoint.state() != CheckpointState()
+    except CheckpointUnreadable:
+        return True
 
 
 def execute(spec: Spec, moves: Collection[Move], checkpoint: Checkpoint, now_ms: int) -> str | None:
@@ -147,7 +163,6 @@ def execute(spec: Spec, moves: Collection[Move], checkpoint: Checkpoint, now_ms:
     with source_admin(spec) as admin:
         admin.alter_group_offsets(spec.observe.group, {move.partition: move.after for move in moves})
     stamp = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
-    has_begun = checkpoint.state() != CheckpointState()
-    aside = checkpoint.move_aside(f"before-{stamp}") if has_begun else None
+    aside = checkpoint.move_aside(f"before-{stamp}") if _is_used(checkpoint) else None
     checkpoint.write_pinned(START, start_text(moves))
     return aside

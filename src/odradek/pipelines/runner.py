@@ -96,7 +96,7 @@ def _supervised(spec: Spec, arguments: list[str], master: str | None, told: Tell
 def check_before(spec: Spec, checkpoint: Checkpoint, clock: Clock) -> None:
     """See that the checkpoint can go on with this file."""
     state = checkpoint.state()
-    check_plan(spec, checkpoint.read_pinned(PLAN_FILE), state)
+    check_plan(spec, checkpoint.read_pinned_json(PLAN_FILE), state)
     check_retention(spec, state, clock.wall_ms())
 
 

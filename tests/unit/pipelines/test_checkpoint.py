@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -107,7 +106,7 @@ def test_a_checkpoint_is_read_as_spark_wrote_it_and_our_files_lie_beside(tmp_pat
 
 
 def test_what_cuts_a_batch_may_change_only_when_no_batch_is_unfinished() -> None:
-    pinned = json.dumps(planning_of(spec_of()))
+    pinned = planning_of(spec_of())
     changed = spec_of(FILE.replace('["orders"]', '["orders"]\noptions = {minpartitions = 8}'))
     between = CheckpointState("q", batch(3), batch(3), 3)
     unfinished = CheckpointState("q", batch(4), batch(3), 3)
@@ -121,6 +120,6 @@ def test_what_cuts_a_batch_may_change_only_when_no_batch_is_unfinished() -> None
 def test_a_sink_that_may_write_twice_has_nothing_to_keep() -> None:
     unfinished = CheckpointState("q", batch(4), batch(3), 3)
     text = FILE + 'guarantee = "at_least_once"\n'
-    pinned = json.dumps(planning_of(spec_of(text)))
+    pinned = planning_of(spec_of(text))
     changed = text.replace('["orders"]', '["orders"]\noptions = {minPartitions = 8}')
     check_plan(spec_of(changed), pinned, unfinished)
