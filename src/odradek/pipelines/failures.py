@@ -26,7 +26,7 @@ _PERMANENT: Final = frozenset(
         *("ConfigError", "SpecError", "RecordCorrupt", "SerializationFailed", "UnsupportedVersion"),
         *("ExactlyOnceRefused", "ReplayDiffers", "RowRefused", "TransformFailed", "SinkRefused"),
         *("SchemaRefused", "TooManyDeadLetters", "TableOptionError", "TableNotFound", "TableUnsupported"),
-        *("RowsRefused", "TableChanged", "HistoryLost"),
+        *("RowsRefused", "TableChanged", "HistoryLost", "CheckpointUnreadable"),
     }
 )
 _GONE: Final = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError"})
@@ -34,7 +34,7 @@ _PYTHON_ERROR: Final = re.compile(r"^(?:pyspark\.errors\.\S+\.)?((?:\w+\.)*[A-Z]
 _USER_RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)*$", re.MULTILINE)
 _PLACE: Final = re.compile(r'  File "(.+)", line (\d+), in ')
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
-_SQLSTATE: Final = re.compile(r" SQLSTATE: \w+.*$")
+_SQLSTATE: Final = re.compile(r" SQLSTATE: \w+")
 _JAVA_ERROR: Final = re.compile(r"(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)): (.+)")
 _ANALYSIS: Final = ("AnalysisException", "ParseException")
 _PERMANENT_JAVA: Final = (
@@ -43,6 +43,18 @@ _PERMANENT_JAVA: Final = (
     "SparkRuntimeException",
     "ArithmeticException",
 )
+_REFUSED: Final = "requirement failed: "
+"""How Spark says that it was asked for what it never does."""
+_HINTS: Final = {
+    "DataLoss": 'in a pipeline\'s file: [source] options = { failOnDataLoss = "false" }, or odradek pipeline '
+    "reset FILE --to earliest",
+    "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION": "choose another [sink] mode; an aggregation that appends "
+    "needs [source] watermark, and the transform must group by a window of that column",
+    "WRITE_STREAM_NOT_ALLOWED": "the transform must read the view source",
+    "No space left on device": "make room, then run it again: it goes on where its checkpoint stands",
+    "ENOSPC": "make room, then run it again: it goes on where its checkpoint stands",
+}
+"""What to do, by what an error is called or says, where its own words do not tell."""
 _TRACE: Final = "Traceback (most recent call last):"
 _WRAPPERS: Final = ("STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR")
 
@@ -55,7 +67,13 @@ class Failure(NamedTuple):
 
 
 def explain(name: str, text: str) -> Failure:
-    """A failure by the class of the error that came out of Spark, and all that it says."""
+    """A failure by the class of the error that came out of Spark, and all that it says; with what to do."""
+    failure = _explained(name, text)
+    hint = next((hint for sign, hint in _HINTS.items() if sign == name or sign in text), None)
+    return failure if hint is None else failure._replace(message=f"{failure.message} ({hint})")
+
+
+def _explained(name: str, text: str) -> Failure:
     raised = _USER_RAISED.search(text)
     if raised is not None:
         return Failure(_short(raised[1]), retry=False)
@@ -108,7 +126,8 @@ def _of_java(name: str, text: str) -> Failure:
     caused = _JAVA_ERROR.findall(text)
     is_permanent = bool(conditions) or any(one.endswith(_PERMANENT_JAVA) for one, _ in caused)
     words = _fullest([words for _, words in caused]) if caused else _first_words(text)
-    return Failure(_short(_SQLSTATE.sub("", words) or name), retry=not is_permanent)
+    is_permanent |= _REFUSED in text
+    return Failure(_short(_without_state(words) or name), retry=not is_permanent)
 
 
 def _fullest(words: list[str]) -> str:
@@ -121,7 +140,12 @@ def _first_words(text: str) -> str:
     """The first line, without the name of the query that Spark puts before it."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     words = lines[0] if lines else ""
-    return _SQLSTATE.sub("", re.sub(r"^\[STREAM_FAILED\] .* terminated with exception: ", "", words))
+    return _without_state(re.sub(r"^\[STREAM_FAILED\] .* terminated with exception: ", "", words))
+
+
+def _without_state(words: str) -> str:
+    """What Spark says without the code of its kind; the line and place of a query stay."""
+    return _SQLSTATE.sub("", words).rstrip(" ;")
 
 
 def _short(words: str) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.pipelines import json_values
 from odradek.pipelines.checkpoint import Checkpoint, Offsets
-from odradek.pipelines.spec_parts import Source, Spec
+from odradek.pipelines.spec_parts import Source, Spec, Watermark
 from odradek.pipelines.topic_pins import TOPICS_FILE
+from odradek.pipelines.value_sample import SchemaRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +45,17 @@ def source_frames(
     watermark = spec.source.watermark
     if watermark is None or not streaming:
         return frames
-    return frames._replace(rows=frames.rows.withWatermark(watermark.column, watermark.delay))
+    return frames._replace(rows=_watermarked(frames.rows, watermark, spec))
+
+
+def _watermarked(rows: DataFrame, watermark: Watermark, spec: Spec) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    try:
+        return rows.withWatermark(watermark.column, watermark.delay)
+    except PySparkException as wrong:
+        words = str(wrong).strip().splitlines()[0]
+        raise SchemaRefused(f"{spec.file.name}: [source] watermark on {watermark.column}: {words}") from None
 
 
 def _parsed(spark: SparkSession, spec: Spec, checkpoint: Checkpoint, raw: DataFrame) -> SourceFrames:

@@ -137,7 +137,9 @@ def readable_or_stop() -> Column:
         F.lit(", offset "),
         F.col("offset").cast("string"),
         F.lit(": "),
-        F.substring(F.col("value").cast("string"), 1, _SHOWN_CHARACTERS),
+        F.when(F.length("value") == 0, "it is empty").otherwise(
+            F.substring(F.col("value").cast("string"), 1, _SHOWN_CHARACTERS)
+        ),
         F.lit(" (correct the schema, or name a topic for such records in [dead_letter])"),
     )
     return F.when(is_unreadable(), F.raise_error(words).cast("boolean")).otherwise(F.lit(True))

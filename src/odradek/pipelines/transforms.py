@@ -28,12 +28,21 @@ class TransformFailed(Exception):
 
 def transformed(rows: DataFrame, spec: Spec) -> DataFrame:
     """The rows as the pipeline's transform makes them."""
-    if spec.transform.sql is not None:
-        return _queried(rows, spec.transform.sql)
-    if spec.transform.module is None or spec.transform.function is None:
+    transform = spec.transform
+    if transform.sql is not None:
+        return _reading(rows, _queried(rows, transform.sql), f"{transform.sql} must read the view {VIEW}")
+    if transform.module is None or transform.function is None:
         return rows
-    function = load_function(spec.transform.module, spec.transform.function, spec.directory)
-    return _called(function, rows, spec)
+    function = load_function(transform.module, transform.function, spec.directory)
+    words = f"{transform.module}:{transform.function} must use the DataFrame that it is given"
+    return _reading(rows, _called(function, rows, spec), words)
+
+
+def _reading(rows: DataFrame, result: DataFrame, words: str) -> DataFrame:
+    """The result, if it is made of the rows: a stream comes out of a stream only."""
+    if rows.isStreaming and not result.isStreaming:
+        raise TransformFailed(f"{words}: what it gives is no stream of rows")
+    return result
 
 
 def check_transform(spec: Spec) -> None:

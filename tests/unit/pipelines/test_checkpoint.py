@@ -123,3 +123,21 @@ def test_a_sink_that_may_write_twice_has_nothing_to_keep() -> None:
     pinned = planning_of(spec_of(text))
     changed = text.replace('["orders"]', '["orders"]\noptions = {minPartitions = 8}')
     check_plan(spec_of(changed), pinned, unfinished)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("{", "is no JSON"), ("[1]", "holds no JSON object"), ("", "no JSON")]
+)
+def test_a_damaged_file_of_ours_is_named_with_a_way_out(tmp_path: Path, text: str, why: str) -> None:
+    checkpoint = Checkpoint(str(tmp_path))
+    assert checkpoint.read_pinned_json("plan.json") is None
+    checkpoint.write_pinned("plan.json", text)
+    with pytest.raises(CheckpointUnreadable, match=f"{tmp_path}/odradek/plan.json .*{why}.*pipeline reset"):
+        checkpoint.read_pinned_json("plan.json")
+
+
+def test_a_damaged_file_of_sparks_is_named_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_bytes(b"\x00\xff")
+    with pytest.raises(CheckpointUnreadable, match=f"{tmp_path}/offsets/3 is no log.*pipeline reset"):
+        Checkpoint(str(tmp_path)).state()

@@ -44,7 +44,6 @@ def test_a_row_that_cannot_be_read_stops_for_good_with_its_own_words() -> None:
         ("odradek.model.client_errors.UnknownTopic: nowhere does not exist", False),
         ("odradek.model.client_errors.AuthenticationFailed: no", False),
         ("odradek.model.errors.ConfigError: minpartition is not an option", False),
-        ("odradek.spark.data_loss.DataLoss: orders-0: 5 to 9 are gone", False),
         ("odradek.spark.delta.errors.SchemaRefused: other columns", False),
         ("odradek.spark.guards.ExactlyOnceRefused: speculation", False),
     ],
@@ -90,7 +89,9 @@ def test_an_error_of_analysis_is_its_first_line_without_the_plan() -> None:
 
 def test_errors_of_the_machine_may_pass_and_those_of_the_query_do_not() -> None:
     disk = "Job aborted due to stage failure: lost task: java.io.IOException: No space left on device"
-    assert explain(*stream_failed(disk)) == ("No space left on device", True)
+    message, retry = explain(*stream_failed(disk))
+    assert message.startswith("No space left on device (make room, then run it again")
+    assert retry
     divided = "org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"
     assert explain(*stream_failed(divided)) == ("[DIVIDE_BY_ZERO] Division by zero.", False)
 
@@ -107,3 +108,19 @@ def test_words_that_an_outer_error_put_before_the_innermost_are_kept() -> None:
 def test_a_message_is_bounded_and_never_empty() -> None:
     assert len(explain("Odd", "x" * 10_000).message) == MESSAGE_CHARACTERS_MAX + 1
     assert explain("Odd", "").message == "Odd"
+
+
+def test_the_place_of_an_error_in_a_query_is_told() -> None:
+    text = "q.sql: [PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. SQLSTATE: 42601 (line 1, pos 0)"
+    assert explain("TransformFailed", text).message.endswith("near 'selec'. (line 1, pos 0)")
+
+
+def test_a_loss_is_told_with_the_words_of_a_pipelines_file() -> None:
+    message, retry = explain(*stream_failed(trace("odradek.spark.data_loss.DataLoss: 5 to 9 are gone")))
+    assert message.startswith("5 to 9 are gone (in a pipeline's file: [source] options")
+    assert not retry
+
+
+def test_what_spark_never_does_is_not_asked_of_it_twice() -> None:
+    found = explain(*stream_failed("requirement failed: odradek does not support Update mode."))
+    assert found == ("requirement failed: odradek does not support Update mode.", False)
