@@ -95,6 +95,7 @@ def test_topic_to_table_keeps_every_order_once_and_dead_letters_apart(
     stage.send(1, *(order(number) for number in range(60, 119)), b"no JSON")
     told = stage.run_once(spark)
     assert sum(one.dead_letter_count for one in told) == 1
+    assert sum(one.row_count for one in told) == 120
     stage.send(0, order(119))
     stage.run_once(spark)
     rows = sorted(stage.table(), key=lambda row: row["id"])

@@ -17,7 +17,7 @@ Offsets = dict[str, dict[int, int]]
 """By topic and partition."""
 
 OBSERVED: Final = "odradek"
-"""The name under which a pipeline counts what Spark itself does not: ``dead_letters``."""
+"""The name under which a pipeline counts what Spark itself does not: ``rows`` and ``dead_letters``."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def read_progress(report: Mapping[str, Any]) -> Progress:
         run_id=report["runId"],
         at_ms=_moment_ms(report["timestamp"]),
         batch_id=report["batchId"],
-        row_count=report.get("numInputRows", 0),
+        # With dead letters Spark reads each batch twice, and counts so; the pipeline itself counts once.
+        row_count=int(observed.get("rows") or report.get("numInputRows", 0)),
         batch_ms=report.get("batchDuration", parts.get("triggerExecution", 0)),
         parts_ms=parts,
         start=_merged(sources, "startOffset", min),

@@ -62,6 +62,11 @@ def test_dead_letters_are_those_observed() -> None:
     assert read_progress(report(observedMetrics={"odradek": {"dead_letters": 7}})).dead_letter_count == 7
 
 
+def test_rows_that_were_observed_go_before_those_that_spark_read_twice() -> None:
+    twice = report(numInputRows=14, observedMetrics={"odradek": {"rows": 7, "dead_letters": 0}})
+    assert read_progress(twice).row_count == 7
+
+
 def test_lag_is_what_is_left_in_all_partitions() -> None:
     read = read_progress(of_topic({"0": 5, "1": 9}, {"0": 7, "1": 9, "2": 4}))
     assert read.lag_rows == 2 + 0 + 4
