@@ -36,7 +36,7 @@ $(KAFKA2_STAMP): tests/requirements-kafka-python-2.txt
 	@$(KAFKA2)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-demo: $(CODEC)  ## start a broker, produce and consume with a real client, show the result
+demo: $(CODEC)  ## a year of flights: events on a broker, a table and a topic by Spark, a plot
 	@$(BIN)/python examples/demo.py
 
 test: lint unit contracts integration clients compat spark  ## everything CI runs
