@@ -94,7 +94,7 @@ def _clients(directory: Path, seed: int) -> Iterator[Tally]:
 
 
 def _spark(directory: Path, seed: int) -> Iterator[Tally]:
-    yield spark_kills.play(directory, 12, seed)
+    yield spark_kills.play(directory, spark_kills.LONG_FORM, 4, seed)
 
 
 FORMS: dict[str, Form] = {
