@@ -78,7 +78,9 @@ def parse_planned(batch_id: int, text: str) -> PlannedBatch:
         ends = tuple(None if line == _NOTHING else json.loads(line) for line in lines[2:])
         planned_ms = about.get("batchTimestampMs")
         return PlannedBatch(batch_id, planned_ms, ends, about.get("conf") or {})
-    except (IndexError, ValueError, AttributeError) as wrong:
+    except IndexError:
+        raise CheckpointUnreadable(f"offsets/{batch_id} is no log of offsets: it ends too early") from None
+    except (ValueError, AttributeError) as wrong:
         raise CheckpointUnreadable(f"offsets/{batch_id} is no log of offsets: {wrong}") from None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.pipelines import frames, sinks, topic_pins, transforms
+from odradek.pipelines import frames, sink_topics, sinks, topic_pins, transforms
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.dead_letters import DeadLetterShare, TooManyDeadLetters
 from odradek.pipelines.failures import Failure, explain
@@ -34,6 +34,7 @@ IDLE_POLLS: Final = 25
 """How many looks pass between two reports that nothing is new."""
 LAST_BATCH_POLLS: Final = 25
 """How many looks a running batch is given to end by itself."""
+JAVA_CAUSES_MAX: Final = 10
 GO, STOP = "go", "stop"
 REPLAY_FILES: Final = "replays"
 
@@ -158,6 +159,7 @@ def run_query(spec: Spec, given: argparse.Namespace, report: Report, orders: Ord
         report.tell("replayed", rows=_replay(spark, spec, given.replay), skipped=False)
         report.tell("ended", reason="once")
     else:
+        sink_topics.check_sink_topics(spec)
         topic_pins.pin_topics(spec, Checkpoint(spec.checkpoint))
         query = sinks.start_query(outgoing_frame(spark, spec, streaming=True), spec, once=given.once)
         jvm: Any = spark.sparkContext._jvm
@@ -188,7 +190,21 @@ def _replay(spark: SparkSession, spec: Spec, replay_id: str) -> int:
 
 
 def failure_of(failed: BaseException) -> Failure:
-    return explain(type(failed).__name__, str(failed))
+    return explain(type(failed).__name__, "\n".join([str(failed), *java_causes(failed)]))
+
+
+def java_causes(failed: BaseException) -> list[str]:
+    """What an error of Java names as its causes; its own words often leave them out."""
+    cause: Any = getattr(failed, "_origin", None)
+    causes: list[str] = []
+    try:
+        while cause is not None and len(causes) < JAVA_CAUSES_MAX:
+            cause = cause.getCause()
+            if cause is not None:
+                causes.append(f"Caused by: {cause.toString()}")
+    except Exception:  # noqa: BLE001 - Java may be gone, and then all that can be said was said
+        return causes
+    return causes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -43,20 +43,30 @@ _PERMANENT_JAVA: Final = (
     "SparkRuntimeException",
     "ArithmeticException",
 )
-_REFUSED: Final = "requirement failed: "
-"""How Spark says that it was asked for what it never does."""
+_REFUSED: Final = ("requirement failed: ", "Failed to read log file")
+"""How Spark says that it was asked for what it never does, or that its checkpoint is damaged."""
+_LOSS: Final = "DataLoss"
+_LOSS_HINT: Final = (
+    'in a pipeline\'s file: [source] options = { failOnDataLoss = "false" }, or odradek pipeline reset FILE '
+    "--to earliest"
+)
 _HINTS: Final = {
-    "DataLoss": 'in a pipeline\'s file: [source] options = { failOnDataLoss = "false" }, or odradek pipeline '
-    "reset FILE --to earliest",
     "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION": "choose another [sink] mode; an aggregation that appends "
     "needs [source] watermark, and the transform must group by a window of that column",
     "WRITE_STREAM_NOT_ALLOWED": "the transform must read the view source",
-    "No space left on device": "make room, then run it again: it goes on where its checkpoint stands",
-    "ENOSPC": "make room, then run it again: it goes on where its checkpoint stands",
+    "Failed to read log file": "put the file back from a copy of the checkpoint, or begin anew with odradek "
+    "pipeline reset, which keeps the old checkpoint",
+    "No space left on device": "make room where the checkpoint, the sink or spark.local.dir is, then run it "
+    "again: it goes on where its checkpoint stands",
 }
-"""What to do, by what an error is called or says, where its own words do not tell."""
+"""What to do, by what an error of Spark says; ours say it themselves."""
 _TRACE: Final = "Traceback (most recent call last):"
-_WRAPPERS: Final = ("STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR")
+_WRAPPERS: Final = (
+    "TASK_WRITE_FAILED",
+    "STREAM_FAILED",
+    "PYTHON_DATA_SOURCE_ERROR",
+    "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR",
+)
 
 
 class Failure(NamedTuple):
@@ -69,7 +79,13 @@ class Failure(NamedTuple):
 def explain(name: str, text: str) -> Failure:
     """A failure by the class of the error that came out of Spark, and all that it says; with what to do."""
     failure = _explained(name, text)
-    hint = next((hint for sign, hint in _HINTS.items() if sign == name or sign in text), None)
+    names = {name, *(one.name for one in python_errors(text))}
+    if _LOSS in names:
+        hint: str | None = _LOSS_HINT
+    elif names & (_PERMANENT | _TRANSIENT):
+        return failure
+    else:
+        hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
     return failure if hint is None else failure._replace(message=f"{failure.message} ({hint})")
 
 
@@ -126,7 +142,7 @@ def _of_java(name: str, text: str) -> Failure:
     caused = _JAVA_ERROR.findall(text)
     is_permanent = bool(conditions) or any(one.endswith(_PERMANENT_JAVA) for one, _ in caused)
     words = _fullest([words for _, words in caused]) if caused else _first_words(text)
-    is_permanent |= _REFUSED in text
+    is_permanent |= any(sign in text for sign in _REFUSED)
     return Failure(_short(_without_state(words) or name), retry=not is_permanent)
 
 

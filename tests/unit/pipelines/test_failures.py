@@ -90,7 +90,7 @@ def test_an_error_of_analysis_is_its_first_line_without_the_plan() -> None:
 def test_errors_of_the_machine_may_pass_and_those_of_the_query_do_not() -> None:
     disk = "Job aborted due to stage failure: lost task: java.io.IOException: No space left on device"
     message, retry = explain(*stream_failed(disk))
-    assert message.startswith("No space left on device (make room, then run it again")
+    assert message.startswith("No space left on device (make room where the checkpoint")
     assert retry
     divided = "org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"
     assert explain(*stream_failed(divided)) == ("[DIVIDE_BY_ZERO] Division by zero.", False)
@@ -124,3 +124,16 @@ def test_a_loss_is_told_with_the_words_of_a_pipelines_file() -> None:
 def test_what_spark_never_does_is_not_asked_of_it_twice() -> None:
     found = explain(*stream_failed("requirement failed: odradek does not support Update mode."))
     assert found == ("requirement failed: odradek does not support Update mode.", False)
+
+
+def test_a_damaged_checkpoint_is_not_read_again_and_told_with_a_way_out() -> None:
+    words = "Failed to read log file file:/ck/commits/1. Incomplete log file in the offset commit log"
+    message, retry = explain(*stream_failed(words))
+    assert message.startswith(f"{words} (put the file back from a copy")
+    assert not retry
+
+
+def test_an_error_that_says_what_to_do_is_told_nothing_more() -> None:
+    words = "the storage of the table at /lake is full (No space left on device): free space"
+    found = explain(*stream_failed(trace(f"odradek.spark.delta.errors.StorageFailed: {words}")))
+    assert found == (words, True)

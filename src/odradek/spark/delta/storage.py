@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
-from odradek.spark.delta.errors import StorageFailed, TableNotFound, TableUnsupported
+from odradek.spark.delta.errors import StorageFailed, TableNotFound, TableOptionError, TableUnsupported
 
 _FULL: Final = ("no space left", "storagefull", "quota exceeded", "disk quota")
 _FORBIDDEN: Final = (
@@ -53,6 +53,8 @@ def file_system(path: str, storage_options: dict[str, str]) -> Any:
 
 def open_table(path: str, storage_options: dict[str, str], version: int | None = None) -> DeltaTable:
     """The table at its newest version, or at the one given."""
+    if is_local(path) and os.path.isfile(path):
+        raise TableOptionError(f"{path} is a file, and a table is a folder: give another path")
     with told(path):
         return DeltaTable(path, version=version, storage_options=storage_options or None)
 
