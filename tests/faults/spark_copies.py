@@ -66,10 +66,10 @@ class Copies:
         self._bootstrap = bootstrap
         self._table = directory / TABLE
 
-    def marks(self, admin: Admin, sinks: tuple[str, ...]) -> dict[str, Callable[[], int]]:
-        """How much is visible in each of these copies, as a number that grows."""
+    def mark(self, admin: Admin, sink: str) -> Callable[[], int]:
+        """How much is visible in this copy, as a number that grows."""
 
-        def end(sink: str) -> int:
+        def end() -> int:
             wanted = dict.fromkeys(_places(f"{SOURCE}.{sink}"), OffsetSpec.LATEST)
             found = admin.list_offsets(wanted, isolation_level="read_committed")
             return sum(answer.offset for answer in found.values())
@@ -77,7 +77,7 @@ class Copies:
         def versions() -> int:
             return len(list((self._table / "_delta_log").glob("*.json")))
 
-        return {sink: versions if sink == TABLE else lambda sink=sink: end(sink) for sink in sinks}
+        return versions if sink == TABLE else end
 
     def judge(self, acknowledged: list[str], tally: Tally) -> None:
         """Compare each copy with the log."""

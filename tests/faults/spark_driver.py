@@ -3,7 +3,7 @@
 Two copies are topics, written exactly once and at least once; the third is a Delta table. A copy's value says
 which record it is of. The queries go on for ever. Once the file FINISH is in the directory they are stopped,
 and run over what there is; then the driver ends with status 0. A query that fails ends the driver with
-status 1, but for failures of the machine alone: those are printed, and the query is started again.
+status 1, but for failures of Spark itself: those are printed, and the query is started again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ SINKS = (*TOPICS, TABLE)
 CHECKPOINTS = "checkpoints"
 FINISH = "finish"
 AGAIN = "started again: "
+SPARKS_OWN = {
+    # It gives Python processes ten seconds to start: too little on a busy machine.
+    "failed to connect back": "a Python process was slow to start",
+    # Queries that start at once change one map of environment variables while tasks with it are serialized.
+    "java.io.OptionalDataException": "Spark serialized a task badly",
+}
+"""Failures of Spark itself, by words of them."""
 COMPACT_EVERY = "5"
 ROWS_PER_BATCH = 300
 ROWS_AT_THE_END = 20_000
@@ -68,12 +75,12 @@ class Copying:
             time.sleep(0.1)
 
     def _note_failure(self, sink: str, query: StreamingQuery) -> None:
-        """Spark gives Python processes ten seconds to start: too little on a busy machine."""
         failure = str(query.exception())
+        reason = next((reason for words, reason in SPARKS_OWN.items() if words in failure), None)
         self._again_count += 1
-        if "failed to connect back" not in failure or self._again_count > STARTS_MAX:
+        if reason is None or self._again_count > STARTS_MAX:
             raise SystemExit(f"{sink} failed: {failure}")
-        print(f"{AGAIN}{sink}", flush=True)
+        print(f"{AGAIN}{reason}", flush=True)
 
     def _start(self, copies: DataFrame, sink: str, **trigger: Any) -> StreamingQuery:
         writer = copies.writeStream

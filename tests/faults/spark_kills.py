@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 from tests.faults.spark_copies import Copies, Feed
@@ -20,19 +21,21 @@ from tests.support.broker import Broker
 
 from odradek import Admin
 
-ANY_MOMENT = None
-"""A driver is killed at any moment; or as soon as this sink has written what Spark does not know of yet."""
+ANY = "any"
+BOTH = "both"
+MOMENTS = {ANY: "at any moment", BOTH: "at any moment, and the broker with it"}
 LONG_FORM = (
-    *(ANY_MOMENT, ANY_MOMENT, ANY_MOMENT, "at_least_once"),
-    *(ANY_MOMENT, ANY_MOMENT, ANY_MOMENT, "exactly_once"),
-    *(ANY_MOMENT, ANY_MOMENT, ANY_MOMENT, ANY_MOMENT, "delta"),
+    *(ANY, ANY, BOTH, "at_least_once", ANY, ANY, BOTH, "exactly_once", ANY, ANY, "delta"),
+    *(ANY, ANY, ANY, ANY),
 )
+"""When drivers are killed: at any moment; at any moment, and the broker too; or when this sink has written
+what Spark does not know of yet."""
 KILL_AFTER_SECONDS_MAX = 2.5
 AWAY_SECONDS_MAX = 4.0
 BATCHES_BETWEEN = 2
 
 
-def play(directory: Path, moments: tuple[str | None, ...], broker_kills: int, seed: int) -> Tally:
+def play(directory: Path, moments: tuple[str, ...], broker_kills: int, seed: int) -> Tally:
     """Kill a driver at each of these moments, then the broker so often; let the last driver finish; judge."""
     tally = Tally("kills of Spark's driver and of its broker", seed)
     broker = Broker(directory / "broker").start()
@@ -71,27 +74,33 @@ class Stage:
         self._drivers.append(driver)
         return driver
 
-    def kill_drivers(self, moments: tuple[str | None, ...]) -> None:
+    def kill_drivers(self, moments: tuple[str, ...]) -> None:
         copies = Copies(self._broker.bootstrap, self._directory)
         with Admin(bootstrap_servers=self._broker.bootstrap) as admin:
             for moment in moments:
                 driver = self._start()
-                driver.wait_for_own_plans()
-                if moment is ANY_MOMENT:
+                driver.wait_for_own_plan()
+                if moment in {ANY, BOTH}:
                     time.sleep(self._chance.random() * KILL_AFTER_SECONDS_MAX)
-                    name = "at any moment"
                 else:
-                    driver.stop_between_output_and_note(copies.marks(admin, (moment,)))
-                    name = f"when {moment} had written and Spark had not noted it"
-                self._tally.check(driver.is_alive, f"a driver ended by itself: {driver.words()}")
-                driver.kill()
-                self._tally.faults += 1
-                self._tally.outcomes[f"drivers killed {name}"] += 1
+                    driver.stop_between_output_and_note(moment, copies.mark(admin, moment))
+                self._kill(driver, moment)
+
+    def _kill(self, driver: Driver, moment: str) -> None:
+        self._tally.check(driver.is_alive, f"a driver ended by itself: {driver.words()}")
+        if moment == BOTH:
+            self._broker.kill()
+        driver.kill()
+        if moment == BOTH:
+            self._broker.start()
+        self._tally.faults += 1
+        self._tally.outcomes[f"drivers killed: {MOMENTS.get(moment, f'{moment} written and not noted')}"] += 1
+        for sink in driver.unfinished():
+            self._tally.outcomes[f"{sink}: batches cut by a kill"] += 1
 
     def kill_brokers(self, count: int) -> None:
         """Kill the broker under one driver; each query must finish batches afterwards, by itself."""
         driver = self._start()
-        driver.wait_for_own_plans()
         for _ in range(count):
             driver.wait_for_batches(BATCHES_BETWEEN)
             time.sleep(self._chance.random() * KILL_AFTER_SECONDS_MAX)
@@ -113,5 +122,5 @@ class Stage:
             driver.kill()
         left = sum(driver.end_workers() for driver in self._drivers)
         self._tally.outcomes["workers that outlived their JVM for long"] = left
-        again = sum(driver.again_count() for driver in self._drivers)
-        self._tally.outcomes["queries started again because Python processes were slow to start"] = again
+        for reason, count in sum((driver.again() for driver in self._drivers), Counter()).items():
+            self._tally.outcomes[f"queries started again: {reason}"] = count

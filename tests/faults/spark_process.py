@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.faults.spark_driver import AGAIN, CHECKPOINTS, SINKS
 
 DRIVER_SECONDS_MAX = 300
 WORKERS_SECONDS_MAX = 20
+STOPPING_SECONDS = 0.1
+"""Until all threads of a process have met SIGSTOP."""
 SCRIPT = Path(__file__).with_name("spark_driver.py")
 
 
@@ -44,38 +47,35 @@ class Driver:
                 start_new_session=True,
             )
 
-    def wait_for_own_plans(self) -> None:
-        """Wait until each query has planned a batch that no driver before has planned."""
-        self._wait(lambda: all(self._newest(sink, "offsets") > self._planned[sink] for sink in SINKS))
+    def wait_for_own_plan(self) -> None:
+        """Wait until a query has planned a batch that no driver before has planned; others may be behind."""
+        self._wait(lambda: any(self._newest(sink, "offsets") > self._planned[sink] for sink in SINKS))
 
     def wait_for_batches(self, count: int) -> None:
         """Wait until each query has finished so many batches more."""
         wanted = {sink: self.finished(sink) + count for sink in SINKS}
         self._wait(lambda: all(self.finished(sink) >= wanted[sink] for sink in SINKS))
 
-    def stop_between_output_and_note(self, mark_of: dict[str, Callable[[], int]]) -> str:
-        """Stop the JVM where one of these queries has written and Spark does not know it; which one.
+    def stop_between_output_and_note(self, sink: str, mark: Callable[[], int]) -> None:
+        """Stop the JVM where this query has written and Spark does not know it.
 
-        ``mark_of`` tells how much is written. A stopped JVM notes nothing, so the moment is found for sure.
+        ``mark`` tells how much is written. A stopped JVM notes nothing, so the moment is found for sure.
         """
-        seen = {sink: self.finished(sink) for sink in mark_of}
-        written: dict[str, int] = {}
-        found: list[str] = []
+        seen = self.finished(sink)
+        written = sys.maxsize
 
         def look() -> bool:
-            for sink, mark in mark_of.items():
-                if self.finished(sink) != seen[sink]:
-                    seen[sink], written[sink] = self.finished(sink), mark()
-                elif mark() > written.get(sink, sys.maxsize) and self._stops_before_note(sink, seen[sink]):
-                    found.append(sink)
-                    return True
-            return False
+            nonlocal seen, written
+            if self.finished(sink) != seen:
+                seen = self.finished(sink)
+                written = mark()
+            return mark() > written and self._stops_before_note(sink, seen)
 
         self._wait(look)
-        return found[0]
 
     def _stops_before_note(self, sink: str, seen: int) -> bool:
         os.killpg(self._process.pid, signal.SIGSTOP)
+        time.sleep(STOPPING_SECONDS)
         if self.finished(sink) == seen:
             return True
         os.killpg(self._process.pid, signal.SIGCONT)
@@ -91,6 +91,10 @@ class Driver:
     def finished(self, sink: str) -> int:
         """The newest batch that Spark knows to be finished; -1 if there is none."""
         return self._newest(sink, "commits")
+
+    def unfinished(self) -> list[str]:
+        """Queries with a batch that is planned, and not known to be finished."""
+        return [sink for sink in SINKS if self._newest(sink, "offsets") > self.finished(sink)]
 
     def _newest(self, sink: str, folder: str) -> int:
         numbers = [
@@ -125,9 +129,10 @@ class Driver:
                 one.kill()
         return len(left)
 
-    def again_count(self) -> int:
-        """How often a query had to be started again because the machine was busy."""
-        return self._output.read_text(errors="replace").count(AGAIN)
+    def again(self) -> Counter[str]:
+        """Why queries had to be started again, and how often."""
+        lines = self._output.read_text(errors="replace").splitlines()
+        return Counter(line.removeprefix(AGAIN) for line in lines if line.startswith(AGAIN))
 
     def words(self) -> str:
         return self._output.read_text(errors="replace")[-3_000:]
