@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from odradek.cli.ending import CommandFailed
 from odradek.model.client_errors import ClientError, SomeFailed
+from odradek.model.errors import ConfigError
 from odradek.model.operations import Operation
 from odradek.pipelines.check import (
     Check,
@@ -73,7 +74,7 @@ def _source_checks(spec: Spec) -> Iterator[Check]:
                 yield topic_check("source topic", topic, described.get(topic), Operation.READ)
             group = admin.describe_groups([spec.observe.group], include_authorized_operations=True)
             yield group_check(spec.observe.group, group[spec.observe.group].authorized_operations)
-    except (CommandFailed, ClientError) as failed:
+    except (CommandFailed, ClientError, ConfigError) as failed:
         yield Check("source brokers", False, str(failed), "start the brokers, or correct [source]")
 
 
@@ -88,7 +89,7 @@ def _target_checks(spec: Spec) -> Iterator[Check]:
     try:
         with admin_for(spec.sink.brokers, spec.sink.options) as admin:
             described = _described(admin, list(named.values()))
-    except (CommandFailed, ClientError) as failed:
+    except (CommandFailed, ClientError, ConfigError) as failed:
         yield Check("sink brokers", False, str(failed), "start the brokers, or correct [sink]")
         return
     yield Check("sink brokers", True, spec.sink.brokers)

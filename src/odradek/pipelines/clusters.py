@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from odradek.cli.ending import CommandFailed
+from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def admin_for(brokers: str, options: Mapping[str, str]) -> Iterator[Admin]:
     from odradek.config.client import ADMIN
     from odradek.model.client_errors import ConnectionFailed, TimedOut
 
-    with Admin(settings_for(ADMIN, brokers, options)) as admin:
+    with _made(Admin, settings_for(ADMIN, brokers, options)) as admin:
         try:
             admin.describe_cluster(timeout_s=FIRST_ANSWER_S)
         except (ConnectionFailed, TimedOut) as failed:
@@ -46,6 +47,14 @@ def admin_for(brokers: str, options: Mapping[str, str]) -> Iterator[Admin]:
                 f"no broker answers at {brokers}. Start it, or correct `brokers` in the pipeline's file"
             ) from failed
         yield admin
+
+
+def _made(make: type[Admin], settings: Mapping[str, str]) -> Admin:
+    try:
+        return make(settings)
+    except ConfigError as wrong:
+        # Only what the file says under options comes here.
+        raise ConfigError([f"options of the section, {PREFIX}*: {one}" for one in wrong.problems]) from None
 
 
 @contextmanager

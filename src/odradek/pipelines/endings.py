@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,9 +31,16 @@ def pipeline_command(function: Callable[P, T]) -> Callable[P, T]:
     return command(run)
 
 
+def _of_files(failed: OSError) -> str:
+    if failed.errno == errno.ENOSPC:
+        return "the disk of the checkpoint is full: make room and run it again, it goes on where it stands"
+    return f"{failed.filename or 'a file'}: {failed.strerror or failed}"
+
+
 @contextmanager
 def _told() -> Iterator[None]:
     from odradek.model.client_errors import ClientError
+    from odradek.model.errors import ConfigError
     from odradek.pipelines.spec import SpecError
 
     try:
@@ -48,8 +56,8 @@ def _told() -> Iterator[None]:
             raise
         raise CommandFailed(f'{missing.name} is not installed: pip install "odradek[spark]"') from missing
     except OSError as failed:
-        raise CommandFailed(f"{failed.filename or 'a file'}: {failed.strerror or failed}") from failed
-    except (CommandFailed, ClientError):
+        raise CommandFailed(_of_files(failed)) from failed
+    except (CommandFailed, ClientError, ConfigError):
         raise
     except Exception as failed:
         # The edge of a command. Errors of this package say what to do; all others are mistakes of ours, and

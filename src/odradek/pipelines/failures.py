@@ -36,6 +36,7 @@ _PLACE: Final = re.compile(r'  File "(.+)", line (\d+), in ')
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
 _SQLSTATE: Final = re.compile(r" SQLSTATE: \w+")
 _JAVA_ERROR: Final = re.compile(r"(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)): (.+)")
+_JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 _ANALYSIS: Final = ("AnalysisException", "ParseException")
 _PERMANENT_JAVA: Final = (
     "AnalysisException",
@@ -160,8 +161,8 @@ def _first_words(text: str) -> str:
 
 
 def _without_state(words: str) -> str:
-    """What Spark says without the code of its kind; the line and place of a query stay."""
-    return _SQLSTATE.sub("", words).rstrip(" ;")
+    """What Spark says without the code of its kind and Java's class; the place in a query stays."""
+    return _JAVA_CLASS.sub("", _SQLSTATE.sub("", words)).rstrip(" ;")
 
 
 def _short(words: str) -> str:

@@ -120,6 +120,7 @@ class Supervisor:
         self._driver: DriverProcess | None = None
         self._signal: int | None = None
         self._is_stopping = threading.Event()
+        self._lost_lease = False
         if lease is not None:
             lease.on_lost = self._lease_lost
 
@@ -150,6 +151,7 @@ class Supervisor:
         """One driver from start to end: its exit code, and the failure it told."""
         if self._is_stopping.is_set():
             return 1, None
+        self._lost_lease = False
         driver = self._driver = DriverProcess(self._arguments, self._environment)
         failure: dict[str, object] | None = None
         try:
@@ -179,12 +181,15 @@ class Supervisor:
         Checkpoint(self._spec.checkpoint).write_pinned(PLAN_FILE, plan)
 
     def _unexplained(self, code: int) -> str:
+        if self._lost_lease:
+            return "the driver was ended because the lease was lost; it is started again once it is regained"
         words = f"the driver was ended by signal {-code}" if code < 0 else f"the driver ended with {code}"
         return f"{words} and did not say why; see {log_file(self._spec, self._environment)}"
 
     def _lease_lost(self) -> None:
         """Somebody else may run the pipeline from now on: the driver ends at once, in the lease's thread."""
         self._listener.say("the lease is lost: the brokers have not heard of this runner in time")
+        self._lost_lease = True
         driver = self._driver
         if driver is not None:
             driver.kill()

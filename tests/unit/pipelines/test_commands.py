@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -92,3 +93,28 @@ def test_a_missing_package_is_told_with_what_installs_it(
     done = CliRunner().invoke(app, ["pipeline", "status", written(tmp_path)])
     assert done.exit_code == 1
     assert done.stderr == 'odradek: pyarrow is not installed: pip install "odradek[spark]"\n'
+
+
+def test_options_that_the_client_has_not_are_wrong_use_in_one_line(tmp_path: Path) -> None:
+    file = written(
+        tmp_path, GOOD.replace("[sink]", 'options = {"kafka.security.protocol" = "SASL_SSL"}\n[sink]')
+    )
+    done = CliRunner().invoke(app, ["pipeline", "run", file])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("odradek: options of the section, kafka.*: Invalid value SASL_SSL")
+    assert len(done.stderr.splitlines()) == 1
+    checked = CliRunner().invoke(app, ["pipeline", "check", file])
+    assert checked.exit_code == 1
+    assert "only PLAINTEXT connections can be made" in " ".join(checked.output.split())
+
+
+def test_a_full_disk_of_the_checkpoint_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*words: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("odradek.pipelines.runner.run", full)
+    done = CliRunner().invoke(app, ["pipeline", "run", written(tmp_path)])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("odradek: the disk of the checkpoint is full: make room and run it again")

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek import TopicPartition
+from odradek.spark.data_loss import Sight, find_losses, refusal
+from odradek.spark.offsets import document, parse
 from odradek.spark.plan import plan_ranges
 from odradek.spark.ranges import Range, RangePartition
 
@@ -70,3 +72,15 @@ def test_new_and_set_back_partitions_have_nothing_to_read() -> None:
 def test_ranges_travel_to_executors() -> None:
     sent = RangePartition(Range("a", 0, 1, 4))
     assert pickle.loads(pickle.dumps(sent)).range == Range("a", 0, 1, 4)
+
+
+def test_thousands_of_partitions_are_planned_and_noted_one_by_one() -> None:
+    start = {TopicPartition(f"topic-{number % 50}", number // 50): number for number in range(20_000)}
+    end = {one: offset + 1 + offset % 3 for one, offset in start.items()}
+    ranges = plan_ranges(start, end, range_count_min=30_000)
+    assert sum(one.offset_count for one in ranges) == sum(end.values()) - sum(start.values())
+    assert {TopicPartition(one.topic, one.partition) for one in ranges} == set(end)
+    assert parse(document(end)) == end
+    lost = find_losses(start, Sight({}, {}, {}), {})
+    assert len(lost) == len(start)
+    assert len(str(refusal(lost))) < 2_000

@@ -245,3 +245,9 @@ def test_upkeep_is_due_each_so_many_batches(batch_id: int, every: int, due: bool
 def test_upkeep_that_fails_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     upkeep.after_batch(str(tmp_path / "none"), {}, target_bytes=1, vacuum_hours=None)
     assert "table_upkeep_failed" in caplog.text
+
+
+def test_a_file_where_a_table_should_be_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("no table")
+    with pytest.raises(TableOptionError, match="lake is a file, and a table is a folder"):
+        stream(tmp_path / "lake")
