@@ -72,6 +72,9 @@ class Report:
         self._out.write(json.dumps({"event": event, **fields}) + "\n")
         self._out.flush()
 
+    def close(self) -> None:
+        self._out.close()
+
 
 class Watch:
     """One running query: its progress is told, and it is stopped when that is wanted."""

@@ -46,6 +46,7 @@ _PERMANENT_JAVA: Final = (
 )
 _REFUSED: Final = ("requirement failed: ", "Failed to read log file")
 """How Spark says that it was asked for what it never does, or that its checkpoint is damaged."""
+_CUT_OFF: Final = "EOFException"
 _LOSS: Final = "DataLoss"
 _LOSS_HINT: Final = (
     'in a pipeline\'s file: [source] options = { failOnDataLoss = "false" }, or odradek pipeline reset FILE '
@@ -143,6 +144,8 @@ def _of_java(name: str, text: str) -> Failure:
     caused = _JAVA_ERROR.findall(text)
     is_permanent = bool(conditions) or any(one.endswith(_PERMANENT_JAVA) for one, _ in caused)
     words = _fullest([words for _, words in caused]) if caused else _first_words(text)
+    if not words and _CUT_OFF in text:
+        words = "a Python process of Spark ended in the midst of an answer: it was killed, or memory ran out"
     is_permanent |= any(sign in text for sign in _REFUSED)
     return Failure(_short(_without_state(words) or name), retry=not is_permanent)
 

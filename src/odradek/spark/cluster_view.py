@@ -15,7 +15,7 @@ from odradek.client.admin.offsets import OffsetSpec
 from odradek.client.blocking.admin import Admin
 from odradek.client.connect import real_world
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import ClientError, SomeFailed, UnknownTopic
+from odradek.model.client_errors import ClientError, ConnectionFailed, SomeFailed, TimedOut, UnknownTopic
 from odradek.model.ids import TopicPartition
 from odradek.spark.connections import admin_of, forget
 from odradek.spark.data_loss import Sight
@@ -141,6 +141,8 @@ class ClusterView:
                 answer = ask(admin)
             except ClientError as error:
                 self._layout = None
+                if not self._reached and isinstance(error, ConnectionFailed | TimedOut):
+                    raise self._unreached(error) from error
                 if attempts <= 0 or not _may_pass(error):
                     raise
                 _log.warning("offsets_asked_again", reason=str(error), attempts_left=attempts)
@@ -149,6 +151,13 @@ class ClusterView:
             else:
                 self._reached = True
                 return answer
+
+    def _unreached(self, error: ClientError) -> ConnectionFailed:
+        servers = self._options.client_settings["bootstrap.servers"]
+        return ConnectionFailed(
+            f"no broker answers at {servers}: start it, or correct kafka.bootstrap.servers "
+            f"(kafka.default.api.timeout.ms says how long to try): {error}"
+        )
 
     def _pause(self) -> None:
         time.sleep(self._options.retry_interval_ms / 1000)

@@ -57,5 +57,8 @@ def _advice(error: ClientError, options: SinkOptions) -> str | None:
     if isinstance(error, BufferFull):
         return "the brokers are slow or away: kafka.max.block.ms says how long to wait for room"
     if isinstance(error, TimedOut | ConnectionFailed):
-        return "see that the brokers are up; kafka.delivery.timeout.ms says how long to try"
+        return (
+            "see that the brokers are up and kafka.bootstrap.servers is right; kafka.max.block.ms and "
+            "kafka.delivery.timeout.ms say how long to try"
+        )
     return None

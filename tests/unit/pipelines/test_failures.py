@@ -137,3 +137,11 @@ def test_an_error_that_says_what_to_do_is_told_nothing_more() -> None:
     words = "the storage of the table at /lake is full (No space left on device): free space"
     found = explain(*stream_failed(trace(f"odradek.spark.delta.errors.StorageFailed: {words}")))
     assert found == (words, True)
+
+
+def test_a_process_that_ended_in_the_midst_of_an_answer_is_told_as_such() -> None:
+    message, retry = explain(
+        "StreamingQueryException", f"{BEGIN} SQLSTATE: XXKST\nCaused by: java.io.EOFException"
+    )
+    assert message.startswith("a Python process of Spark ended")
+    assert retry
