@@ -7,7 +7,6 @@ it starts, Java and the Python workers, can be found by that session's number.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,22 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+from odradek.pipelines.driver_words import for_people, is_event
+
 GONE_S: Final = 15.0
 """How long what is left of a driver is given to end by itself: Java removes its temporary files."""
 _LOOK_S: Final = 0.1
 _TAIL_LINES: Final = 40
-_NOISE: Final = (
-    "WARNING: Using incubator modules",
-    "Picked up JAVA_TOOL_OPTIONS",
-    "Setting default log level to",
-    "Setting Spark log level to",
-    "To adjust logging level use",
-    "WARNING: A terminally deprecated method",
-    "WARNING: sun.misc.Unsafe",
-    "WARNING: Please consider reporting this",
-)
-_EVENT: Final = re.compile(r"[a-z_]+\.[a-z_]+ [a-z_]+=")
-"""Our clients' own log: what matters of it is told by the error it leads to."""
+_SAID_MAX: Final = 100
 _PROCESSES: Final = Path("/proc")
 
 
@@ -53,6 +43,8 @@ class DriverProcess:
         os.close(writing)
         self._reports = os.fdopen(reading, encoding="utf-8", errors="replace")
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._said: deque[str] = deque(maxlen=_SAID_MAX)
+        """What was told of events: each worker warns of the same."""
         self._listener = threading.Thread(target=self._pass_on_words, name="driver stderr", daemon=True)
         self._listener.start()
 
@@ -113,16 +105,18 @@ class DriverProcess:
                     stream.close()
 
     def _pass_on_words(self) -> None:
-        """Print what the driver, Java and user code write to stderr, except what Java always says."""
+        """Print what the driver, Java and user code write to stderr, as far as it is for people."""
         stderr = self._process.stderr
         assert stderr is not None
         with suppress(ValueError, OSError):
             for raw in stderr:
                 line = raw.decode(errors="replace").rstrip("\n")
-                if line.strip() and not line.startswith(_NOISE):
+                words = for_people(line)
+                if words is not None or is_event(line):
                     self._tail.append(line)
-                    if _EVENT.match(line) is None:
-                        print(line, file=sys.stderr, flush=True)
+                if words is not None and not (is_event(line) and words in self._said):
+                    self._said.append(words)
+                    print(words, file=sys.stderr, flush=True)
 
 
 def session_members(session: int) -> list[int]:

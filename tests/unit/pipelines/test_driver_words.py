@@ -1,0 +1,32 @@
+"""What of a driver's words reaches the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.pipelines.driver_words import for_people
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", None),
+        ("WARNING: Using incubator modules: jdk.incubator.vector", None),
+        ("client.connection_lost broker=1", None),
+        ("a word of the user's", "a word of the user's"),
+        ("Traceback (most recent call last):", "Traceback (most recent call last):"),
+        (
+            'spark.option_without_effect reason="kafka.foo is not known to the client and has no effect"',
+            "kafka.foo is not known to the client and has no effect",
+        ),
+        ("spark.option_ignored option=kafka.foo reason=unknown", "kafka.foo has no effect: unknown"),
+        (
+            'spark.records_lost reason="t-0: \\"a\\" = 1 is gone" range="t-0 [0, 5)"',
+            'records are lost: t-0: "a" = 1 is gone',
+        ),
+        ('spark.offsets_asked_again reason="no \\u00f6" attempts_left=2', "no answer, trying again: no ö"),
+        ("spark.records_lost because=why", "spark.records_lost because=why"),
+    ],
+)
+def test_words_of_people_and_what_matters_of_events_are_shown(line: str, words: str | None) -> None:
+    assert for_people(line) == words
