@@ -14,6 +14,36 @@ from odradek.model.ids import TopicPartition
 from odradek.spark.ranges import Range
 
 _ONE_PART: Final = 1
+TASK_OFFSETS_MIN: Final = 5_000
+"""Ranges that are shorter share a task: to start one takes longer than to read so many records."""
+
+
+def plan_tasks(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    *,
+    range_count_min: int | None = None,
+    range_offsets_max: int | None = None,
+) -> list[tuple[Range, ...]]:
+    """The ranges of each task. Who asks for a number or a size of tasks gets one for each range.
+
+    >>> castle, letters = TopicPartition("castle", 0), TopicPartition("letters", 0)
+    >>> len(plan_tasks({castle: 0, letters: 0}, {castle: 9, letters: 9}))
+    1
+    """
+    ranges = plan_ranges(start, end, range_count_min=range_count_min, range_offsets_max=range_offsets_max)
+    if range_count_min is not None or range_offsets_max is not None:
+        return [(one,) for one in ranges]
+    tasks: list[tuple[Range, ...]] = []
+    room = 0
+    for one in ranges:
+        if one.offset_count <= room:
+            tasks[-1] += (one,)
+        else:
+            tasks.append((one,))
+            room = TASK_OFFSETS_MIN
+        room -= one.offset_count
+    return tasks
 
 
 def plan_ranges(

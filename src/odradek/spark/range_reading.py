@@ -1,4 +1,4 @@
-"""One range of offsets, read by one task: batch after batch of its rows, and its end found for certain.
+"""Ranges of offsets, read by a task: batch after batch of their rows, and their ends found for certain.
 
 A range is done when the position is at its end or beyond: what compaction and transactions left out of it is
 passed over. Broker restarts are waited for, up to ``kafkaConsumer.pollTimeoutMs`` without any progress. Rows
@@ -7,7 +7,7 @@ that are gone for good are an error, or passed over if ``failOnDataLoss`` is fal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow
@@ -23,6 +23,7 @@ from odradek.spark.connections import consumer_of, forget
 from odradek.spark.data_loss import Cause, Loss, Sight, batch_losses, refusal, words_of
 from odradek.spark.options import SourceOptions
 from odradek.spark.ranges import Range
+from odradek.spark.worker_heap import settle
 from odradek.telemetry import events
 
 SCAN_SETTINGS: Final = {
@@ -38,6 +39,15 @@ LOOK_TIMEOUT_S: Final = 5.0
 CUT_LOOKS: Final = 3
 """So often a log must be seen to end before the range does: a new leader may learn its end a moment later."""
 _log: Final = events.logger("spark")
+
+
+def task_batches(
+    options: SourceOptions, ranges: Iterable[Range], schema: StructType
+) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a task's ranges, one range after the other."""
+    for one in ranges:
+        yield from record_batches(options, one, schema)
+    settle()
 
 
 def record_batches(

@@ -1,4 +1,4 @@
-"""A range of offsets of one partition: what one task of Spark reads."""
+"""Ranges of offsets: what a task of Spark reads."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Range(NamedTuple):
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-class RangePartition(InputPartition):
-    """A range as Spark hands it to a task."""
+class RangesPartition(InputPartition):
+    """The ranges of one task, as Spark hands them to it."""
 
-    def __init__(self, range_: Range) -> None:
-        super().__init__(range_)
-        self.range = range_
+    def __init__(self, ranges: tuple[Range, ...]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges

@@ -15,8 +15,8 @@ from odradek.spark.cluster_view import ClusterView
 from odradek.spark.data_loss import Sight, batch_losses, refusal, words_of
 from odradek.spark.offsets import AtOffset, Offsets
 from odradek.spark.options import SourceOptions
-from odradek.spark.plan import plan_ranges
-from odradek.spark.ranges import RangePartition
+from odradek.spark.plan import plan_tasks
+from odradek.spark.ranges import RangesPartition
 from odradek.telemetry import events
 
 _log: Final = events.logger("spark")
@@ -40,21 +40,21 @@ class TopicReader(DataSourceReader):
         start = view.offsets_of(options.start, partitions, late_is_error=options.no_later_record_is_error)
         end = view.offsets_of(options.end, partitions)
         check_order(options, start, end)
-        ranges = plan_ranges(
+        tasks = plan_tasks(
             start,
             self._available(start, end, view.look({})),
             range_count_min=options.range_count_min,
             range_offsets_max=options.range_offsets_max,
         )
-        return [RangePartition(one) for one in ranges]
+        return [RangesPartition(one) for one in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # On executors, which need nothing of the planning above.
-        from odradek.spark.range_reading import record_batches
+        from odradek.spark.range_reading import task_batches
 
         # Where there is nothing to read, Spark makes one partition of its own.
-        if isinstance(partition, RangePartition):
-            yield from record_batches(self._options, partition.range, self._schema)
+        if isinstance(partition, RangesPartition):
+            yield from task_batches(self._options, partition.ranges, self._schema)
 
     def _available(self, start: Offsets, end: Offsets, sight: Sight) -> Offsets:
         """How far can be read of what is asked for, if the user wants to go on without the rest."""

@@ -29,8 +29,8 @@ from odradek.spark.data_loss import Loss, Sight, find_losses, refusal, resume_pl
 from odradek.spark.group_progress import GroupProgress
 from odradek.spark.offsets import Document, Offsets, document, parse
 from odradek.spark.options import SourceOptions
-from odradek.spark.plan import plan_ranges
-from odradek.spark.ranges import RangePartition
+from odradek.spark.plan import plan_tasks
+from odradek.spark.ranges import RangesPartition
 from odradek.telemetry import events
 
 _log: Final = events.logger("spark")
@@ -102,20 +102,20 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A batch of an earlier run, planned again: nobody has looked yet whether its records are there.
             begun = parse(start)
             self._losses(begun, self._see(begun))
-        ranges = plan_ranges(
+        tasks = plan_tasks(
             parse(start),
             parse(end),
             range_count_min=self._options.range_count_min,
             range_offsets_max=self._options.range_offsets_max,
         )
-        return [RangePartition(one) for one in ranges]
+        return [RangesPartition(one) for one in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # On executors, which need nothing of the planning above.
-        from odradek.spark.range_reading import record_batches
+        from odradek.spark.range_reading import task_batches
 
-        assert isinstance(partition, RangePartition)
-        yield from record_batches(self._options, partition.range, self._schema)
+        assert isinstance(partition, RangesPartition)
+        yield from task_batches(self._options, partition.ranges, self._schema)
 
     def commit(self, end: Document) -> None:
         """Nothing: it is not called for the last batch of a run. ``latestOffset`` knows what is finished."""

@@ -27,6 +27,7 @@ from odradek.spark.markers import Marker, MarkerKey, check_replay
 from odradek.spark.sink_failures import explained
 from odradek.spark.sink_options import SinkOptions
 from odradek.spark.sink_sending import TaskWritten, send_rows
+from odradek.spark.worker_heap import settle
 
 if TYPE_CHECKING:
     import pyarrow
@@ -56,7 +57,9 @@ class TransactionalStreamWriter(DataSourceStreamArrowWriter):
                 "guarantee=exactly_once is not possible: this Spark tells tasks neither query nor batch"
             )
         unit = Unit(MarkerKey(query, task.partitionId()), int(batch_id))
-        return write_exactly_once(self.options, unit, iterator)
+        written = write_exactly_once(self.options, unit, iterator)
+        settle()
+        return written
 
 
 @dataclass(frozen=True)

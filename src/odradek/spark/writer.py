@@ -20,6 +20,7 @@ from odradek.spark.sink_failures import explained
 from odradek.spark.sink_options import Guarantee, SinkOptions, read_sink_options
 from odradek.spark.sink_rows import check_columns
 from odradek.spark.sink_sending import TaskWritten, send_rows
+from odradek.spark.worker_heap import settle
 
 if TYPE_CHECKING:
     import pyarrow
@@ -73,7 +74,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     options: SinkOptions
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
-        return write_at_least_once(self.options, iterator)
+        written = write_at_least_once(self.options, iterator)
+        settle()
+        return written
 
 
 def write_at_least_once(options: SinkOptions, batches: Iterator[pyarrow.RecordBatch]) -> TaskWritten:

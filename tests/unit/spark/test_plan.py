@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from odradek import TopicPartition
 from odradek.spark.data_loss import Sight, find_losses, refusal
 from odradek.spark.offsets import document, parse
-from odradek.spark.plan import plan_ranges
-from odradek.spark.ranges import Range, RangePartition
+from odradek.spark.plan import TASK_OFFSETS_MIN, plan_ranges, plan_tasks
+from odradek.spark.ranges import Range, RangesPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 3))
@@ -70,8 +70,8 @@ def test_new_and_set_back_partitions_have_nothing_to_read() -> None:
 
 
 def test_ranges_travel_to_executors() -> None:
-    sent = RangePartition(Range("a", 0, 1, 4))
-    assert pickle.loads(pickle.dumps(sent)).range == Range("a", 0, 1, 4)
+    sent = RangesPartition((Range("a", 0, 1, 4),))
+    assert pickle.loads(pickle.dumps(sent)).ranges == (Range("a", 0, 1, 4),)
 
 
 def test_thousands_of_partitions_are_planned_and_noted_one_by_one() -> None:
@@ -84,3 +84,27 @@ def test_thousands_of_partitions_are_planned_and_noted_one_by_one() -> None:
     lost = find_losses(start, Sight({}, {}, {}), {})
     assert len(lost) == len(start)
     assert len(str(refusal(lost))) < 2_000
+
+
+def test_short_ranges_share_a_task_and_long_ones_have_one_each() -> None:
+    short, long = 10, TASK_OFFSETS_MIN
+    tasks = plan_tasks({A0: 0, A1: 0, B0: 0}, {A0: short, A1: short, B0: long})
+    assert tasks == [(Range("a", 0, 0, short), Range("a", 1, 0, short)), (Range("b", 0, 0, long),)]
+
+
+def test_who_asks_for_tasks_gets_one_for_each_range() -> None:
+    assert len(plan_tasks({A0: 0, A1: 0}, {A0: 9, A1: 9}, range_count_min=1)) == 2
+    assert len(plan_tasks({A0: 0, A1: 0}, {A0: 9, A1: 9}, range_offsets_max=9)) == 2
+
+
+@given(st.lists(st.integers(1, 2 * TASK_OFFSETS_MIN), max_size=40))
+def test_tasks_have_all_ranges_in_order_and_no_two_neighbours_would_fit_into_one(lengths: list[int]) -> None:
+    end = {TopicPartition("a", number): length for number, length in enumerate(lengths)}
+    start = dict.fromkeys(end, 0)
+    tasks = plan_tasks(start, end)
+    assert [one for task in tasks for one in task] == plan_ranges(start, end)
+    sizes = [sum(one.offset_count for one in task) for task in tasks]
+    assert all(size <= TASK_OFFSETS_MIN or len(task) == 1 for size, task in zip(sizes, tasks, strict=True))
+    assert all(
+        size + after[0].offset_count > TASK_OFFSETS_MIN for size, after in zip(sizes, tasks[1:], strict=False)
+    )

@@ -106,9 +106,10 @@ class Engine:
         start = log.offsets[index - 1] if index else through_json(self.reader.initialOffset())
         planned = self.reader.partitions(json.loads(start), json.loads(log.offsets[index]))
         return [
-            (TopicPartition(one.range.topic, one.range.partition), offset)
-            for one in planned
-            for offset in range(one.range.start, one.range.end)
+            (TopicPartition(one.topic, one.partition), offset)
+            for task in planned
+            for one in task.ranges
+            for offset in range(one.start, one.end)
         ]
 
     def finish(self) -> None:

@@ -28,6 +28,7 @@ from odradek.spark.delta.options import SinkOptions
 from odradek.spark.delta.parquet_files import ParquetFiles, WrittenFile, remove
 from odradek.spark.delta.storage import file_system, find_table, is_local, told
 from odradek.spark.delta.upserts import STAGING, merge_files, remove_staging
+from odradek.spark.worker_heap import settle
 
 
 @dataclass
@@ -197,7 +198,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._table = table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._table.write(iterator)
+        files = self._table.write(iterator)
+        settle()
+        return files
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         query_ids = {message.query_id for message in messages if message is not None}
