@@ -20,6 +20,8 @@ _NOISE: Final = (
     "WARNING: sun.misc.Unsafe",
     "WARNING: Please consider reporting this",
 )
+_JAVA_TRACE: Final = ("\tat ", "\t... ")
+_JAVA_DIED: Final = re.compile(r'^Exception in thread "[^"]*" (?:[\w$]+\.)+[\w$]+: ')
 _EVENT: Final = re.compile(r"([a-z_]+\.[a-z_]+) (?=[a-z_]+=)")
 _FIELD: Final = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|\S*)')
 _SENTENCES: Final = {
@@ -45,11 +47,11 @@ def for_people(line: str) -> str | None:
     >>> for_people('spark.option_ignored option=kafka.foo reason="our producer has no such option"')
     'kafka.foo has no effect: our producer has no such option'
     """
-    if not line.strip() or line.startswith(_NOISE):
+    if not line.strip() or line.startswith((*_NOISE, *_JAVA_TRACE)):
         return None
     event = _EVENT.match(line)
     if event is None:
-        return line
+        return _JAVA_DIED.sub("", line)
     sentence = _SENTENCES.get(event[1])
     if sentence is None:
         return None

@@ -55,6 +55,7 @@ _LOSS_HINT: Final = (
 _HINTS: Final = {
     "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION": "choose another [sink] mode; an aggregation that appends "
     "needs [source] watermark, and the transform must group by a window of that column",
+    "JAVA_GATEWAY_EXITED": "Java's own words are above: look at --master, and at what [spark] says",
     "WRITE_STREAM_NOT_ALLOWED": "the transform must read the view source",
     "Failed to read log file": "put the file back from a copy of the checkpoint, or begin anew with odradek "
     "pipeline reset, which keeps the old checkpoint",

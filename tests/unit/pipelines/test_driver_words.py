@@ -13,6 +13,11 @@ from odradek.pipelines.driver_words import for_people
         ("", None),
         ("WARNING: Using incubator modules: jdk.incubator.vector", None),
         ("client.connection_lost broker=1", None),
+        ("\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1068)", None),
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: Master must be yarn or local',
+            "Master must be yarn or local",
+        ),
         ("a word of the user's", "a word of the user's"),
         ("Traceback (most recent call last):", "Traceback (most recent call last):"),
         (
