@@ -12,7 +12,7 @@ import warnings
 
 import pytest
 
-from odradek.client.blocking.loop_thread import LoopThread, blocking, on_caller
+from odradek.client.blocking.loop_thread import LoopThread, _Call, blocking, on_caller
 from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
 
 
@@ -90,6 +90,21 @@ def test_an_interrupt_cancels_the_coroutine_it_waits_for(thread):
         thread.run(interrupted())
     assert ended.is_set()
     assert thread.run(echo(1)) == 1
+
+
+def test_no_wait_is_so_long_that_a_signal_just_before_it_would_be_heard_late(thread):
+    waits = []
+
+    class Silent:
+        def acquire(self, timeout):
+            waits.append(timeout)
+            return False
+
+    call = _Call(lambda: echo(1))
+    call.lock = Silent()
+    with pytest.raises(TimedOut):
+        thread._await(call, 2.5)
+    assert waits == [1.0, 1.0, 0.5]
 
 
 def test_calls_are_served_by_the_thread_that_waits(thread):

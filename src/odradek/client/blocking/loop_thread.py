@@ -12,6 +12,7 @@ import asyncio
 import atexit
 import contextvars
 import functools
+import math
 import os
 import threading
 from _thread import LockType, allocate_lock
@@ -28,7 +29,9 @@ C = TypeVar("C")
 
 _CALL: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", default=None)
 _OPEN: WeakSet[LoopThread] = WeakSet()
-_FOREVER: Final = -1
+_FOREVER: Final = math.inf
+_LOOK_S: Final = 1.0
+"""A signal that comes just before a wait does not end it, and is only heard after it: no wait is longer."""
 
 
 class _Call:
@@ -196,10 +199,15 @@ class LoopThread:
     # Waiting.
 
     def _await(self, call: _Call, timeout_s: float | None) -> None:
-        wait_s = _FOREVER if timeout_s is None else max(timeout_s, 0)
+        wait_s = left_s = _FOREVER if timeout_s is None else max(timeout_s, 0)
         while not call.is_done:
-            if not call.lock.acquire(timeout=wait_s):
+            look_s = min(left_s, _LOOK_S)
+            if call.lock.acquire(timeout=look_s):
+                left_s = wait_s
+            elif left_s <= look_s:
                 raise TimedOut(f"no result within {timeout_s} s")
+            else:
+                left_s -= look_s
             while call.requests:
                 self._serve_request(call)
 
