@@ -64,7 +64,7 @@ clients: $(CODEC)  ## our clients and the examples of the documentation, with a 
 	@$(BIN)/pytest -n 2 tests/clients tests/docs
 
 spark: $(CODEC)  ## source, sinks and pipelines on a local Spark
-	@$(BIN)/pytest tests/spark
+	@$(BIN)/pytest -n 2 --dist loadgroup tests/spark
 
 faults: $(CODEC)  ## what breaks, played at length: torn files, flipped bits, kills, full disks
 	@$(BIN)/python -m tests.faults.run --seed $(SEED)

@@ -14,6 +14,13 @@ from tests.support.fixtures import bootstrap, broker, start_broker, topic
 __all__ = ["bootstrap", "broker", "spark", "start_broker", "topic"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two processes: one holds the session that most tests share, the other what starts its own."""
+    for item in items:
+        shares = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("shared session" if shares else "their own"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two task slots, without a web interface, with all its files in a temporary directory."""
