@@ -120,20 +120,18 @@ def send(bootstrap: str, rows: pyarrow.Table) -> float:
 # The pipelines.
 
 
-def pipeline(verb: str, name: str, bootstrap: str, *options: str, quiet: bool = False) -> str:
-    """What anyone would type: ``odradek pipeline VERB FILE``."""
+def pipeline(verb: str, name: str, bootstrap: str, *options: str, output: int | None = None) -> str:
+    """What anyone would type: ``odradek pipeline VERB FILE``. It speaks for itself, unless its output is kept."""
     command = [sys.executable, "-m", "odradek", "pipeline", verb, str(PIPELINES / f"{name}.toml"), *options]
     environment = os.environ | {"BROKERS": bootstrap, "DEMO": str(OUTPUT.resolve())}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, env=environment, stdout=output, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"odradek pipeline {verb} {name}.toml ended with {done.returncode}\n{done.stdout}")
-    if not quiet:
-        console.print(done.stdout.rstrip(), style="dim")
-    return done.stdout
+        raise SystemExit(f"odradek pipeline {verb} {name}.toml ended with {done.returncode}")
+    return done.stdout or ""
 
 
 def lag_of(name: str, bootstrap: str) -> int:
-    partitions = json.loads(pipeline("lag", name, bootstrap, "--json", quiet=True))
+    partitions = json.loads(pipeline("lag", name, bootstrap, "--json", output=subprocess.PIPE))
     return sum(one["lag_rows"] for one in partitions)
 
 
@@ -156,7 +154,7 @@ def cancelled(bootstrap: str) -> list[dict[str, Any]]:
 def show(delays: pyarrow.Table) -> None:
     table = Table(title="the first rows of the table")
     for name in delays.column_names:
-        table.add_column(name, justify="right" if name != "airport" else "left")
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=name == "hour")
     for row in delays.sort_by([("hour", "ascending"), ("airport", "ascending")]).slice(0, 6).to_pylist():
         table.add_row(
             *(f"{value:%Y-%m-%d %H:%M}" if key == "hour" else str(value) for key, value in row.items())
