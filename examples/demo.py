@@ -121,7 +121,7 @@ def send(bootstrap: str, rows: pyarrow.Table) -> float:
 
 
 def pipeline(verb: str, name: str, bootstrap: str, *options: str, output: int | None = None) -> str:
-    """What anyone would type: ``odradek pipeline VERB FILE``; it speaks for itself unless its output is kept."""
+    """What anyone would type, ``odradek pipeline VERB FILE``; it shows its output unless that is kept."""
     command = [sys.executable, "-m", "odradek", "pipeline", verb, str(PIPELINES / f"{name}.toml"), *options]
     environment = os.environ | {"BROKERS": bootstrap, "DEMO": str(OUTPUT.resolve())}
     done = subprocess.run(command, env=environment, stdout=output, text=True, check=False)
