@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.fixtures import bootstrap, broker, start_broker, topic
 
+from odradek.pipelines.java import java_variables
+
 __all__ = ["bootstrap", "broker", "spark", "start_broker", "topic"]
 
 
@@ -19,6 +21,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         shares = "spark" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("shared session" if shares else "their own"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java() -> None:
+    """Tests need no more of a machine than users do: where there is no Java, one is provided."""
+    os.environ.update(java_variables(os.environ))
 
 
 @pytest.fixture(scope="session")
