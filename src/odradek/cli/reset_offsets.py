@@ -89,7 +89,7 @@ def reset_offsets(
         _check(goal, topic, all_topics, execute and dry_run)
         with Target(bootstrap, extra).only_admin() as admin:
             moves = _moves(admin, group, goal, topic)
-            _show(moves, json)
+            show_moves(moves, json)
             if execute:
                 admin.alter_group_offsets(group, {one.partition: one.after for one in moves})
     except UnreadableGoal as wrong:
@@ -203,7 +203,8 @@ def partitions_of(admin: Admin, topics: Mapping[str, list[int] | None]) -> list[
     ]
 
 
-def _show(moves: list[Move], json: bool) -> None:
+def show_moves(moves: list[Move], json: bool) -> None:
+    """The table of what changes, or would."""
     rows = [
         {
             "topic": one.partition.topic,

@@ -13,9 +13,10 @@ import typer
 
 from odradek.cli.cluster import Json
 from odradek.cli.ending import FAILED, complain
+from odradek.cli.reset_offsets import show_moves
 from odradek.cli.tables import show, show_json
 from odradek.pipelines.endings import pipeline_command
-from odradek.pipelines.shown import show_checks, show_moves, show_pairs, show_replay, warn
+from odradek.pipelines.shown import show_checks, show_pairs, show_replay, warn
 
 if TYPE_CHECKING:
     from odradek.pipelines.spec import Spec

@@ -10,11 +10,9 @@ from odradek.cli.ending import complain
 from odradek.cli.tables import show, show_json
 
 if TYPE_CHECKING:
-    from odradek.cli.offset_plan import Move
     from odradek.pipelines.check import Check
     from odradek.pipelines.replay import Replay
 
-MOVES: Final = ["topic", "partition", "current_offset", "new_offset"]
 REPLAYED: Final = ["topic", "partition", "from_offset", "to_offset", "rows"]
 
 
@@ -28,19 +26,6 @@ def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 def warn(words: str | None) -> None:
     if words is not None:
         complain(words)
-
-
-def show_moves(moves: list[Move], json: bool) -> None:
-    rows = [
-        {
-            "topic": one.partition.topic,
-            "partition": one.partition.partition,
-            "current_offset": None if one.before < 0 else one.before,
-            "new_offset": one.after,
-        }
-        for one in moves
-    ]
-    show(rows, MOVES, as_json=json)
 
 
 def show_replay(found: Replay, json: bool) -> None:
