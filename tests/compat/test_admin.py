@@ -76,7 +76,7 @@ def test_every_default_of_a_topic_is_described(client: Client, topic: str) -> No
         "message.timestamp.type": "CreateTime",
         "min.insync.replicas": "1",
         "retention.bytes": "-1",
-        "retention.ms": "604800000",
+        "segment.ms": "604800000",
         "segment.bytes": "1073741824",
         "unclean.leader.election.enable": "false",
     }

@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 
 
 def now_ms() -> int:
-    """Records of long ago are deleted by retention in the midst of a test: times are near to now."""
+    """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 

@@ -34,6 +34,10 @@ STOP_SECONDS_MAX = 20
 WORDS_SHOWN = 4_000
 """How many characters of a failed broker's output a failure shows."""
 
+BASE_SETTINGS = {"log.retention.ms": "-1"}
+"""Tests write records of fixed days long past: with Kafka's week a broker would delete them whenever its
+round of retention comes by. Everything else is as by default; a test's own settings stand above."""
+
 FOREIGN_BOOTSTRAP = os.environ.get("ODRADEK_TEST_BOOTSTRAP")
 FOREIGN_COMMAND = os.environ.get("ODRADEK_TEST_BROKER")
 IS_FOREIGN = FOREIGN_BOOTSTRAP is not None or FOREIGN_COMMAND is not None
@@ -55,7 +59,7 @@ class Broker:
         if FOREIGN_BOOTSTRAP is not None:
             pytest.skip("needs to start its own broker, but ODRADEK_TEST_BOOTSTRAP names a running one")
         self.directory = directory
-        self.settings = dict(settings or {})
+        self.settings = BASE_SETTINGS | dict(settings or {})
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._output = directory / "output.txt"

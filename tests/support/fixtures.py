@@ -27,7 +27,7 @@ class StartBroker:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionBroker]:
-    """The broker most tests share: default settings."""
+    """The broker most tests share: no settings of its own."""
     if FOREIGN_BOOTSTRAP is not None:
         yield RunningElsewhere(FOREIGN_BOOTSTRAP)
         return
