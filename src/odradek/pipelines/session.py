@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.pipelines.checkpoint import OURS, Checkpoint
 from odradek.pipelines.java import java_variables
+from odradek.pipelines.spark_home import spark_home_variables
 from odradek.pipelines.spec_parts import Spec, replaces_rows
+from odradek.pipelines.user_cache import user_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +27,7 @@ DEFAULT_MASTER: Final = "local[*,3]"
 LOG_FILE: Final = "driver.log"
 _LOG_SETTINGS_FILE: Final = "log4j2.properties"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_OTHER_PYTHON: Final = "spark.pyspark.python"
 _FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -89,8 +92,7 @@ def state_folder(spec: Spec, environment: Mapping[str, str]) -> Path:
     """Where the log of a run is written: beside a local checkpoint, else in the user's cache."""
     if Checkpoint(spec.checkpoint).is_local:
         return Path(spec.checkpoint.removeprefix("file://")) / OURS
-    cache = environment.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "odradek" / "pipelines" / spec.name
+    return user_cache(environment) / "pipelines" / spec.name
 
 
 def log_file(spec: Spec, environment: Mapping[str, str]) -> Path:
@@ -138,6 +140,8 @@ def process_environment(spec: Spec, master: str | None, environment: Mapping[str
     found = {"PYSPARK_PYTHON": sys.executable, **environment, **java_variables(environment)}
     if is_local(master or spec.spark.get("spark.master") or DEFAULT_MASTER):
         found.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if _OTHER_PYTHON not in spec.spark:
+            found |= spark_home_variables(environment)
     if spec.transform.module is not None:
         # Workers import the functions of a module by its name, as the driver does.
         before = environment.get("PYTHONPATH")
