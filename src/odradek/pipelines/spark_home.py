@@ -1,8 +1,8 @@
 """A home of Spark whose Python processes start fast.
 
 Spark puts a zip of its Python package, taken from its home, before what is installed. No bytecode is kept of
-what is in a zip, so each process that Spark starts compiles the package anew: half a second, and a pipeline has
-five of them, one after the other. In this home everything is as in the installed package, save the zip.
+what is in a zip, so each process that Spark starts compiles the package anew: half a second, and a pipeline
+has five of them, one after the other. In this home everything is as in the package, save the zip.
 """
 
 from __future__ import annotations
