@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from odradek.client.cluster import Cluster
 from odradek.client.connect import World
-from odradek.client.metadata import TopicImage
+from odradek.client.metadata import ClusterImage, TopicImage
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.buffer_pool import BufferPool
 from odradek.client.producer.deliveries import LoopWaiting, ThreadWaiting
@@ -82,6 +82,8 @@ class Engine:
         self.accumulator, self.pool, self.pace = self._stock[:3]
         self.sender = Sender(self.cluster, self._stock, settings, world.entropy)
         self.intake = self._make_intake(world, partitioner)
+        self._topics_seen: set[str] = set()
+        self.cluster.on_update(self._forget_unused_topics)
         self._closing: asyncio.Task[None] | None = None
         self._close_by_s: float | None = None
         self._close_limit: asyncio.Timeout | None = None
@@ -148,6 +150,16 @@ class Engine:
         if due_ms < sender.looks_at_ms:
             sender.looks_at_ms = due_ms
             self.side.post(sender.wake if self.side.sends_on_loop else sender.look)
+
+    def _forget_unused_topics(self, image: ClusterImage) -> None:
+        """Metadata is no longer kept of what nothing was sent to for long: keep nothing else of it."""
+        unused = self._topics_seen - image.topics.keys()
+        if unused:
+            with self.side.lock:
+                unused -= {batch.topic for batch in self.accumulator.incomplete}
+                for topic in unused:
+                    self.appender.forget_topic(topic)
+        self._topics_seen = (self._topics_seen | image.topics.keys()) - unused
 
     def _declare_meters(self) -> None:
         meters, pool = self.cluster.meters, self.pool

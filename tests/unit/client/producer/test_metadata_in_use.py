@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.support.producing import Studio, perform
 
 
@@ -17,6 +18,9 @@ def test_a_topic_is_forgotten_when_nothing_is_sent_to_it_for_long() -> None:
             await (await producer.send("used", b"v"))
             await asyncio.sleep(1)
         assert set(producer._engine.cluster.image.topics) == {"used"}
+        assert producer._engine.appender.sticky("used") >= 0
+        with pytest.raises(KeyError):
+            producer._engine.appender.sticky("left")
         assert (await (await producer.send("left", b"again"))).offset == 1
 
     perform(scenario)

@@ -164,11 +164,6 @@ class Membership:
         return self.state is not _S.STABLE or self._rejoin_reason is not None
 
     @property
-    def is_expected(self) -> bool:
-        """Whether the group expects heartbeats: one that waits in JoinGroup is seen without."""
-        return self.generation.id >= 0 and self.state not in (_S.UNJOINED, _S.JOINING)
-
-    @property
     def is_rebalancing(self) -> bool:
         """Whether commits must wait for the next poll: between giving up and the new assignment."""
         return self.state in _REBALANCING
