@@ -151,19 +151,21 @@ class Checkpoint:
 
     def write_pinned(self, name: str, text: str) -> None:
         """A file of ours, whole or not at all."""
-        path = f"{self._root}/{OURS}/{name}"
-        self._files.create_dir(os.path.dirname(path), recursive=True)
-        fresh = f"{path}.{os.getpid()}.tmp" if self.is_local else path
-        with self._files.open_output_stream(fresh) as stream:
-            stream.write(text.encode())
-        if fresh != path:
-            self._files.move(fresh, path)
+        self._write(f"{self._root}/{OURS}/{name}", text)
 
     def remove_pinned(self, name: str) -> None:
         """Forget a file of ours, if there is one."""
-        path = f"{self._root}/{OURS}/{name}"
-        if self._files.get_file_info(path).type == fs.FileType.File:
-            self._files.delete_file(path)
+        self._remove(f"{self._root}/{OURS}/{name}")
+
+    def read_beside(self, name: str) -> str | None:
+        """A file that stays when the folder is moved; None if there is none."""
+        return self._text_of(f"{self._root}.{name}")
+
+    def write_beside(self, name: str, text: str) -> None:
+        self._write(f"{self._root}.{name}", text)
+
+    def remove_beside(self, name: str) -> None:
+        self._remove(f"{self._root}.{name}")
 
     def move_aside(self, suffix: str) -> str:
         """Rename the whole checkpoint; gives its new place."""
@@ -171,12 +173,26 @@ class Checkpoint:
         return f"{self.place.rstrip('/')}.{suffix}"
 
     def _read(self, name: str) -> str | None:
-        path = f"{self._root}/{name}"
+        return self._text_of(f"{self._root}/{name}")
+
+    def _text_of(self, path: str) -> str | None:
         if self._files.get_file_info(path).type != fs.FileType.File:
             return None
         with self._files.open_input_stream(path) as stream:
             # What is no text is no JSON either, and told as such.
             return bytes(stream.read()).decode(errors="replace")
+
+    def _write(self, path: str, text: str) -> None:
+        self._files.create_dir(os.path.dirname(path), recursive=True)
+        fresh = f"{path}.{os.getpid()}.tmp" if self.is_local else path
+        with self._files.open_output_stream(fresh) as stream:
+            stream.write(text.encode())
+        if fresh != path:
+            self._files.move(fresh, path)
+
+    def _remove(self, path: str) -> None:
+        if self._files.get_file_info(path).type == fs.FileType.File:
+            self._files.delete_file(path)
 
     def _names(self, folder: str) -> list[str]:
         listing = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)

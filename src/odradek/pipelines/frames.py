@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.pipelines import json_values
 from odradek.pipelines.checkpoint import Checkpoint, Offsets
+from odradek.pipelines.new_start import START_FILE
 from odradek.pipelines.spec_parts import Source, Spec, Watermark
 from odradek.pipelines.topic_pins import TOPICS_FILE
 from odradek.pipelines.value_sample import SchemaRefused
@@ -16,8 +17,6 @@ from odradek.pipelines.value_sample import SchemaRefused
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-START_FILE: Final = "start.json"
-"""Offsets that stand for the file's ``start`` while the checkpoint has not begun; ``reset`` writes them."""
 Window = tuple[Offsets, Offsets]
 
 

@@ -1,7 +1,7 @@
 """Have a pipeline begin again somewhere else.
 
 Spark's checkpoint cannot be told other offsets, so it is moved aside, never deleted, and a new one begins
-with a file that says where to start (``start.json``). The group's offsets move too, so that lag tells the
+with a file that says where to start (``new_start.py``). The group's offsets move too, so that lag tells the
 truth before the next run. A new checkpoint is a new query: rows that the sink has already, it gets again.
 """
 
@@ -17,6 +17,7 @@ from odradek.cli.reset_offsets import bounds_of, offsets_at
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.checkpoint import CheckpointState, CheckpointUnreadable
 from odradek.pipelines.clusters import source_admin, source_partitions
+from odradek.pipelines.new_start import begin_anew
 from odradek.pipelines.progress import Offsets, read_offsets
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from odradek.pipelines.checkpoint import Checkpoint
     from odradek.pipelines.spec import Spec
 
-START: Final = "start.json"
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -147,22 +147,12 @@ def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, int]:
     return {one: offset.offset for one, offset in kept.items() if offset is not None}
 
 
-def _is_used(checkpoint: Checkpoint) -> bool:
-    """Whether there is something to keep: also what cannot be read."""
-    try:
-        return checkpoint.state() != CheckpointState()
-    except CheckpointUnreadable:
-        return True
-
-
 def execute(spec: Spec, moves: Collection[Move], checkpoint: Checkpoint, now_ms: int) -> str | None:
     """Do it, while nobody runs the pipeline; gives the place where the old checkpoint is now.
 
-    The group moves first: if this is cut short in between, the pipeline goes on as if nothing had been asked.
+    The group moves first: if this is cut short after that, the pipeline goes on as if nothing had been asked.
     """
     with source_admin(spec) as admin:
         admin.alter_group_offsets(spec.observe.group, {move.partition: move.after for move in moves})
     stamp = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
-    aside = checkpoint.move_aside(f"before-{stamp}") if _is_used(checkpoint) else None
-    checkpoint.write_pinned(START, start_text(moves))
-    return aside
+    return begin_anew(checkpoint, start_text(moves), f"before-{stamp}")

@@ -19,6 +19,7 @@ from odradek.pipelines import lease as leases
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.driver_process import DriverProcess
 from odradek.pipelines.listener import Listener, watching
+from odradek.pipelines.new_start import settle
 from odradek.pipelines.plan_guard import PLAN_FILE, check_plan, planning_of
 from odradek.pipelines.restarts import Restarts
 from odradek.pipelines.retention import check_retention
@@ -81,6 +82,7 @@ def _supervised(spec: Spec, arguments: list[str], master: str | None, told: Tell
     given = [str(spec.file), *arguments, *(["--master", master] if master else [])]
     with ExitStack() as opened:
         opened.enter_context(leases.local_lock(spec))
+        settle(checkpoint)
         check_before(spec, checkpoint, clock)
         # The status file is about the pipeline's own runs, and a replay is none.
         record = None if "--replay" in arguments else checkpoint
