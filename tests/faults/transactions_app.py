@@ -36,7 +36,9 @@ TRANSACTION_MS = 10_000
 POLL_SECONDS = 0.1
 STEP_SECONDS_MAX = 15.0
 READ_SECONDS_MAX = 30.0
-BEGIN_SECONDS_MAX = 60.0
+BEGIN_SECONDS_MAX = 25.0
+"""To the first inputs. kafka-python now and then stays silent after an answer, of FindCoordinator when the
+broker was away meanwhile, or of SyncGroup: it asks for nothing more, and only another instance helps."""
 RECONNECT_MS_MAX = 300
 ABORTED_SHARE = 0.1
 FENCING = ("fenced", "invalid_producer_epoch", "invalidproducerepoch")
