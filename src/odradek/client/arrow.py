@@ -5,7 +5,9 @@ pyarrow is imported when it is first needed: clients work without it.
 
 from __future__ import annotations
 
+from array import array as ints
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from odradek.model.client_errors import InvalidState
@@ -59,8 +61,12 @@ def record_batch(columns: Columns) -> Any:
     def plain(name: str, values: Any) -> Any:
         return array(schema.field(name).type, count, None, values)
 
+    # Arrow makes arrays of Python values with a look at pandas, which is imported for that if it is there.
+    names = [topic.encode() for topic in columns.topics]
+    ends = ints("i", accumulate(map(len, names), initial=0))
     topics = arrow.DictionaryArray.from_arrays(
-        array(arrow.int32(), count, None, columns.topic_indices), arrow.array(columns.topics, arrow.string())
+        array(arrow.int32(), count, None, columns.topic_indices),
+        array(arrow.string(), len(names), None, ends, b"".join(names)),
     )
     return arrow.RecordBatch.from_arrays(
         [
