@@ -20,6 +20,24 @@ cdef Block kept_answers[KEPT_ANSWERS]
 memset(kept_answers, 0, sizeof(kept_answers))
 
 
+# The C library learns from large blocks that are freed how much free memory to hold on to. Blocks that are kept
+# here teach it nothing, and it would give back the pages of all records after each poll, to get them again for the
+# next: at 1 KB that took half of a consumer's time. So it is shown a block of each larger size once.
+cdef Py_ssize_t largest_shown = 0
+
+
+cdef void show_size(Py_ssize_t size) noexcept:
+    global largest_shown
+    cdef uint8_t *shown
+    if size > largest_shown:
+        largest_shown = size
+        shown = <uint8_t *>malloc(size)
+        if shown != NULL:
+            # A compiler leaves out what is never written to.
+            (<volatile uint8_t *>shown)[0] = 0
+            free(shown)
+
+
 cdef class AnswerMemory:
     """One block, for as long as anybody has a view of it."""
 
@@ -35,6 +53,7 @@ cdef class AnswerMemory:
                 memset(&kept_answers[index], 0, sizeof(Block))
                 return
         self._block.room = (size | 0xFFFF) + 1 if size >= ANSWER_BYTES_MIN else size
+        show_size(self._block.room)
         self._block.start = <uint8_t *>malloc(self._block.room if self._block.room else 1)
         if self._block.start == NULL:
             raise MemoryError
