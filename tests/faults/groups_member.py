@@ -288,6 +288,7 @@ async def run_aiokafka(to: Membership, journal: Any, stopping: Stopping) -> None
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.errors import KafkaError
+    from tests.support.aiokafka_stop import stop_consumer
 
     place = Place(journal)
 
@@ -331,7 +332,7 @@ async def run_aiokafka(to: Membership, journal: Any, stopping: Stopping) -> None
         records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
         place.saw(records)
         await commit(place.due())
-    await consumer.stop()
+    await stop_consumer(consumer)
 
 
 def main(client: str, bootstrap: str, group: str, topic: str, assignor: str, path: str) -> None:

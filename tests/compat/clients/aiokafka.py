@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
+from tests.support.aiokafka_stop import stop_consumer
 
 SECONDS_MAX = 30
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class AiokafkaReader:
         return found
 
     def close(self) -> None:
-        self._loop.run(self._consumer.stop())
+        self._loop.run(stop_consumer(self._consumer))
 
 
 def _received(record: Any) -> Received:
@@ -238,7 +239,7 @@ class Aiokafka:
         try:
             return await getattr(consumer, question)(what)
         finally:
-            await consumer.stop()
+            await stop_consumer(consumer)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         at = TopicPartition(topic, partition)

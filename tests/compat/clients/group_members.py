@@ -12,6 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from confluent_kafka import Consumer
 from tests.compat.clients.aiokafka import LoopThread
 from tests.compat.clients.shape import Received
+from tests.support.aiokafka_stop import stop_consumer
 
 with warnings.catch_warnings():
     # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.
@@ -153,7 +154,7 @@ class AiokafkaMember:
         self._loop.run(self._consumer.commit())
 
     def close(self) -> None:
-        self._loop.run(self._consumer.stop())
+        self._loop.run(stop_consumer(self._consumer))
         self._loop.close()
 
 

@@ -14,6 +14,7 @@ from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import ProducerFenced
 from tests.compat.clients.aiokafka import LoopThread
 from tests.compat.clients.shape import Refused
+from tests.support.aiokafka_stop import stop_consumer
 
 import odradek
 
@@ -260,7 +261,7 @@ class AiokafkaTransactor:
         try:
             return await consumer.committed(AioPartition(topic, 0))
         finally:
-            await consumer.stop()
+            await stop_consumer(consumer)
 
     def read(self, topic: str, isolation: str, partitions: Sequence[int] = (0,)) -> list[bytes]:
         return self._run(self._read(topic, isolation, partitions))
@@ -278,7 +279,7 @@ class AiokafkaTransactor:
                 assert time.monotonic() < deadline, (await consumer.position(at), end)
                 for records in (await consumer.getmany(timeout_ms=500)).values():
                     found += [record.value for record in records]
-        await consumer.stop()
+        await stop_consumer(consumer)
         return found
 
     def close(self) -> None:
