@@ -20,7 +20,7 @@ from tests.support.raw import RawConnection
 
 TOPIC = "flipped"
 BATCHES = 30
-SETTINGS = {"log.segment.bytes": "2000", "log.index.interval.bytes": "300", "log.retention.ms": "-1"}
+SETTINGS = {"log.segment.bytes": "2000", "log.index.interval.bytes": "300"}
 
 
 def make(directory: Path, *, clean: bool) -> dict[bytes, int]:

@@ -19,7 +19,7 @@ from tests.support.raw import ConnectionEnded, RawConnection
 
 TOPIC = "killed"
 PRODUCERS = 3
-SETTINGS = {"log.segment.bytes": "65536", "log.index.interval.bytes": "512", "log.retention.ms": "-1"}
+SETTINGS = {"log.segment.bytes": "65536", "log.index.interval.bytes": "512"}
 LOAD_SECONDS_MAX = 1.0
 
 
