@@ -28,8 +28,6 @@ AGAIN = "started again: "
 SPARKS_OWN = {
     # It gives Python processes ten seconds to start: too little on a busy machine.
     "failed to connect back": "a Python process was slow to start",
-    # Queries that start at once change one map of environment variables while tasks with it are serialized.
-    "java.io.OptionalDataException": "Spark serialized a task badly",
 }
 """Failures of Spark itself, by words of them."""
 COMPACT_EVERY = "5"

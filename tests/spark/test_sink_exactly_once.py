@@ -142,3 +142,16 @@ def test_enabling_sets_what_exactly_once_needs(play: Play) -> None:
     play.spark.conf.unset(setting)
     enable(play.spark)
     assert play.spark.conf.get(setting) == "false"
+
+
+def test_queries_that_start_at_once_share_no_map_that_breaks(play: Play) -> None:
+    from odradek.spark import enable
+
+    context = play.spark.sparkContext
+    before = context.environment
+    enable(play.spark)
+    sources = play.spark._jsparkSession.sessionState().dataSourceManager()
+    environment = sources.lookupDataSource("odradek").dataSourceCls().envVars()
+    assert environment.getClass().getName() == "java.util.concurrent.ConcurrentHashMap"
+    assert dict(environment) == before
+    assert context.environment is before

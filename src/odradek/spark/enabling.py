@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +19,30 @@ def enable(spark: SparkSession) -> None:
     from odradek.spark.guards import STATELESS_ADAPTION, refuse_unsafe_settings
     from odradek.spark.source import TopicSource
 
-    for source in (TopicSource, DeltaSource):
-        spark.dataSource.register(source)
+    with _environment_for_many_threads(spark):
+        for source in (TopicSource, DeltaSource):
+            spark.dataSource.register(source)
     spark.conf.set(STATELESS_ADAPTION, "false")
     refuse_unsafe_settings(lambda name: spark.conf.get(name, None), is_streaming=True)
+
+
+@contextmanager
+def _environment_for_many_threads(spark: SparkSession) -> Iterator[None]:
+    """Let functions made within keep their environment in a map that threads may share.
+
+    Each query puts variables into the environment of the source it reads, on a thread of its own, and all
+    queries of a session share that map and send it along with their tasks. Two that start at once can leave
+    a plain HashMap with a wrong size: no task of any query can be read from then on (OptionalDataException).
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        # Spark Connect: the functions are made on the server.
+        yield
+        return
+    context = spark.sparkContext
+    plain = context.environment
+    context.environment = jvm.java.util.concurrent.ConcurrentHashMap(plain)
+    try:
+        yield
+    finally:
+        context.environment = plain
