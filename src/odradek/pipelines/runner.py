@@ -82,7 +82,6 @@ def _supervised(spec: Spec, arguments: list[str], master: str | None, told: Tell
     given = [str(spec.file), *arguments, *(["--master", master] if master else [])]
     with ExitStack() as opened:
         opened.enter_context(leases.local_lock(spec))
-        settle(checkpoint)
         check_before(spec, checkpoint, clock)
         # The status file is about the pipeline's own runs, and a replay is none.
         record = None if "--replay" in arguments else checkpoint
@@ -176,11 +175,12 @@ class Supervisor:
         return code, failure
 
     def _own(self) -> None:
-        """Wait for the lease; from here on the checkpoint is planned by what the file says now."""
+        """Wait for the lease; from here on the checkpoint is ours, and planned by what the file says now."""
         if self._lease is not None:
             self._lease.wait()
-        plan = json_text.dumps(planning_of(self._spec), indent=1)
-        Checkpoint(self._spec.checkpoint).write_pinned(PLAN_FILE, plan)
+        checkpoint = Checkpoint(self._spec.checkpoint)
+        settle(checkpoint)
+        checkpoint.write_pinned(PLAN_FILE, json_text.dumps(planning_of(self._spec), indent=1))
 
     def _unexplained(self, code: int) -> str:
         if self._lost_lease:

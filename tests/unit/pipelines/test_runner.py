@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.pipelines.checkpoint import CheckpointState, PlannedBatch
+from odradek.pipelines.checkpoint import Checkpoint, CheckpointState, PlannedBatch
 from odradek.pipelines.driver_process import session_in, session_members
-from odradek.pipelines.lease import LeaseTaken, holder, local_lock
+from odradek.pipelines.lease import GroupLease, LeaseTaken, holder, local_lock
 from odradek.pipelines.lease_words import Holder, is_dead_here, parse_holder
+from odradek.pipelines.listener import Listener
+from odradek.pipelines.new_start import START_FILE
 from odradek.pipelines.restarts import BACKOFF_MAX_MS, Restarts
 from odradek.pipelines.retention import check_retention, too_old_words
+from odradek.pipelines.runner import Supervisor
 from odradek.pipelines.spec import Restart, parse_spec
 from odradek.pipelines.transforms import TransformFailed, check_transform
 
@@ -28,6 +32,19 @@ path = "lake"
 [sink]
 type = "noop"
 """
+
+
+class WatchedLease:
+    """A lease that is held at once, and looks for the note of a reset before."""
+
+    on_lost: object = None
+    note: str | None = None
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def wait(self) -> None:
+        self.note = self._checkpoint.read_beside("reset.json")
 
 
 def test_waits_double_until_there_were_enough_in_a_row() -> None:
@@ -80,6 +97,17 @@ def test_a_local_checkpoint_has_one_runner_and_says_who(tmp_path: Path) -> None:
     assert holder(spec) is None
     with local_lock(spec):
         pass
+
+
+def test_a_reset_that_was_cut_short_is_left_alone_until_the_lease_is_held(tmp_path: Path) -> None:
+    spec = parse_spec(TABLES, tmp_path / "orders.toml", {})
+    checkpoint = Checkpoint(spec.checkpoint)
+    checkpoint.write_beside("reset.json", "{}")
+    lease = WatchedLease(checkpoint)
+    Supervisor(spec, [], {}, cast(Listener, None), cast(GroupLease, lease))._own()
+    assert lease.note == "{}"
+    assert checkpoint.read_beside("reset.json") is None
+    assert checkpoint.read_pinned(START_FILE) == "{}"
 
 
 def test_only_an_unfinished_batch_of_an_exactly_once_topic_can_be_too_old(tmp_path: Path) -> None:
