@@ -1,9 +1,14 @@
-"""What every test shares: Hypothesis profiles."""
+"""What every test shares: Hypothesis profiles, and processes that can be interrupted."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("ci", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets its background jobs ignore Ctrl-C, and whatever tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
