@@ -17,12 +17,13 @@ from odradek.spark.offsets import AtOffset, Offsets
 from odradek.spark.options import SourceOptions
 from odradek.spark.plan import plan_tasks
 from odradek.spark.ranges import RangesPartition
+from odradek.spark.worker_socket import SentToWorkers
 from odradek.telemetry import events
 
 _log: Final = events.logger("spark")
 
 
-class TopicReader(DataSourceReader):
+class TopicReader(SentToWorkers, DataSourceReader):
     """Reads the records between ``startingOffsets`` and ``endingOffsets``."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

@@ -31,12 +31,13 @@ from odradek.spark.offsets import Document, Offsets, document, parse
 from odradek.spark.options import SourceOptions
 from odradek.spark.plan import plan_tasks
 from odradek.spark.ranges import RangesPartition
+from odradek.spark.worker_socket import SentToWorkers
 from odradek.telemetry import events
 
 _log: Final = events.logger("spark")
 
 
-class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TopicStreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics for as long as the query runs."""
 
     def __init__(self, options: SourceOptions, schema: StructType, view: ClusterView | None = None) -> None:

@@ -28,6 +28,7 @@ from odradek.spark.sink_failures import explained
 from odradek.spark.sink_options import SinkOptions
 from odradek.spark.sink_sending import TaskWritten, send_rows
 from odradek.spark.worker_heap import settle
+from odradek.spark.worker_socket import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,7 +45,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TransactionalStreamWriter(DataSourceStreamArrowWriter):
+class TransactionalStreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
     """Writes each micro-batch of a query exactly once."""
 
     options: SinkOptions
@@ -63,7 +64,7 @@ class TransactionalStreamWriter(DataSourceStreamArrowWriter):
 
 
 @dataclass(frozen=True)
-class TransactionalBatchWriter(DataSourceArrowWriter):
+class TransactionalBatchWriter(SentToWorkers, DataSourceArrowWriter):
     """Writes a DataFrame exactly once under its ``sinkId``, however often it is run."""
 
     options: SinkOptions

@@ -21,6 +21,7 @@ from odradek.spark.sink_options import Guarantee, SinkOptions, read_sink_options
 from odradek.spark.sink_rows import check_columns
 from odradek.spark.sink_sending import TaskWritten, send_rows
 from odradek.spark.worker_heap import settle
+from odradek.spark.worker_socket import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,7 +59,7 @@ def stream_writer(
 
 
 @dataclass(frozen=True)
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(SentToWorkers, DataSourceArrowWriter):
     """Appends the rows of a DataFrame, at least once."""
 
     options: SinkOptions
@@ -68,7 +69,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 @dataclass(frozen=True)
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
     """Appends the rows of each micro-batch, at least once."""
 
     options: SinkOptions

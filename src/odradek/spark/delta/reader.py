@@ -19,9 +19,10 @@ from odradek.spark.delta.options import SourceOptions
 from odradek.spark.delta.schemas import check_mapping, from_delta
 from odradek.spark.delta.storage import open_table, told
 from odradek.spark.delta.table_log import table_files
+from odradek.spark.worker_socket import SentToWorkers
 
 
-class TableReader(DataSourceReader):
+class TableReader(SentToWorkers, DataSourceReader):
     """All rows of one version; which one is settled when the plan is made."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

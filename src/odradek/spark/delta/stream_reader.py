@@ -27,12 +27,13 @@ from odradek.spark.delta.positions import Limits, Position, Span, advance, files
 from odradek.spark.delta.schemas import compare, from_delta
 from odradek.spark.delta.storage import open_table
 from odradek.spark.delta.table_log import TableLog, raise_deletions
+from odradek.spark.worker_socket import SentToWorkers
 from odradek.telemetry import events
 
 _log = events.logger("spark")
 
 
-class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TableStreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives as long as the query, on the driver; ``read`` runs on executors with a copy."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

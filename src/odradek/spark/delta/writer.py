@@ -29,6 +29,7 @@ from odradek.spark.delta.parquet_files import ParquetFiles, WrittenFile, remove
 from odradek.spark.delta.storage import file_system, find_table, is_local, told
 from odradek.spark.delta.upserts import STAGING, merge_files, remove_staging
 from odradek.spark.worker_heap import settle
+from odradek.spark.worker_socket import SentToWorkers
 
 
 @dataclass
@@ -191,7 +192,7 @@ class TableWriter:
             remove_staging(file_system(self.options.path, self.options.storage_options), folders)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
     """A micro-batch; the query's id and the batch's number make its commit idempotent."""
 
     def __init__(self, table: TableWriter) -> None:
@@ -213,7 +214,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._table.abort(messages)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(SentToWorkers, DataSourceArrowWriter):
     """A batch; with a ``sinkId`` it is idempotent too."""
 
     def __init__(self, table: TableWriter) -> None:
