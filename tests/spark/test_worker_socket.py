@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from odradek.spark import worker_socket
 from odradek.spark.delta.reader import TableReader
 from odradek.spark.delta.stream_reader import TableStreamReader
 from odradek.spark.delta.writer import BatchWriter as TableBatchWriter
@@ -19,7 +20,7 @@ from odradek.spark.transactional_writer import TransactionalBatchWriter, Transac
 from odradek.spark.worker_socket import SentToWorkers
 from odradek.spark.writer import BatchWriter, StreamWriter
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux can be told so")
+on_linux = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux can be told so")
 
 SENT = (
     *(TopicReader, TopicStreamReader, TableReader, TableStreamReader),
@@ -54,11 +55,13 @@ def arrive() -> None:
     assert pickle.loads(pickle.dumps(Letter("odradek"))).words == "odradek"
 
 
+@on_linux
 def test_a_socket_answers_at_once_when_a_function_has_come(lazy_socket: socket.socket) -> None:
     arrive()
     assert answers_at_once(lazy_socket)
 
 
+@on_linux
 def test_nothing_else_of_the_process_is_changed(lazy_socket: socket.socket) -> None:
     # Other kinds of descriptors are passed by, and none is left open.
     reading, writing = os.pipe()
@@ -76,6 +79,7 @@ def test_nothing_else_of_the_process_is_changed(lazy_socket: socket.socket) -> N
         other.close()
 
 
+@on_linux
 def test_sockets_still_wait_where_the_process_has_a_timeout_for_all(lazy_socket: socket.socket) -> None:
     socket.setdefaulttimeout(5)
     try:
@@ -85,8 +89,17 @@ def test_sockets_still_wait_where_the_process_has_a_timeout_for_all(lazy_socket:
     assert os.get_blocking(lazy_socket.fileno())
 
 
+@on_linux
+def test_objects_arrive_where_descriptors_cannot_be_listed(
+    lazy_socket: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_socket, "_DESCRIPTORS", "/nowhere/fd")
+    arrive()
+    assert not answers_at_once(lazy_socket)
+
+
 @pytest.mark.parametrize(
     "kind", SENT, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}-{kind.__name__}"
 )
 def test_all_that_spark_sends_to_workers_does_so(kind: type) -> None:
-    assert kind.__setstate__ is SentToWorkers.__setstate__  # type: ignore[attr-defined]
+    assert kind.__mro__[1] is SentToWorkers

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
+from contextlib import suppress
 from typing import Any, Final
 
 _DESCRIPTORS: Final = "/proc/self/fd"
@@ -31,15 +31,26 @@ def acknowledge() -> None:
     if _ANSWER_AT_ONCE is None or socket.getdefaulttimeout() is not None:
         # To look at a socket with such a timeout would make it one that does not wait.
         return
-    for name in os.listdir(_DESCRIPTORS):
-        try:
-            _acknowledge(int(name), _ANSWER_AT_ONCE)
-        except OSError:
-            # The descriptor of the list itself, or a socket of another kind.
-            continue
+    for descriptor in _descriptors():
+        # Most are no sockets, or of another kind.
+        with suppress(OSError):
+            _acknowledge(descriptor, _ANSWER_AT_ONCE)
+
+
+def _descriptors() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(_DESCRIPTORS)]
+    except OSError:
+        # Without /proc tasks are slower, and go on.
+        return []
 
 
 def _acknowledge(descriptor: int, option: int) -> None:
-    if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        with socket.socket(fileno=os.dup(descriptor)) as found:
-            found.setsockopt(socket.IPPROTO_TCP, option, 1)
+    copy = os.dup(descriptor)
+    try:
+        found = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+    with found:
+        found.setsockopt(socket.IPPROTO_TCP, option, 1)
