@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import deque
 
 import pytest
 
@@ -169,6 +170,26 @@ def test_an_interrupt_in_a_served_call_is_told_to_whoever_asked_for_it(thread):
     with pytest.raises(KeyboardInterrupt):
         thread.run(ask_and_wait())
     assert "KeyboardInterrupt" in str(thread.run(told()))
+
+
+def test_a_request_that_comes_just_before_the_end_is_served(thread):
+    served = []
+    call = _Call(lambda: echo(1))
+    answer = thread.loop.create_future()
+
+    class RequestsWithLatecomer(deque):
+        def __len__(self):
+            """Say that there is none; then the loop's thread adds one, and the coroutine ends."""
+            count = super().__len__()
+            if not call.is_done:
+                self.append((lambda: served.append(threading.get_ident()), (), answer))
+                call.is_done = True
+            return count
+
+    call.requests = RequestsWithLatecomer()
+    call.lock.release()
+    thread._await(call, None)
+    assert served == [threading.get_ident()]
 
 
 def test_without_another_thread_a_call_is_made_at_once():

@@ -208,8 +208,13 @@ class LoopThread:
                 raise TimedOut(f"no result within {timeout_s} s")
             else:
                 left_s -= look_s
-            while call.requests:
-                self._serve_request(call)
+            self._serve_requests(call)
+        # A request may have come after the last look and before the end; from then on none comes.
+        self._serve_requests(call)
+
+    def _serve_requests(self, call: _Call) -> None:
+        while call.requests:
+            self._serve_request(call)
 
     def _serve_request(self, call: _Call) -> None:
         function, args, answer = call.requests.popleft()
@@ -234,8 +239,12 @@ class LoopThread:
             return
         while not call.is_done:
             call.lock.acquire()
-            while call.requests:
-                self.post(_fail, call.requests.popleft()[2], TimedOut("the caller waits no longer"))
+            self._refuse_requests(call)
+        self._refuse_requests(call)
+
+    def _refuse_requests(self, call: _Call) -> None:
+        while call.requests:
+            self.post(_fail, call.requests.popleft()[2], TimedOut("the caller waits no longer"))
 
     # The loop's thread.
 

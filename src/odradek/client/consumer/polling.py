@@ -33,6 +33,9 @@ from odradek.ports.clock import Clock
 COMMITTED_TIMEOUT_MS: Final = 30_000
 """How long one look-up of committed offsets may take before it is begun anew."""
 
+_CALL_ENDED: Final = object()
+"""Result of a callback that was not made, because the call it was to be made in had ended."""
+
 
 class Polling:
     """One poll at a time; ``on_caller`` runs the application's functions where it wants them."""
@@ -87,12 +90,21 @@ class Polling:
     async def call_back(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the application inside the call that is under way, or the next one."""
         loop = asyncio.get_running_loop()
-        while not self._calls:
-            self._began = loop.create_future()
-            await self._began
-        return await loop.create_task(self._called(function, args), context=self._calls[-1])
+        result = _CALL_ENDED
+        while result is _CALL_ENDED:
+            while not self._calls:
+                self._began = loop.create_future()
+                await self._began
+            call = self._calls[-1]
+            result = await loop.create_task(self._called(call, function, args), context=call)
+        return result
 
-    async def _called(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    async def _called(
+        self, call: contextvars.Context, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Any:
+        # This step comes a turn of the loop after the call was found under way: it may have ended since.
+        if not any(each is call for each in self._calls):
+            return _CALL_ENDED
         result = await self._on_caller(function, *args)
         return await result if inspect.isawaitable(result) else result
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tests.support.consumer_stage import ReadingStage, play, read_some, values_of
 
+from odradek.client.blocking.loop_thread import LoopThread, on_caller
 from odradek.client.consumer.consumer import Consumer
+from odradek.client.consumer.polling import Polling
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import Woken
 from odradek.model.ids import TopicPartition
@@ -159,3 +162,29 @@ def test_a_deleted_topic_does_not_hold_up_the_last_commit(way: str) -> None:
         assert await member(stage).committed(b0) == {b0: OffsetAndMetadata(1, "", 0)}
 
     play(scenario, BROKER)
+
+
+def test_a_callback_asked_for_in_a_polls_last_step_runs_in_the_next_call_of_the_application() -> None:
+    """The poll ends between the request for a callback and its first step: nobody waits for it any more."""
+    nothing: Any = None
+    polling = Polling(
+        nothing, nothing, nothing, nothing, nothing, nothing, nothing, on_caller=on_caller, rest_ms=100
+    )
+    calling: list[asyncio.Task[Any]] = []
+
+    async def poll_that_ends_first() -> None:
+        with polling.inside_call():
+            callback = polling.call_back(threading.get_ident)
+            calling.append(asyncio.get_running_loop().create_task(callback))
+            await asyncio.sleep(0)
+
+    async def next_poll() -> Any:
+        with polling.inside_call():
+            return await asyncio.wait_for(calling[0], 10)
+
+    thread = LoopThread("consumer-1")
+    try:
+        thread.call(poll_that_ends_first)
+        assert thread.call(next_poll) == threading.get_ident()
+    finally:
+        thread.close()
