@@ -77,6 +77,7 @@ compat-kafka-python: $(CODEC)  ## kafka-python's own tests, from its source dist
 
 # Needs Maven Central (once) and Java 17; not part of `make test`.
 clients-on-kafka: $(CODEC)  ## our clients' own tests against Apache Kafka: make clients-on-kafka KAFKA=4.1.1
+	@$(BIN)/python -m tests.support.apache_kafka $(KAFKA)
 	@PYTHONPATH=$(CURDIR) ODRADEK_TEST_BROKER="$(CURDIR)/$(BIN)/python -m tests.support.apache_kafka $(KAFKA)" \
 		$(BIN)/pytest -n 2 tests/clients
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from bench.peers.broker import Broker, BrokerFailed, NotAvailable
+from bench.peers.maven import fetched_jars
 from bench.peers.server_process import ServerProcess
 from bench.places import cache, free_port
 
 VERSION = "3.9.1"
 HEAP = "1G"
 JAR_COUNT_MIN = 50
-MAVEN_SECONDS_MAX = 600
 ZOOKEEPER_SECONDS_MAX = 30.0
 
 JVM_FLAGS = (
@@ -141,8 +140,7 @@ class KafkaBroker(Broker):
             raise NotAvailable("no java on PATH")
         home.mkdir(parents=True, exist_ok=True)
         (home / "log4j.properties").write_text(LOG4J)
-        if len(list(home.glob("jars/*.jar"))) < JAR_COUNT_MIN:
-            _fetch_jars(home)
+        fetched_jars(home, POM, JAR_COUNT_MIN)
         return VERSION
 
     def launch(self) -> None:
@@ -186,23 +184,3 @@ class KafkaBroker(Broker):
         }
         config = _write_properties(self.directory / "server.properties", properties)
         return _java(f"-Xmx{HEAP}", f"-Xms{HEAP}", "kafka.Kafka", str(config))
-
-
-def _fetch_jars(home: Path) -> None:
-    if shutil.which("mvn") is None:
-        raise NotAvailable("no Kafka jars in the cache and no mvn on PATH to fetch them")
-    (home / "pom.xml").write_text(POM)
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
-    try:
-        done = subprocess.run(
-            [*command, "-DincludeScope=runtime"],
-            cwd=home,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=MAVEN_SECONDS_MAX,
-        )
-    except subprocess.TimeoutExpired as late:
-        raise NotAvailable(f"Maven gave nothing in {MAVEN_SECONDS_MAX} s") from late
-    if done.returncode != 0:
-        raise NotAvailable(f"Maven could not fetch the Kafka jars: {done.stdout[-400:].strip()}")

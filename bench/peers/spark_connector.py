@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.peers.maven import maven_lock
 from bench.peers.server_process import NotAvailable
 from bench.places import cache
 
@@ -52,10 +53,11 @@ def spark_connector() -> Connector:
         found = _first_provider(version, providers, fetch=False)
         if found is not None:
             return found
-    for version, providers in CHOICES:
-        found = _first_provider(version, providers, fetch=True)
-        if found is not None:
-            return found
+    with maven_lock():
+        for version, providers in CHOICES:
+            found = _first_provider(version, providers, fetch=True)
+            if found is not None:
+                return found
     raise NotAvailable(f"Maven Central has no Spark connector of {', '.join(v for v, _ in CHOICES)}")
 
 

@@ -3,19 +3,21 @@
     ODRADEK_TEST_BROKER="python -m tests.support.apache_kafka 4.1.1" pytest tests/clients
 
 starts every broker a test asks for as one Kafka node (broker and KRaft controller in one process) on the
-port and directory the test gives. Its jars come from Maven Central, once, into the cache of the benchmarks.
+port and directory the test gives. Its jars come from Maven Central, once, into the cache of the benchmarks;
+``python -m tests.support.apache_kafka 4.1.1`` alone fetches them, which may take longer than a test waits.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
+from bench.peers import maven
+from bench.peers.server_process import NotAvailable
 from bench.places import cache, free_port
 
 JAR_COUNT_MIN = 30
@@ -33,8 +35,13 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-def main(version: str, port: str, directory: str, *settings: str) -> None:
+def main(version: str, *node: str) -> None:
     jars = fetched_jars(version)
+    if node:
+        _run_node(jars, *node)
+
+
+def _run_node(jars: Path, port: str, directory: str, *settings: str) -> None:
     home = Path(directory)
     home.mkdir(parents=True, exist_ok=True)
     properties = home.parent / f"{home.name}-server.properties"
@@ -46,17 +53,12 @@ def main(version: str, port: str, directory: str, *settings: str) -> None:
 
 
 def fetched_jars(version: str) -> Path:
-    """The folder with Kafka's jars; fetched when it is not there yet."""
+    """Return the folder with Kafka's jars; fetched when it is not there yet."""
     home = cache() / f"kafka-node-{version}"
-    jars = home / "jars"
-    if len(list(jars.glob("*.jar"))) < JAR_COUNT_MIN:
-        if shutil.which("mvn") is None:
-            raise SystemExit(f"Kafka {version} is not in {home}, and there is no mvn to fetch it with")
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "pom.xml").write_text(POM.format(version=version))
-        fetch = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
-        subprocess.run([*fetch, "-DincludeScope=runtime"], cwd=home, check=True, timeout=600)
-    return jars
+    try:
+        return maven.fetched_jars(home, POM.format(version=version), JAR_COUNT_MIN)
+    except NotAvailable as missing:
+        raise SystemExit(f"Kafka {version}: {missing}") from missing
 
 
 def _configure(path: Path, port: int, home: Path, settings: tuple[str, ...]) -> None:
