@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 
 from odradek.cluster.placement import BrokerRack, assign_added_replicas, assign_replicas
 from odradek.cluster.topic_names import check_topic_name, colliding_topic
@@ -47,6 +48,8 @@ class Surroundings:
     replication_factor_default: int
     start_index: int
     start_shift: int
+    pending: Collection[str] = ()
+    """Names of topics that are being created and are not among ``topics`` yet."""
 
 
 def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
@@ -54,7 +57,7 @@ def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
     check_topic_name(wish.name)
     if wish.name in around.topics:
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
-    other = colliding_topic(wish.name, around.topics)
+    other = colliding_topic(wish.name, chain(around.topics, around.pending))
     if other is not None:
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

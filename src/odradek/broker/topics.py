@@ -7,7 +7,8 @@ one when it is gone. Waiting happens in the topic purgatory, under the topic's n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek.broker.clockwork import Clockwork
@@ -56,6 +57,7 @@ class TopicOutcome:
     partitions: int = -1
     replication_factor: int = -1
     settings: Mapping[str, str] = field(default_factory=dict)
+    assignment: Assignment = field(default_factory=dict)
 
     def refuse(self, refused: BrokerError) -> None:
         self.code, self.message = refused.code, refused.message
@@ -100,6 +102,10 @@ class Topics:
         self._entropy = entropy
         self._purgatory = Purgatory("topic", clockwork.wheel)
         self._overrides: dict[str, dict[str, str]] = {}
+        self._creating: Counter[str] = Counter()
+        """Names being written to the store, and how many requests write each."""
+        self._unseen: set[str] = set()
+        """Topics this broker created that its image does not show yet."""
         self.changing_settings = asyncio.Lock()
         """Held from reading settings to writing them changed, so that no change is lost to another."""
 
@@ -115,17 +121,23 @@ class Topics:
 
     def changed(self, topic: str) -> None:
         """The image has news of this topic: look whether somebody waited for them."""
+        self._unseen.discard(topic)
         self._purgatory.check_and_complete(topic)
 
     async def create(
         self, wishes: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
     ) -> list[TopicOutcome]:
         outcomes = [TopicOutcome(wish.name) for wish in wishes]
+        accepted: set[str] = set()
         for wish, outcome in zip(wishes, outcomes, strict=True):
             try:
-                await self._create_one(wish, outcome, validate_only=validate_only)
+                self._plan_one(wish, outcome, accepted)
+                if not validate_only:
+                    await self._create_one(wish, outcome)
             except BrokerError as refused:
                 outcome.refuse(refused)
+            else:
+                accepted.add(wish.name)
         if not validate_only:
             counts = {outcome.name: outcome.partitions for outcome in outcomes}
             await self._wait(outcomes, lambda name: self._has_leaders(name, counts[name]), timeout_ms)
@@ -190,24 +202,31 @@ class Topics:
         else:
             self._config.set_broker_overrides(overrides)
 
-    async def _create_one(self, wish: NewTopic, outcome: TopicOutcome, *, validate_only: bool) -> None:
-        assignment = plan_topic(wish, self._surroundings())
-        overrides = alter.create_topic(self._config, wish.settings.items())
-        outcome.partitions = len(assignment)
-        outcome.replication_factor = len(assignment[0])
-        outcome.settings = overrides
-        if validate_only:
-            return
+    def _plan_one(self, wish: NewTopic, outcome: TopicOutcome, accepted: Collection[str]) -> None:
+        """``accepted`` are the names that the same request creates before this one."""
+        around = self._surroundings({*accepted, *self._creating, *self._unseen})
+        outcome.assignment = plan_topic(wish, around)
+        outcome.settings = alter.create_topic(self._config, wish.settings.items())
+        outcome.partitions = len(outcome.assignment)
+        outcome.replication_factor = len(outcome.assignment[0])
+
+    async def _create_one(self, wish: NewTopic, outcome: TopicOutcome) -> None:
         outcome.topic_id = fresh_uuid(self._entropy.uuid)
-        stored = TopicAssignment(outcome.topic_id, _replicas(assignment))
+        stored = TopicAssignment(outcome.topic_id, _replicas(outcome.assignment))
+        self._creating[wish.name] += 1
         try:
-            await create_topic(self._store, wish.name, stored, overrides)
+            await create_topic(self._store, wish.name, stored, outcome.settings)
         except NodeExists:
             raise BrokerError(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists."
             ) from None
-        self.know_overrides(wish.name, overrides)
-        log.info("topic_created", topic=wish.name, partitions=len(assignment))
+        finally:
+            self._creating[wish.name] -= 1
+            self._creating += Counter()  # drops names that nobody creates any longer
+        if self._image.topic(wish.name) is None:
+            self._unseen.add(wish.name)
+        self.know_overrides(wish.name, outcome.settings)
+        log.info("topic_created", topic=wish.name, partitions=outcome.partitions)
 
     async def _delete_one(self, outcome: TopicOutcome) -> None:
         topic = self._image.topic(outcome.name)
@@ -279,7 +298,7 @@ class Topics:
         known = self._image.topic(topic)
         return known is not None and len(known.partitions) >= count and known.has_all_leaders
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self, pending: Collection[str] = ()) -> Surroundings:
         values = self._config.broker
         brokers = [BrokerRack(node.id, node.rack) for node in self._image.brokers.values()]
         count = max(len(brokers), 1)
@@ -290,6 +309,7 @@ class Topics:
             values[settings.DEFAULT_REPLICATION_FACTOR],
             self._entropy.below(count),
             self._entropy.below(count),
+            pending,
         )
 
 

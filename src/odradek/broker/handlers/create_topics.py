@@ -31,13 +31,16 @@ async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopic
     outcomes = await call.broker.topics.create(
         wanted, request.timeout_ms, validate_only=request.validate_only
     )
-    results = [_result(outcome, call) for outcome in outcomes]
-    results += [
-        CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message="named more than once")
-        for name, count in names.items()
-        if count > 1
-    ]
-    return CreateTopicsResponse(topics=results)
+    results = {outcome.name: _result(outcome, call) for outcome in outcomes}
+    return CreateTopicsResponse(topics=[results.get(one.name) or _twice(one) for one in request.topics])
+
+
+def _twice(topic: CreatableTopic) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        topic.name,
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message="Found multiple entries for this topic.",
+    )
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

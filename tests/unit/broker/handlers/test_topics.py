@@ -76,6 +76,56 @@ def test_many_topics_in_one_request_fare_each_on_its_own(play):
     play(scenario)
 
 
+def test_each_entry_of_a_topic_named_twice_is_refused_in_its_place(play):
+    async def scenario(town):
+        names = ("twin", "single", "twin")
+        request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 5000)
+        response = await town.ask(CREATE, 7, request)
+        refused = ErrorCode.INVALID_REQUEST
+        found = [(one.name, one.error_code) for one in response.topics]
+        assert found == [("twin", refused), ("single", 0), ("twin", refused)]
+        assert set(town.broker.image.topics) == {"single"}
+
+    play(scenario)
+
+
+def test_of_names_that_collide_in_one_request_the_first_is_created(play):
+    async def scenario(town):
+        names = ("a.b_c", "a_b.c", "a-b_c")
+        request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 5000)
+        response = await town.ask(CREATE, 7, request)
+        codes = [one.error_code for one in response.topics]
+        assert codes == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
+        assert "a.b_c" in response.topics[1].error_message
+        assert set(town.broker.image.topics) == {"a.b_c", "a-b_c"}
+
+    play(scenario)
+
+
+def test_of_names_that_collide_and_are_validated_only_the_first_is_accepted(play):
+    async def scenario(town):
+        names = ("a.b", "a_b")
+        request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 5000, True)
+        response = await town.ask(CREATE, 7, request)
+        assert [one.error_code for one in response.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert not town.broker.image.topics
+
+    play(scenario)
+
+
+def test_of_clients_that_create_colliding_names_at_once_one_does(play):
+    async def scenario(town):
+        clients = [await town.memory.connect() for _ in range(4)]
+        names = ("a.b.c", "a_b_c", "a.b_c", "a_b.c")
+        requests = [CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5000) for name in names]
+        begun = [client.begin(CREATE, 7, one) for client, one in zip(clients, requests, strict=True)]
+        codes = sorted(one.topics[0].error_code for one in await asyncio.gather(*begun))
+        assert codes == [0, *[ErrorCode.INVALID_TOPIC_EXCEPTION] * 3]
+        assert len(town.broker.image.topics) == 1
+
+    play(scenario, delay_max_ms=5)
+
+
 def test_of_clients_that_make_the_same_topic_at_once_one_does(play):
     async def scenario(town):
         clients = [await town.memory.connect() for _ in range(4)]
