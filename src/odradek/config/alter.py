@@ -77,10 +77,7 @@ def apply_operations(
     current: Mapping[str, str], operations: Sequence[Operation], table: Mapping[str, Setting[Any]]
 ) -> dict[str, str]:
     """Set, delete, append to and subtract from texts; checks the form of the request and nothing else."""
-    _refuse_duplicates(operation.name for operation in operations)
-    nulls = [o.name for o in operations if o.value is None and o.op != AlterOp.DELETE]
-    if nulls:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    check_operations(operations)
     overrides = dict(current)
     for name, op, value in operations:
         if op == AlterOp.SET:
@@ -92,6 +89,14 @@ def apply_operations(
         else:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {op}")
     return overrides
+
+
+def check_operations(operations: Sequence[Operation]) -> None:
+    """Refuse a name given twice, and a missing value."""
+    _refuse_duplicates(operation.name for operation in operations)
+    nulls = [o.name for o in operations if o.value is None and o.op != AlterOp.DELETE]
+    if nulls:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
 def check_topic(layers: Layers, overrides: Mapping[str, str]) -> None:

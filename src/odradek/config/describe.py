@@ -90,6 +90,16 @@ def describe_topic(
     return facts
 
 
+def describe_loggers(levels: Mapping[str, str], names: Collection[str] | None = None) -> list[SettingFact]:
+    """All loggers with their levels, or those of the given names that exist."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return [
+        SettingFact(name, level, source, False, False, (), ConfigType.UNKNOWN, None)
+        for name, level in levels.items()
+        if _wanted(name, names)
+    ]
+
+
 def _wanted(name: str, names: Collection[str] | None) -> bool:
     return names is None or name in names
 

@@ -26,6 +26,21 @@ LEVELS: Final = {
     "error": logging.ERROR,
 }
 
+ROOT_NAME: Final = "root"
+"""Name of the logger that all others follow, in ``levels`` and ``set_level``."""
+KAFKA_LEVELS: Final = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": 5,
+}
+_KAFKA_NAMES: Final = {number: name for name, number in KAFKA_LEVELS.items()}
+
+# Loggers made so far, by full name.
+_LOGGERS: Final[dict[str, logging.Logger]] = {}
+
 # A field longer than this is cut: a log line must not become as large as what a client sends.
 _VALUE_CHARACTERS_MAX: Final = 1000
 _COLOURS: Final = {
@@ -44,7 +59,8 @@ class EventLogger:
     def __init__(self, area: str, bound: dict[str, object]) -> None:
         self._area = area
         self._bound = bound
-        self._logger = logging.getLogger(f"{ROOT}.{area}")
+        name = f"{ROOT}.{area}"
+        self._logger = _LOGGERS[name] = logging.getLogger(name)
 
     def bind(self, **fields: object) -> EventLogger:
         """The same logger with fields that each of its events carries."""
@@ -88,6 +104,24 @@ class EventLogger:
 
 def logger(area: str) -> EventLogger:
     return EventLogger(area, {})
+
+
+def levels() -> dict[str, str]:
+    """Return the effective level of each logger, in Kafka's words."""
+    found = {ROOT_NAME: _level_name(logging.getLogger(ROOT))}
+    found.update({name: _level_name(one) for name, one in sorted(_LOGGERS.items())})
+    return found
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Set the level of one of the loggers in ``levels``; None lets it follow the root logger."""
+    found = logging.getLogger(ROOT) if name == ROOT_NAME else _LOGGERS[name]
+    found.setLevel(logging.NOTSET if level is None else KAFKA_LEVELS[level])
+
+
+def _level_name(found: logging.Logger) -> str:
+    number = found.getEffectiveLevel()
+    return _KAFKA_NAMES.get(number, logging.getLevelName(number))
 
 
 def configure(stream: TextIO, level: str = "info", colour: bool = False) -> None:

@@ -1,5 +1,7 @@
 """AlterConfigs (0 to 2) and IncrementalAlterConfigs (0 and 1): change settings of topics and brokers.
 
+IncrementalAlterConfigs also sets the levels of this broker's loggers.
+
 AlterConfigs replaces all overrides of a resource; IncrementalAlterConfigs sets, deletes, appends, subtracts.
 Each resource succeeds or fails alone. The empty broker name changes settings for all brokers.
 """
@@ -11,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from odradek.broker.dispatch import Call
-from odradek.broker.handlers.describe_configs import check_broker_name
+from odradek.broker.handlers.describe_configs import check_broker_name, check_logger_broker
+from odradek.broker.loggers import alter_levels
 from odradek.config import alter
 from odradek.config.alter import Operation
 from odradek.model.errors import BrokerError, ErrorCode
@@ -57,6 +60,10 @@ async def _replace(resource: whole.AlterConfigsResource, validate_only: bool, ca
 async def _change(resource: incremental.AlterConfigsResource, validate_only: bool, call: Call) -> None:
     config = call.broker.config
     operations = [Operation(one.name, one.config_operation, one.value) for one in resource.configs]
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        check_logger_broker(resource.resource_name, call.broker.broker_id)
+        alter_levels(operations, validate_only=validate_only)
+        return
     if _is_topic(resource, call):
         current = call.broker.topics.overrides_of(resource.resource_name)
         overrides = alter.alter_topic(config, current, operations)

@@ -1,5 +1,7 @@
 """DescribeConfigs, versions 0 to 4: settings of topics and brokers, with where each value came from.
 
+Levels of this broker's loggers are described as settings too.
+
 v1 adds sources and synonyms, v3 types and documentation. A broker is asked by its id; the empty name stands
 for what was set for all brokers.
 """
@@ -12,6 +14,7 @@ from odradek.config import describe
 from odradek.config.describe import SettingFact
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import ResourceType
+from odradek.telemetry import events
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -53,6 +56,9 @@ def _facts(resource: DescribeConfigsResource, call: Call) -> list[SettingFact]:
             return describe.describe_cluster(broker.config, keys)
         check_broker_name(name, broker.broker_id)
         return describe.describe_broker(broker.config, keys)
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        check_logger_broker(name, broker.broker_id)
+        return describe.describe_loggers(events.levels(), keys)
     raise BrokerError(
         ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {ResourceType(resource.resource_type).name}"
     )
@@ -65,6 +71,17 @@ def check_broker_name(name: str, broker_id: int) -> None:
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {broker_id} or empty string, but received {name[:40]}",
         )
+
+
+def check_logger_broker(name: str, broker_id: int) -> None:
+    """Refuse the loggers of any broker but this one."""
+    if name != str(broker_id):
+        reason = (
+            f"Unexpected broker id, expected {broker_id} but received {name[:40]}"
+            if name
+            else "Broker id must not be empty"
+        )
+        raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
 
 
 def _entry(fact: SettingFact, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

@@ -17,7 +17,15 @@ from collections.abc import Coroutine
 
 from odradek.broker.dispatch import Call
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.replication.partition import FoundOffset, is_a_time
+from odradek.replication.partition import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    FoundOffset,
+    is_a_time,
+)
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,7 +35,8 @@ from odradek.wire.messages.list_offsets import (
 )
 
 LEADER_EPOCH_SINCE = 4
-
+SPECIAL_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""First versions that may carry each of the timestamps that stand for a place."""
 
 Result = ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]
 
@@ -44,12 +53,19 @@ def list_offsets(request: ListOffsetsRequest, call: Call) -> Result:
         for part in topic.partitions:
             if asked[topic.name, part.partition_index] > 1:
                 entries.partitions.append(_refused(part, ErrorCode.INVALID_REQUEST))
+            elif not _is_supported(part.timestamp, call.version):
+                entries.partitions.append(_refused(part, ErrorCode.UNSUPPORTED_VERSION))
             elif call.version > 0 and is_a_time(part.timestamp):
                 searches.append((entries, len(entries.partitions), part))
                 entries.partitions.append(ListOffsetsPartitionResponse(part.partition_index))
             else:
                 entries.partitions.append(_named(request, topic.name, part, call))
     return _searched(request, call, response, searches) if searches else response
+
+
+def _is_supported(timestamp: int, version: int) -> bool:
+    """Whether a request of this version may ask for this timestamp; version 0 takes any."""
+    return timestamp >= 0 or version == 0 or version >= SPECIAL_SINCE.get(timestamp, version + 1)
 
 
 async def _searched(
