@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Protocol
 
 from odradek.broker.chores import Chore, Chores
@@ -25,6 +24,15 @@ from odradek.broker.handlers import HANDLERS
 from odradek.broker.listener import ConnectionLimits, Listener
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
+from odradek.broker.start_checks import (
+    are_known,
+    broker_id_rules,
+    cannot_listen,
+    check_addresses,
+    check_identity,
+    check_settings,
+    store_path,
+)
 from odradek.broker.topics import Topics
 from odradek.broker.transaction_coordinator import Transactions
 from odradek.broker.transaction_markers import Markers
@@ -34,7 +42,6 @@ from odradek.cluster.image import ClusterImage
 from odradek.config import broker as settings
 from odradek.config import derived, topic
 from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
-from odradek.config.endpoints import SecurityProtocol
 from odradek.config.layers import Layers
 from odradek.config.listeners import Endpoint, listeners
 from odradek.controller.runtime import Controller
@@ -53,12 +60,11 @@ from odradek.replication.move_pace import PIECE_BYTES_MAX, RETRY_MS_MIN, MoveLim
 from odradek.replication.replicas import Replicas
 from odradek.store import meta_properties, paths, payloads
 from odradek.store.election import elect
-from odradek.store.embedded import FILE_NAME
 from odradek.store.port import Store
 from odradek.store.producer_ids import ProducerIds
 from odradek.store.registration import (
-    BrokerIdRules,
     ensure_cluster_id,
+    read_cluster_id,
     register_broker,
     resolve_broker_id,
 )
@@ -143,8 +149,8 @@ class Broker:
         """Serve. After an error ``stop`` releases whatever was taken by then."""
         values = self.config.broker
         bound = listeners(values).bound
-        _check_protocols(bound)
-        self._open_directories()
+        check_settings(values, bound)
+        await self._open_directories(bound)
         store = self._open_store()
         await self._find_identity(store)
         clockwork = self._clockwork = Clockwork(self._world.clock)
@@ -178,40 +184,29 @@ class Broker:
         self._chores.start(self._list_chores(changes))
         cleaner.start()
 
-    def _open_directories(self) -> None:
-        paths = derived.log_dirs(self.config.broker)
-        self._directories = LogDirectories.open(self._world.files, paths, self._world.entropy)
+    async def _open_directories(self, bound: Sequence[Endpoint]) -> None:
+        """Lock the data directories, once nothing that can be known without them speaks against the start."""
+        files, network = self._world.files, self._world.network
+        log_dirs = list(map(files.absolute, derived.log_dirs(self.config.broker)))
+        check_identity(files, log_dirs, broker_id_rules(self.config.broker))
+        makes_no_file = are_known(files, log_dirs)
+        if not makes_no_file:
+            await check_addresses(network, bound)
+        self._directories = LogDirectories.open(files, log_dirs, self._world.entropy)
+        if makes_no_file:  # another broker on the same data has the same addresses; the data comes first
+            await check_addresses(network, bound)
 
     def _open_store(self) -> Store:
-        if self.config.broker[settings.ZOOKEEPER_CONNECT] is not None:
-            raise ConfigError(
-                [
-                    "zookeeper.connect: clusters on ZooKeeper are not available yet; leave it out, and the "
-                    "broker keeps the cluster's state in the first of log.dirs"
-                ]
-            )
-        first = self._directories.paths[0]
-        if first in self._directories.failed:
-            # An empty store elsewhere would forget every topic.
-            raise StorageError(
-                f"{self._directories.failed[first]}. It is the first of log.dirs, which holds the cluster's "
-                "state: the broker cannot start without it"
-            )
-        self._ensemble = self._world.open_store(str(PurePath(first, FILE_NAME)))
+        self._ensemble = self._world.open_store(store_path(self._directories.paths))
         return self._ensemble.connect()
 
     async def _find_identity(self, store: Store) -> None:
         """Cluster id and broker id, from the store, the settings and the files of every directory."""
-        values = self.config.broker
         found = self._read_meta_properties()
-        rules = BrokerIdRules(
-            derived.broker_id(values),
-            values[settings.BROKER_ID_GENERATION_ENABLE],
-            values[settings.RESERVED_BROKER_MAX_ID],
-        )
-        self.broker_id = await resolve_broker_id(store, rules, found)
+        # Before anything is written.
+        meta_properties.check_cluster_id(found, await read_cluster_id(store))
+        self.broker_id = await resolve_broker_id(store, broker_id_rules(self.config.broker), found)
         self.cluster_id = await ensure_cluster_id(store, self._world.entropy)
-        meta_properties.check_cluster_id(found, self.cluster_id)
         self._write_meta_properties()
         self.config.name_broker(self.broker_id)
 
@@ -376,9 +371,7 @@ class Broker:
             try:
                 await listener.start(self._world.network, endpoint.host, endpoint.port)
             except OSError as refused:
-                raise ConfigError(
-                    [f"listeners: cannot listen on {endpoint}: {refused.strerror or refused}"]
-                ) from refused
+                raise cannot_listen(endpoint, refused) from refused
             self._listeners.append(listener)
         self.endpoints = self._advertised(bound)
 
@@ -527,11 +520,3 @@ class Broker:
                 log.warning("answers_not_read", connections=sum(len(one.sessions) for one in self._listeners))
                 return
             await self._world.clock.sleep_ms(5)
-
-
-def _check_protocols(bound: Sequence[Endpoint]) -> None:
-    secured = [str(one) for one in bound if one.protocol is not SecurityProtocol.PLAINTEXT]
-    if secured:
-        raise ConfigError(
-            [f"listeners: {one}: only PLAINTEXT listeners are available yet" for one in secured]
-        )

@@ -37,15 +37,20 @@ class LogDirectories:
 
     @classmethod
     def open(cls, files: FileSystem, paths: Sequence[str], entropy: Entropy) -> LogDirectories:
-        """Lock those that can be used. ``StorageError`` if none can, or another broker holds one."""
+        """Lock those that can be used. ``StorageError`` if the first cannot, or another broker holds one.
+
+        Those that are there are locked first, so that a refusal by one of them finds no other one made.
+        """
         directories = cls()
+        directories.paths = list(map(files.absolute, paths))
+        for path in directories.paths:
+            if directories.paths.count(path) > 1:
+                raise StorageError(f"log.dirs has {path} twice")
         try:
-            for path in map(files.absolute, paths):
-                if path in directories.paths:
-                    raise StorageError(f"log.dirs has {path} twice")
-                directories.paths.append(path)
+            for path in sorted(directories.paths, key=lambda one: not files.exists(one)):
                 directories._open_one(files, path, entropy)
-            directories.require_one()
+                directories._require_first()
+            directories._serving.sort(key=lambda one: directories.paths.index(one.path))
         except StorageError:
             for directory in directories:
                 directory.abandon()
@@ -104,6 +109,15 @@ class LogDirectories:
                         break
                     events_log.info("move_finished", partition=topic_partition, path=directory.path)
         self.require_one()
+
+    def _require_first(self) -> None:
+        """``StorageError`` if the first directory cannot be used: a store elsewhere would know no topic."""
+        first = self.paths[0]
+        if first in self.failed:
+            raise StorageError(
+                f"{self.failed[first]}. It is the first of log.dirs, which holds the cluster's state: the "
+                "broker cannot start without it"
+            )
 
     def require_one(self) -> None:
         """``StorageError`` if no directory is left."""

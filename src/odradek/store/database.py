@@ -2,7 +2,10 @@
 
 Layout. ``PRAGMA user_version`` is the version of this layout (1). Table ``node`` has one row per node: path,
 data and the fields of its Stat. Table ``counter`` holds ``zxid`` (of the last write) and ``opened`` (how
-often the file was opened; session ids are made from it, so that none is ever used twice).
+often the file was opened and written; session ids are made from it, so that none that left a trace is ever
+used twice).
+
+Opening a file that is there writes nothing; its first write counts the opening.
 
 One transaction per call of ``write``, synced once (write-ahead log, ``synchronous=FULL``). The file is locked
 for as long as it is open; a second opener is refused. Calls may come from any thread, one at a time.
@@ -35,10 +38,11 @@ INSERT INTO counter VALUES ('zxid', 0), ('opened', 0);
 class Database:
     """The open file. ``opened`` counts this opening too."""
 
-    __slots__ = ("_connection", "opened", "path")
+    __slots__ = ("_connection", "_is_counted", "opened", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._is_counted = False
         try:
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as failed:
@@ -54,24 +58,26 @@ class Database:
 
     def _prepare(self) -> int:
         run = self._connection.execute
+        # With a write-ahead log the first read takes the lock; it is kept until the file is closed.
         run("PRAGMA locking_mode=EXCLUSIVE")
-        run("PRAGMA journal_mode=WAL")
         run("PRAGMA synchronous=FULL")
-        # The first write takes the lock, and exclusive mode keeps it until the file is closed.
-        run("BEGIN IMMEDIATE")
         layout = run("PRAGMA user_version").fetchone()[0]
         if layout > LAYOUT_VERSION:
             raise StoreError(
                 self.path, f"written by a newer version (layout {layout}, this one knows {LAYOUT_VERSION})"
             )
         if layout == 0:
-            for statement in _TABLES.split(";"):
-                run(statement)
-            run(f"PRAGMA user_version={LAYOUT_VERSION}")
-        run("UPDATE counter SET value = value + 1 WHERE name = 'opened'")
-        opened = run("SELECT value FROM counter WHERE name = 'opened'").fetchone()[0]
+            self._make_tables()
+        return int(run("SELECT value FROM counter WHERE name = 'opened'").fetchone()[0]) + 1
+
+    def _make_tables(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA journal_mode=WAL")
+        run("BEGIN IMMEDIATE")
+        for statement in _TABLES.split(";"):
+            run(statement)
+        run(f"PRAGMA user_version={LAYOUT_VERSION}")
         run("COMMIT")
-        return int(opened)
 
     def load(self) -> Tree:
         """The tree as last written."""
@@ -95,7 +101,10 @@ class Database:
                 "DELETE FROM node WHERE path = ?", ((path,) for path, node in after.items() if node is None)
             )
             run("UPDATE counter SET value = ? WHERE name = 'zxid'", (zxid,))
+            if not self._is_counted:
+                run("UPDATE counter SET value = ? WHERE name = 'opened'", (self.opened,))
             run("COMMIT")
+            self._is_counted = True
         except sqlite3.Error as failed:
             if self._connection.in_transaction:
                 self._connection.rollback()

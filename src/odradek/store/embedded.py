@@ -73,6 +73,8 @@ class EmbeddedEnsemble:
         self._call_soon: CallSoon = call_soon or asyncio.get_running_loop().call_soon
         self._offload = offload
         self._database = Database(path)
+        # Nodes of sessions that ended with the process before; the next write removes them from the file too.
+        self._unwritten: dict[str, Node | None] = {}
         try:
             self.tree = self._database.load()
             self._bury_the_dead()
@@ -86,13 +88,12 @@ class EmbeddedEnsemble:
         self._is_open = True
 
     def _bury_the_dead(self) -> None:
-        """Every session of the process that had the file before is over: remove what they left."""
+        """Every session of the process that had the file before is over: forget what they left."""
         staged = Staged(self.tree)
         for session_id in sorted(self.tree.ephemerals):
             staged.end_session(session_id, self._clock.wall_ms())
-        if staged.after:
-            self._database.write(staged.after, staged.zxid)
-            self.tree.apply(staged)
+        self.tree.apply(staged)
+        self._unwritten = staged.after
 
     def connect(self) -> EmbeddedStore:
         """Begin a session."""
@@ -150,7 +151,7 @@ class EmbeddedEnsemble:
         staged, answers = self._stage()
         try:
             if staged.after:
-                self._database.write(staged.after, staged.zxid)
+                self._database.write(self._unwritten | staged.after, staged.zxid)
         except Unavailable as failed:
             _refuse(answers, failed)
         else:
@@ -164,7 +165,8 @@ class EmbeddedEnsemble:
                 staged, answers = self._stage()
                 try:
                     if staged.after:
-                        await offload(partial(self._database.write, staged.after, staged.zxid))
+                        after = self._unwritten | staged.after
+                        await offload(partial(self._database.write, after, staged.zxid))
                 except Unavailable as failed:
                     _refuse(answers, failed)
                 else:
@@ -199,6 +201,8 @@ class EmbeddedEnsemble:
         return staged, answers
 
     def _finish(self, staged: Staged, answers: list[_Answer]) -> None:
+        if staged.after:
+            self._unwritten = {}
         self.tree.apply(staged)
         for event in staged.events:
             for session in self._sessions.values():

@@ -107,9 +107,15 @@ def agree(found: Mapping[str, MetaProperties]) -> MetaProperties:
     )
 
 
-def check_cluster_id(found: Mapping[str, MetaProperties], cluster_id: str) -> None:
-    """Refuse directories that hold another cluster's data."""
+def check_cluster_id(found: Mapping[str, MetaProperties], cluster_id: str | None) -> None:
+    """Refuse directories that hold another cluster's data; ``None`` is the id of a store that is new."""
     for path, meta in found.items():
+        if meta.cluster_id is not None and cluster_id is None:
+            raise StorageError(
+                f"{path}: the data belongs to cluster {meta.cluster_id}, and no store knows its topics. "
+                "Check whether the first of log.dirs changed, or put the store back from a copy; to "
+                "give up this data, empty the directory"
+            )
         if meta.cluster_id is not None and meta.cluster_id != cluster_id:
             raise StorageError(
                 f"{path}: the data belongs to cluster {meta.cluster_id}, the store says this is cluster "

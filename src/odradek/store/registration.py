@@ -57,13 +57,21 @@ async def ensure_layout(store: Store) -> None:
         await store.ensure_path(path)
 
 
+async def read_cluster_id(store: Store) -> str | None:
+    """The cluster's id; None if the store has none yet."""
+    try:
+        return decode_cluster_id(paths.CLUSTER_ID, (await store.get(paths.CLUSTER_ID))[0])
+    except NoNode:
+        return None
+
+
 async def ensure_cluster_id(store: Store, entropy: Entropy) -> str:
     """The cluster's id; the first broker of a cluster draws it."""
     for _ in range(_ATTEMPTS_MAX):
-        try:
-            return decode_cluster_id(paths.CLUSTER_ID, (await store.get(paths.CLUSTER_ID))[0])
-        except NoNode:
-            await store.ensure_path(paths.CLUSTER)
+        found = await read_cluster_id(store)
+        if found is not None:
+            return found
+        await store.ensure_path(paths.CLUSTER)
         cluster_id = uuid_text(fresh_uuid(entropy.uuid))
         try:
             await store.create(paths.CLUSTER_ID, encode_cluster_id(cluster_id))

@@ -194,9 +194,15 @@ class MemoryBroker:
             cluster.files,
             cluster.network.host(BROKER_HOST),
             lambda: BROKER_HOST,
-            lambda path: self._session,
+            self._open_store,
         )
         self.broker = Broker(given, world)
+
+    def _open_store(self, path: str) -> _Session:
+        """The one store of the cluster, and a file that tells where it is."""
+        if not self._cluster.files.exists(path):
+            self._cluster.files.write_whole(path, b"")
+        return self._session
 
     async def start(self) -> None:
         self._cluster.ensemble.watching = self._process.context

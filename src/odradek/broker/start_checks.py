@@ -1,0 +1,87 @@
+"""Checks made before a start touches a disk: settings, addresses, and whom the data belongs to.
+
+A start that is refused by one of them leaves no directory, no lock file and no store behind. What can change
+between such a check and the start itself (an address, a file) is checked again when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from odradek.config import broker as settings
+from odradek.config import derived
+from odradek.config.endpoints import SecurityProtocol
+from odradek.config.listeners import Endpoint
+from odradek.config.table import Settings
+from odradek.log.checkpoints import LOCK
+from odradek.model.errors import ConfigError
+from odradek.ports.files import FileSystem
+from odradek.ports.network import Network
+from odradek.store import meta_properties
+from odradek.store.embedded import FILE_NAME
+from odradek.store.registration import BrokerIdRules, decide_broker_id
+
+
+def check_settings(values: Settings, bound: Sequence[Endpoint]) -> None:
+    """Refuse settings that this broker cannot serve."""
+    secured = [str(one) for one in bound if one.protocol is not SecurityProtocol.PLAINTEXT]
+    if secured:
+        raise ConfigError(
+            [f"listeners: {one}: only PLAINTEXT listeners are available yet" for one in secured]
+        )
+    if values[settings.ZOOKEEPER_CONNECT] is not None:
+        raise ConfigError(
+            [
+                "zookeeper.connect: clusters on ZooKeeper are not available yet; leave it out, and the "
+                "broker keeps the cluster's state in the first of log.dirs"
+            ]
+        )
+
+
+def broker_id_rules(values: Settings) -> BrokerIdRules:
+    """Return the settings that decide a broker's id."""
+    return BrokerIdRules(
+        derived.broker_id(values),
+        values[settings.BROKER_ID_GENERATION_ENABLE],
+        values[settings.RESERVED_BROKER_MAX_ID],
+    )
+
+
+def store_path(log_dirs: Sequence[str]) -> str:
+    """Return the path of the embedded store, which is in the first of ``log_dirs``."""
+    return f"{log_dirs[0]}/{FILE_NAME}"
+
+
+def check_identity(files: FileSystem, log_dirs: Sequence[str], rules: BrokerIdRules) -> None:
+    """Refuse directories of another broker or cluster, as far as their ``meta.properties`` tell.
+
+    A directory that cannot be read is passed over: the start leaves it out, or refuses it, when it opens it.
+    """
+    found = {}
+    for log_dir in log_dirs:
+        with suppress(OSError):
+            found.update(meta_properties.read_all(files, [log_dir]))
+    decide_broker_id(rules, found)
+    if not files.exists(store_path(log_dirs)):
+        meta_properties.check_cluster_id(found, None)
+
+
+def are_known(files: FileSystem, log_dirs: Sequence[str]) -> bool:
+    """Whether a broker has used each of these directories before, so that locking them makes no file."""
+    return all(files.exists(f"{log_dir}/{LOCK}") for log_dir in log_dirs)
+
+
+async def check_addresses(network: Network, bound: Sequence[Endpoint]) -> None:
+    """Refuse addresses that cannot be listened on now."""
+    for endpoint in bound:
+        try:
+            listening = await network.listen(endpoint.host, endpoint.port, lambda _: None)
+        except OSError as refused:
+            raise cannot_listen(endpoint, refused) from refused
+        listening.close()
+
+
+def cannot_listen(endpoint: Endpoint, refused: OSError) -> ConfigError:
+    """Return the error that says why an address cannot be listened on."""
+    return ConfigError([f"listeners: cannot listen on {endpoint}: {refused.strerror or refused}"])
