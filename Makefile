@@ -95,6 +95,7 @@ docs: $(STAMP)  ## write the generated reference pages
 	@$(BIN)/python -m odradek.config.reference > docs/configuration.md
 	@$(BIN)/python -m odradek.config.client.reference > docs/client-options.md
 	@$(BIN)/python -m odradek.broker.reference docs
+	@$(BIN)/odradek command-reference > docs/cli.md
 
 clean:
 	rm -rf $(VENV) $(KAFKA2) build *.egg-info src/*.egg-info

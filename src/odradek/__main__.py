@@ -1,4 +1,4 @@
-"""Where the program begins.
+"""The entry point of the program.
 
 A plain ``serve`` is read here and started at once: importing the library that parses commands takes longer
 than starting the broker. Everything else, help and mistakes included, goes to ``commands``.
@@ -10,17 +10,39 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-LOG_LEVEL = "warning"
+from odradek.broker.serve_options import ServeOptions
+
+_VALUES = {
+    "--config": "config",
+    "--host": "host",
+    "--port": "port",
+    "--data-dir": "data_dir",
+    "--log-level": "log_level",
+}
+_FLAGS = {"--ephemeral": "ephemeral", "--check-config": "check_config"}
 
 
 def main() -> None:
+    _open_standard_streams()
     try:
         _run(sys.argv[1:])
     except BrokenPipeError:
-        # Whoever read our output has seen enough (``| head``); there is nobody left to tell.
+        # The reader of our output has seen enough (``| head``), and is gone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+
+
+def _open_standard_streams() -> None:
+    """Open what was closed (``>&-``) as /dev/null: else the next file or socket would become stdout."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _run(arguments: Sequence[str]) -> None:
@@ -32,29 +54,36 @@ def _run(arguments: Sequence[str]) -> None:
         return
     from odradek.broker.main import run
 
-    config, settings, level = plain
-    raise SystemExit(run(config, settings, os.environ, level))
+    raise SystemExit(run(plain, os.environ))
 
 
-def read_plain_serve(arguments: Sequence[str]) -> tuple[Path | None, list[str], str] | None:
-    """Config file, settings and log level of a ``serve`` with long options; None for anything else."""
+def read_plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
+    """Return the options of a ``serve`` with long options; None for anything else."""
     if not arguments or arguments[0] != "serve":
         return None
-    config, settings, level = None, [], LOG_LEVEL
+    given: dict[str, Any] = {}
+    settings: list[str] = []
     rest = iter(arguments[1:])
     for option in rest:
+        if option in _FLAGS:
+            given[_FLAGS[option]] = True
+            continue
         value = next(rest, None)
         if value is None or value.startswith("-"):
             return None
         if option == "--set":
             settings.append(value)
-        elif option == "--config":
-            config = Path(value)
-        elif option == "--log-level":
-            level = value
+        elif option in _VALUES:
+            given[_VALUES[option]] = value
         else:
             return None
-    return config, settings, level
+    if "config" in given:
+        given["config"] = Path(given["config"])
+    if "port" in given:
+        if not (given["port"].isascii() and given["port"].isdigit()):
+            return None
+        given["port"] = int(given["port"])
+    return ServeOptions(settings=tuple(settings), **given)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from odradek.broker.serve_options import ServeOptions
 from odradek.cli import configs, groups, perf, topics
 from odradek.cli.cluster import Bootstrap, Extra, remember
 from odradek.cli.consume import consume
 from odradek.cli.produce import produce
+from odradek.cli.serving import CheckConfig, Config, DataDir, Ephemeral, Host, LogLevel, Port, Set
 from odradek.pipelines import commands as pipelines
 from odradek.version import VERSION
 
@@ -25,7 +27,6 @@ app = typer.Typer(
 )
 
 
-LOG_LEVEL = "warning"
 DUMPABLE = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
 EPOCHS = "leader-epoch-checkpoint"
 
@@ -51,28 +52,14 @@ def options(
 
 @app.command()
 def serve(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            "-c",
-            metavar="FILE",
-            help="A server.properties file with Kafka's settings. Without it: one broker for this machine, "
-            "on 127.0.0.1:9092, with its data in ./odradek-data.",
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            "-s",
-            metavar="NAME=VALUE",
-            help="A setting that wins over the file and over ODRADEK_… variables. May be repeated.",
-        ),
-    ] = None,
-    log_level: Annotated[
-        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
-    ] = LOG_LEVEL,
+    config: Config = None,
+    host: Host = None,
+    port: Port = None,
+    data_dir: DataDir = None,
+    ephemeral: Ephemeral = False,
+    check_config: CheckConfig = False,
+    set_: Set = None,
+    log_level: LogLevel = None,
 ) -> None:
     """Run a broker until it is interrupted (Ctrl-C or SIGTERM).
 
@@ -83,13 +70,18 @@ def serve(
 
       odradek serve
 
-      odradek serve --set listeners=PLAINTEXT://127.0.0.1:19092 --set log.dirs=/var/lib/odradek
+      odradek serve --ephemeral
 
-      odradek serve --config server.properties
+      odradek serve --port 19092 --data-dir /var/lib/odradek
+
+      odradek serve --config server.properties --check-config
     """
     from odradek.broker.main import run
 
-    raise typer.Exit(run(config, set_ or [], dict(os.environ), log_level))
+    options = ServeOptions(
+        config, tuple(set_ or ()), host, port, data_dir, ephemeral, check_config, log_level
+    )
+    raise typer.Exit(run(options, dict(os.environ)))
 
 
 @app.command("dump-log")

@@ -63,8 +63,9 @@ def test_a_directory_that_cannot_be_used_is_told_at_the_start(
 ) -> None:
     (tmp_path / "b").write_text("not a directory")
     broker = start_broker({"log.dirs": f"{tmp_path}/a,{tmp_path}/b"})
-    assert f"warning: {tmp_path}/b cannot be used as a data directory" in broker.words()
     with RawConnection(broker.bootstrap) as connection:
         connection.exchange(create_topics_request(topic, 2))
         assert _produce(connection, topic, 1) == 0
+    broker.stop()
+    assert f"warning: {tmp_path}/b cannot be used as a data directory" in broker.words()
     assert len(list((tmp_path / "a").glob(f"{topic}-*"))) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +11,21 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek import commands
-from odradek.__main__ import LOG_LEVEL, read_plain_serve
+from odradek.__main__ import read_plain_serve
+from odradek.broker.main import run
+from odradek.broker.serve_options import ServeOptions
+from odradek.broker.serve_options import arguments as arguments_of
+from odradek.config.broker import ODRADEK_LOG_LEVEL
+from odradek.telemetry import events
 
 
 def test_plain_serve_is_read_by_hand() -> None:
-    assert read_plain_serve(["serve"]) == (None, [], LOG_LEVEL)
+    assert read_plain_serve(["serve"]) == ServeOptions()
     assert read_plain_serve(
         ["serve", "--set", "a=1", "--config", "f", "--set", "b=-1", "--log-level", "info"]
-    ) == (
-        Path("f"),
-        ["a=1", "b=-1"],
-        "info",
+    ) == ServeOptions(Path("f"), ("a=1", "b=-1"), log_level="info")
+    assert read_plain_serve(["serve", "--ephemeral", "--port", "0", "--check-config"]) == ServeOptions(
+        port=0, ephemeral=True, check_config=True
     )
 
 
@@ -34,6 +40,8 @@ def test_plain_serve_is_read_by_hand() -> None:
         ["serve", "--set"],
         ["serve", "--set", "--config"],
         ["serve", "--what", "x"],
+        ["serve", "--port", "many"],
+        ["serve", "--port=1"],
     ],
 )
 def test_anything_else_goes_to_the_commands(arguments: list[str]) -> None:
@@ -46,6 +54,8 @@ def test_anything_else_goes_to_the_commands(arguments: list[str]) -> None:
         ["serve"],
         ["serve", "--set", "a=1", "--set", "b=2"],
         ["serve", "--config", "server.properties", "--log-level", "debug", "--set", "c=3"],
+        ["serve", "--host", "::1", "--port", "1", "--data-dir", "d"],
+        ["serve", "--ephemeral", "--check-config"],
     ],
 )
 def test_both_readings_of_serve_are_equal(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +63,8 @@ def test_both_readings_of_serve_are_equal(arguments: list[str], monkeypatch: pyt
 
     seen: list[Any] = []
 
-    def run(config: Path | None, settings: list[str], variables: object, level: str) -> int:
-        seen.append((config, settings, level))
+    def run(options: ServeOptions, variables: object) -> int:
+        seen.append(options)
         return 0
 
     monkeypatch.setattr(broker_main, "run", run)
@@ -63,34 +73,85 @@ def test_both_readings_of_serve_are_equal(arguments: list[str], monkeypatch: pyt
     assert seen == [read_plain_serve(arguments)]
 
 
-def test_a_setting_that_cannot_be_read_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    from odradek.broker.main import run
+def test_options_stand_for_settings() -> None:
+    assert arguments_of(ServeOptions(), None) == []
+    assert arguments_of(ServeOptions(port=1), None) == ["listeners=PLAINTEXT://127.0.0.1:1"]
+    assert arguments_of(ServeOptions(host="::1"), "d") == ["listeners=PLAINTEXT://[::1]:9092", "log.dirs=d"]
+    assert arguments_of(ServeOptions(ephemeral=True), "t") == [
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "log.dirs=t",
+    ]
+    kept = ("listeners=PLAINTEXT://127.0.0.1:7",)
+    assert arguments_of(ServeOptions(settings=kept, ephemeral=True), None) == list(kept)
+    assert arguments_of(ServeOptions(settings=("a=1",), log_level="info"), None) == [
+        "odradek.log.level=info",
+        "a=1",
+    ]
 
-    assert run(None, ["log.retention.hours=soon"], {}, "warning") == 1
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ServeOptions(settings=("listeners=PLAINTEXT://127.0.0.1:1",), port=1),
+        ServeOptions(ephemeral=True, data_dir="d"),
+        ServeOptions(settings=("log.dir=d",), ephemeral=True),
+        ServeOptions(data_dir="a,b"),
+        ServeOptions(port=65536),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_use(
+    options: ServeOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(options, {}) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_setting_that_cannot_be_read_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(ServeOptions(settings=("log.retention.hours=soon",)), {}) == 1
     assert capsys.readouterr().err.splitlines() == [
         "odradek: Invalid value soon for configuration log.retention.hours: Not a number of type INT"
     ]
 
 
-def test_an_unknown_log_level_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from odradek.broker.main import run
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [(ServeOptions(log_level="loud"), {}), (ServeOptions(), {"ODRADEK_LOG_LEVEL": "loud"})],
+)
+def test_an_unknown_log_level_is_refused(
+    options: ServeOptions, variables: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(options, variables) == 1
+    assert "Invalid value loud for configuration odradek.log.level" in capsys.readouterr().err
 
-    assert run(None, [], {}, "loud") == 1
-    assert "--log-level" in capsys.readouterr().err
+
+def test_the_levels_of_the_setting_are_those_of_the_events() -> None:
+    assert [level for level in (*events.LEVELS, "loud") if ODRADEK_LOG_LEVEL.check(level) is None] == list(
+        events.LEVELS
+    )
 
 
 def test_a_missing_config_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from odradek.broker.main import run
-
-    assert run(tmp_path / "none.properties", [], {}, "warning") == 1
+    assert run(ServeOptions(tmp_path / "none.properties"), {}) == 1
     assert "none.properties cannot be read" in capsys.readouterr().err
+
+
+def test_a_plain_serve_imports_no_typer() -> None:
+    seen = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; import odradek.__main__, odradek.broker.main; "
+            "print([m for m in ('typer', 'rich', 'tempfile', 'odradek.client') if m in sys.modules])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert seen.stdout.strip() == "[]"
 
 
 def test_help_and_version_import_no_client() -> None:
     """Whoever asks for help does not wait for what only a command needs."""
-    import subprocess
-    import sys
-
     seen = subprocess.run(
         [
             sys.executable,

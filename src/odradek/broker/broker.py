@@ -47,7 +47,7 @@ from odradek.config.listeners import Endpoint, listeners
 from odradek.controller.runtime import Controller
 from odradek.log.cleaner import Cleaner
 from odradek.log.directories import LogDirectories
-from odradek.log.directory import LogDirectory
+from odradek.log.directory import LogDirectory, unusable
 from odradek.log.loading import LoadingProgress, progress_of
 from odradek.log.settings import CleanerConfig, LogConfig
 from odradek.model.errors import ConfigError, StorageError
@@ -69,6 +69,7 @@ from odradek.store.registration import (
     resolve_broker_id,
 )
 from odradek.telemetry import events
+from odradek.version import VERSION
 from odradek.wire.frames import make_scratch
 
 # Requests under way get this long to be answered when the broker stops.
@@ -149,7 +150,7 @@ class Broker:
         """Serve. After an error ``stop`` releases whatever was taken by then."""
         values = self.config.broker
         bound = listeners(values).bound
-        check_settings(values, bound)
+        check_settings(values)
         await self._open_directories(bound)
         store = self._open_store()
         await self._find_identity(store)
@@ -183,6 +184,14 @@ class Broker:
             listener.serve()
         self._chores.start(self._list_chores(changes))
         cleaner.start()
+        log.info(
+            "started",
+            version=VERSION,
+            broker=self.broker_id,
+            cluster=self.cluster_id,
+            listeners=",".join(map(str, self.endpoints)),
+            log_dirs=",".join(self.log_dirs),
+        )
 
     async def _open_directories(self, bound: Sequence[Endpoint]) -> None:
         """Lock the data directories, once nothing that can be known without them speaks against the start."""
@@ -233,7 +242,7 @@ class Broker:
         try:
             yield
         except OSError as error:
-            directory.fail(StorageError(f"{directory.path} cannot be used as a data directory: {error}"))
+            directory.fail(unusable(directory.path, error))
             directory.abandon()
 
     async def _load_logs(self) -> None:
@@ -453,7 +462,13 @@ class Broker:
     def _take_offline(self, directory: LogDirectory) -> None:
         lost = self._replicas.take_offline(directory)
         directory.abandon()
-        log.error("partitions_offline", path=directory.path, partitions=len(lost))
+        log.error(
+            "directory_failed",
+            path=directory.path,
+            reason=str(directory.failure),
+            partitions=len(lost),
+            serving=len(self._directories),
+        )
         if not self._directories:
             self.all_failed.set()
         elif self._controller is not None:
@@ -474,6 +489,7 @@ class Broker:
             await self._ensemble.close()
         if failures:
             raise failures[0]
+        log.info("stopped", broker=self.broker_id)
 
     async def _close_directories(self) -> list[StorageError]:
         """Close them all, so that one that cannot be closed does not cost the others a recovery."""

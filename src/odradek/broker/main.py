@@ -1,19 +1,23 @@
-"""The composition root of the broker process: the real world, signals, and what a person is told."""
+"""The composition root of the broker process: real clock, files and sockets; signals; messages for people."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from odradek.broker.broker import Broker, World
+from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, contradictions
 from odradek.config import broker as settings
-from odradek.config import sources
+from odradek.config import derived, sources
+from odradek.config.listeners import Endpoint, listeners
 from odradek.log.loading import LoadingProgress
 from odradek.model.errors import ConfigError, StorageError
 from odradek.records import codec
@@ -30,26 +34,71 @@ from odradek.version import VERSION
 CONFIG_BYTES_MAX = 1024 * 1024
 
 
-def run(config: Path | None, arguments: Sequence[str], variables: Mapping[str, str], log_level: str) -> int:
-    """Serve until a signal; give the exit status. What is wrong is told in plain lines, not in tracebacks."""
-    if log_level not in events.LEVELS:
-        return _complain([f"--log-level: {log_level!r} is not one of {', '.join(events.LEVELS)}"])
-    events.configure(sys.stderr, log_level, sys.stderr.isatty())
+WRONG_USE = 2
+
+
+def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
+    """Serve until a signal; return the exit status. Problems are printed as plain lines, not tracebacks."""
+    if wrong_use := contradictions(options):
+        _complain(wrong_use)
+        return WRONG_USE
     try:
-        loaded = sources.load(_read(config), variables, arguments)
-        for warning in loaded.warnings:
-            _tell(f"warning: {warning}")
-        if codec.WHY_PURE is not None:
-            _tell(
-                f"warning: the compiled record codec is not in use ({codec.WHY_PURE}); expect a slow broker"
-            )
-        raise_open_files()
-        _run(_serve(loaded))
+        if options.check_config:
+            return _check(options, variables)
+        with _data_directory(options) as data_dir:
+            _start(sources.load(_read(options.config), variables, arguments(options, data_dir)), options)
     except ConfigError as wrong:
         return _complain(wrong.problems)
     except (StorageError, StoreError, OSError) as broken:
         return _complain([str(broken)])
     return 0
+
+
+def _start(loaded: sources.Loaded, options: ServeOptions) -> None:
+    events.configure(sys.stderr, loaded.settings[settings.ODRADEK_LOG_LEVEL], sys.stderr.isatty())
+    for warning in loaded.warnings:
+        _tell(f"warning: {warning}")
+    if codec.WHY_PURE is not None:
+        _tell(f"warning: the compiled record codec is not in use ({codec.WHY_PURE}); expect a slow broker")
+    raise_open_files()
+    _run(_serve(loaded, options))
+
+
+@contextmanager
+def _data_directory(options: ServeOptions) -> Iterator[str | None]:
+    """The directory that ``log.dirs`` is set to: the one given, a temporary one, or None for no change."""
+    if not options.ephemeral:
+        yield options.data_dir
+        return
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="odradek-") as path:
+        yield path
+
+
+def _check(options: ServeOptions, variables: Mapping[str, str]) -> int:
+    """Print what is wrong with the configuration, or where the broker would listen and keep its data."""
+    loaded = sources.load(_read(options.config), variables, arguments(options, options.data_dir))
+    for warning in loaded.warnings:
+        _tell(f"warning: {warning}")
+    paths = [] if options.ephemeral else [Path(one).absolute() for one in derived.log_dirs(loaded.settings)]
+    if unusable := [problem for path in paths if (problem := _directory_problem(path))]:
+        return _complain(unusable)
+    _tell(f"listeners {', '.join(map(str, listeners(loaded.settings).bound))}")
+    _tell(f"data in {', '.join(map(str, paths)) or 'a temporary directory'}")
+    _tell("the configuration is valid")
+    return 0
+
+
+def _directory_problem(path: Path) -> str | None:
+    """Return why a data directory could not be made or written to; nothing is tried out."""
+    above = next(one for one in (path, *path.parents) if one.exists())
+    verb = "used" if above == path else "made"
+    if not above.is_dir():
+        return f"log.dirs: {path} cannot be {verb}: {above} is not a directory"
+    if not os.access(above, os.W_OK | os.X_OK):
+        return f"log.dirs: {path} cannot be {verb}: {above} is not writable"
+    return None
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -61,11 +110,13 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(work)
 
 
-async def _serve(loaded: sources.Loaded) -> None:
+async def _serve(loaded: sources.Loaded, options: ServeOptions) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # nohup has SIGHUP ignored, and means it.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, stopping.set)
     broker = Broker(loaded.given, _world(loaded), _tell_of_loading)
     try:
         await broker.start()
@@ -73,8 +124,8 @@ async def _serve(loaded: sources.Loaded) -> None:
         gc.freeze()
         for failure in broker.failures:
             _tell(f"warning: {failure}; serving without it")
-        # The last of all: whoever waits for this line has seen the others.
-        _announce(broker)
+        # Last, because programs wait for these lines.
+        _announce(broker, options)
         await _first(stopping, broker.all_failed)
         if broker.all_failed.is_set():
             raise StorageError(f"all of log.dirs have failed: {'; '.join(broker.failures)}")
@@ -118,12 +169,22 @@ def _tell_of_loading(so_far: LoadingProgress) -> None:
     )
 
 
-def _announce(broker: Broker) -> None:
-    where = ", ".join(f"{one.host}:{one.port}" for one in broker.endpoints)
+def _announce(broker: Broker, options: ServeOptions) -> None:
+    kept = ", removed when the broker stops" if options.ephemeral else ""
+    where = ", ".join(map(_address, broker.endpoints))
     first = broker.endpoints[0]
+    other = "" if (first.host, first.port) == (HOST, PORT) else f" -b {_address(first)}"
     _tell(f"odradek {VERSION}: broker {broker.broker_id} listening on {where}")
-    _tell(f"data in {', '.join(str(Path(path).resolve()) for path in broker.log_dirs)}")
-    _tell(f"try:  echo hello | kcat -b {first.host}:{first.port} -t greetings -P   (Ctrl-C stops the broker)")
+    _tell(f"data in {', '.join(str(Path(path).resolve()) for path in broker.log_dirs)}{kept}")
+    _tell("try:")
+    _tell(f"  echo hello | odradek produce greetings{other}")
+    _tell(f"  odradek consume greetings --from-beginning{other}")
+    _tell("Ctrl-C stops the broker")
+
+
+def _address(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{host}:{endpoint.port}"
 
 
 def _read(config: Path | None) -> str | None:
@@ -144,5 +205,9 @@ def _complain(problems: Sequence[str]) -> int:
 
 
 def _tell(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nobody reads any longer (``| head -1``): a broker serves all the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from odradek.config import availability, derived
 from odradek.config import broker as settings
-from odradek.config import derived
-from odradek.config.endpoints import SecurityProtocol
 from odradek.config.listeners import Endpoint
 from odradek.config.table import Settings
 from odradek.log.checkpoints import LOCK
@@ -23,20 +22,11 @@ from odradek.store.embedded import FILE_NAME
 from odradek.store.registration import BrokerIdRules, decide_broker_id
 
 
-def check_settings(values: Settings, bound: Sequence[Endpoint]) -> None:
+def check_settings(values: Settings) -> None:
     """Refuse settings that this broker cannot serve."""
-    secured = [str(one) for one in bound if one.protocol is not SecurityProtocol.PLAINTEXT]
-    if secured:
-        raise ConfigError(
-            [f"listeners: {one}: only PLAINTEXT listeners are available yet" for one in secured]
-        )
-    if values[settings.ZOOKEEPER_CONNECT] is not None:
-        raise ConfigError(
-            [
-                "zookeeper.connect: clusters on ZooKeeper are not available yet; leave it out, and the "
-                "broker keeps the cluster's state in the first of log.dirs"
-            ]
-        )
+    unavailable = availability.listener_problems(values) + availability.store_problems(values)
+    if unavailable:
+        raise ConfigError(unavailable)
 
 
 def broker_id_rules(values: Settings) -> BrokerIdRules:

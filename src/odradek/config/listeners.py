@@ -65,9 +65,11 @@ def problems(settings: Settings) -> list[str]:
 
 def anonymous(settings: Settings) -> list[Endpoint]:
     """Listeners that other machines can reach and that let in whoever comes."""
+    protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
+    known = tuple(address for address in _bound(settings) if address.name in protocols)
     return [
         endpoint
-        for endpoint in listeners(settings).bound
+        for endpoint in _endpoints(known, protocols)
         if not _is_loopback(endpoint.host) and not _authenticates(settings, endpoint)
     ]
 
@@ -87,9 +89,9 @@ def new_exposures(before: Settings, after: Settings) -> list[str]:
 
 def _exposure(endpoint: Endpoint) -> str:
     return (
-        f"listeners: {endpoint} can be reached from other machines and asks nobody who they are. Listen on "
-        "127.0.0.1, or use SASL_SSL, SASL_PLAINTEXT or SSL with ssl.client.auth=required, or allow it with "
-        "odradek.allow.anonymous=true"
+        f"listeners: {endpoint} can be reached from other machines without authentication. Listen on "
+        "127.0.0.1, or, on a network you trust, set odradek.allow.anonymous=true (TLS and SASL are not "
+        "available yet)"
     )
 
 
@@ -148,8 +150,9 @@ def _are_two_families(hosts: list[str]) -> bool:
 
 def _advertised_problems(advertised: tuple[Address, ...], bound_names: set[str]) -> list[str]:
     found = [
-        f"advertised.listeners cannot use the nonroutable meta-address {NONROUTABLE} ({address.name}). "
-        "Use a routable IP address."
+        f"advertised.listeners cannot use the nonroutable meta-address {NONROUTABLE} ({address.name}). Set "
+        f"advertised.listeners={address.name}://HOST:{address.port}, where HOST is the name or address by "
+        "which clients reach this machine"
         for address in advertised
         if address.host == NONROUTABLE
     ]

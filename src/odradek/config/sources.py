@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.config import broker, derived, listeners, profiles, properties, relations, topic
+from odradek.config import availability, broker, derived, listeners, profiles, properties, relations, topic
 from odradek.config.table import Settings, read, split_listener_name
 from odradek.model.errors import ConfigError
 
 VARIABLE_PREFIX: Final = "ODRADEK_"
 
-# Variables of the program that are no settings.
-_OTHER_VARIABLES: Final = frozenset({"ODRADEK_PURE"})
+# Variables of the program that are no settings: the codec to use, and the broker that client commands ask.
+_OTHER_VARIABLES: Final = frozenset({"ODRADEK_PURE", "ODRADEK_BOOTSTRAP"})
 
 # Names that belong to plugins: any may follow, and none has a meaning here.
 _PLUGIN_PREFIXES: Final = ("config.providers", "rsm.config.", "rlmm.config.")
@@ -51,14 +51,26 @@ def load(file_text: str | None, variables: Mapping[str, str], arguments: Sequenc
     overlay(given, read_arguments(arguments, problems))
     try:
         settings = read(broker.BY_NAME, given)
-        problems.extend(relations.problems(settings, given))
-        if not problems:
-            problems.extend(listeners.exposure_problems(settings))
+        problems.extend(_unusable(settings, given))
     except ConfigError as wrong:
         problems.extend(wrong.problems)
     if problems:
         raise ConfigError(problems)
     return Loaded(given, settings, (*unknown_variables, *warnings(given)))
+
+
+def _unusable(settings: Settings, given: Mapping[str, str]) -> list[str]:
+    """Return all that is wrong between settings which are right each by itself.
+
+    A listener of a protocol that is not available is only told to be that: what else is wrong with the
+    listeners follows from it.
+    """
+    related = relations.problems(settings, given)
+    found = availability.store_problems(settings)
+    if unavailable := availability.listener_problems(settings):
+        of_listeners = listeners.problems(settings)
+        return found + unavailable + [line for line in related if line not in of_listeners]
+    return found + listeners.exposure_problems(settings) + related
 
 
 def overlay(

@@ -63,7 +63,7 @@ class LogDirectories:
         except DirectoryInUse:
             raise
         except StorageError as failure:
-            self._tell(path, failure)
+            self.failed[path] = failure
 
     def _take(self, directory: LogDirectory) -> None:
         directory.on_failure = self._note_failure
@@ -189,9 +189,5 @@ class LogDirectories:
     def _note_failure(self, directory: LogDirectory) -> None:
         assert directory.failure is not None
         self._serving.remove(directory)
-        self._tell(directory.path, directory.failure)
+        self.failed[directory.path] = directory.failure
         self.on_failure(directory)
-
-    def _tell(self, path: str, failure: StorageError) -> None:
-        self.failed[path] = failure
-        events_log.error("directory_failed", path=path, reason=str(failure), serving=len(self._serving))

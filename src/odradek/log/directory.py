@@ -106,7 +106,7 @@ class LogDirectory:
         except BlockingIOError as error:
             raise DirectoryInUse(f"{path} is in use by another broker: its {LOCK} is locked") from error
         except OSError as error:
-            raise StorageError(f"{path} cannot be used as a data directory: {error}") from error
+            raise unusable(path, error) from error
         return cls(files, path, entropy, lock)
 
     # Start.
@@ -484,6 +484,15 @@ class LogDirectory:
         if error.errno not in PASSING:
             self.fail(failure)
         return failure
+
+
+def unusable(path: str, error: OSError) -> StorageError:
+    """Return the error of a path that cannot be a data directory."""
+    # The text of an OSError would name the path, or one above it, a second time.
+    reason = error.strerror or str(error)
+    if error.filename is not None and str(error.filename) != path:
+        reason += f" ({error.filename})"
+    return StorageError(f"{path} cannot be used as a data directory: {reason}")
 
 
 def _make_durably(files: FileSystem, path: str) -> None:

@@ -124,3 +124,33 @@ def test_every_difference_of_the_profile_is_one_and_has_a_reason() -> None:
     for setting, value, reason in profiles.SERVE:
         assert setting.read(value) != setting.default
         assert reason.endswith(".")
+
+
+def test_variables_of_the_clients_and_of_logging_are_known() -> None:
+    values, unknown = read_variables({"ODRADEK_BOOTSTRAP": "h:1", "ODRADEK_LOG_LEVEL": "info"})
+    assert (values, unknown) == ({"odradek.log.level": "info"}, [])
+
+
+def test_listening_everywhere_names_both_remedies_at_once() -> None:
+    with pytest.raises(ConfigError) as bad:
+        load(None, {}, ["listeners=PLAINTEXT://0.0.0.0:9092"])
+    exposed, advertised = bad.value.problems
+    assert "odradek.allow.anonymous=true" in exposed
+    assert "127.0.0.1" in exposed
+    assert "advertised.listeners=PLAINTEXT://HOST:9092" in advertised
+    load(None, {}, ["listeners=PLAINTEXT://0.0.0.0:9092", "advertised.listeners=PLAINTEXT://h:9092", OPEN])
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_protocol_that_is_not_available_is_refused_first_of_all_with_a_remedy(protocol: str) -> None:
+    with pytest.raises(ConfigError) as bad:
+        load(None, {}, [f"listeners={protocol}://127.0.0.1:9093"])
+    (told,) = bad.value.problems
+    assert told.startswith(f"listeners: {protocol}://127.0.0.1:9093: {protocol} is not available yet")
+    assert "listeners=PLAINTEXT://127.0.0.1:9093" in told
+
+
+def test_zookeeper_is_refused_with_the_other_problems() -> None:
+    with pytest.raises(ConfigError) as bad:
+        load(None, {}, ["zookeeper.connect=zk:2181", "log.roll.ms=0"])
+    assert len(bad.value.problems) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.kinds import HIGH, LOW, MEDIUM, MIB, boolean, declared, int32
+from odradek.config.kinds import HIGH, LOW, MEDIUM, MIB, boolean, choice, declared, int32
 
 ODRADEK_ALLOW_ANONYMOUS = boolean(
     "odradek.allow.anonymous",
@@ -29,6 +29,14 @@ ODRADEK_DECOMPRESSED_BYTES_MAX = int32(
     LOW,
     "Largest size a compressed batch may unpack to. A batch beyond it is refused as too large.",
     at_least=1024,
+)
+
+ODRADEK_LOG_LEVEL = choice(
+    "odradek.log.level",
+    "warning",
+    LOW,
+    "Least severe events that are written to stderr. `odradek serve --log-level` sets it too.",
+    among=("debug", "info", "warning", "error"),
 )
 
 OWN_SETTINGS = declared(globals())
