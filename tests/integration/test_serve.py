@@ -145,8 +145,8 @@ def test_a_closed_stdout_does_not_spoil_a_clean_stop(tmp_path: Path, how: str) -
 
 def test_a_data_directory_that_cannot_be_used_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("not a directory")
-    told = refused("--port", "0", "--data-dir", "taken", cwd=tmp_path)
-    assert told == [f"odradek: {tmp_path}/taken cannot be used as a data directory: File exists"]
+    (told,) = refused("--port", "0", "--data-dir", "taken", cwd=tmp_path)
+    assert told.startswith(f"odradek: {tmp_path}/taken cannot be used as a data directory: File exists")
 
 
 def test_one_unusable_directory_of_two_is_reported_once(tmp_path: Path) -> None:
