@@ -61,7 +61,7 @@ from odradek.replication.replicas import Replicas
 from odradek.store import meta_properties, paths, payloads
 from odradek.store.election import elect
 from odradek.store.port import Store
-from odradek.store.producer_ids import ProducerIds
+from odradek.store.producer_ids import ProducerIds, raise_above
 from odradek.store.registration import (
     ensure_cluster_id,
     read_cluster_id,
@@ -161,6 +161,7 @@ class Broker:
         changes = ConfigChanges(store, self.config, self._topics, self.broker_id, self._world.clock)
         await changes.load()
         await self._load_logs()
+        await raise_above(store, self.broker_id, self._directories.largest_producer_id)
         cleaner = self._cleaner = Cleaner(
             self._directories,
             lambda: CleanerConfig.of(self.config.broker),
@@ -360,7 +361,7 @@ class Broker:
             directories=self._directories,
             topics=self._topics,
             fetch_sessions=FetchSessions(self._world.entropy, self.image.name_of, slots),
-            producer_ids=ProducerIds(store, self.broker_id),
+            producer_ids=ProducerIds(store, self.broker_id, self._transactions.largest_producer_id),
             groups=self._groups,
             transactions=self._transactions,
             markers=self._markers,

@@ -8,7 +8,7 @@ machine for each, and the writing of markers that machines ask for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.clockwork import Clockwork
 from odradek.broker.coordinated_topic import CoordinatedTopic
@@ -31,6 +31,9 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.coordinators.transactions.machine import TransactionMachine
+
+LOAD_WAIT_MS: Final = 10_000
+"""How long whoever needs to know all transactional ids waits for those that are being loaded."""
 
 log = events.logger("transaction_coordinator")
 
@@ -99,6 +102,18 @@ class Transactions:
     @property
     def is_loading(self) -> bool:
         return self._runtime.is_loading
+
+    async def largest_producer_id(self) -> int:
+        """The largest producer id of any transactional id here; -1 if there is none.
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS if some are not loaded in time.
+        """
+        if not await self._runtime.wait_until_loaded(LOAD_WAIT_MS):
+            raise BrokerError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC} is still being loaded"
+            )
+        stored = (one.stored for machine in self.machines() for one in machine.ids.values())
+        return max((one.producer_id for one in stored if one is not None), default=-1)
 
     # Ids anywhere.
 

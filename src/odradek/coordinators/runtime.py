@@ -111,6 +111,13 @@ class Runtime(Generic[M]):
     def is_loading(self) -> bool:
         return any(one.state is HostState.LOADING for one in self._hosted.values())
 
+    async def wait_until_loaded(self, timeout_ms: int) -> bool:
+        """Wait for the loads that are under way; give whether they ended in time."""
+        loads = list(self._loads.values())
+        if loads:
+            await asyncio.wait(loads, timeout=timeout_ms / 1000)
+        return all(load.done() for load in loads)
+
     def _require(self, number: int) -> Hosted[M]:
         if not self._is_running:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

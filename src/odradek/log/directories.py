@@ -155,6 +155,11 @@ class LogDirectories:
                 return directory, log
         return None
 
+    @property
+    def largest_producer_id(self) -> int:
+        """The largest producer id that any log remembers; -1 if there is none."""
+        return max((log.producers.largest_id for directory in self for log in directory), default=-1)
+
     def at(self, path: str) -> LogDirectory | None:
         return next((directory for directory in self._serving if directory.path == path), None)
 

@@ -99,6 +99,11 @@ class ProducerStates:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    @property
+    def largest_id(self) -> int:
+        """The largest producer id; -1 if there is none."""
+        return max(self._producers, default=-1)
+
     def as_now(self) -> list[Producer]:
         """All of them; quick, however many there are. In no order."""
         return list(dict.values(self._producers))

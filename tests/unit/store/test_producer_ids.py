@@ -10,7 +10,7 @@ from odradek.store import paths
 from odradek.store.embedded import EmbeddedEnsemble
 from odradek.store.payloads import ProducerIdBlock, encode_producer_id_block
 from odradek.store.port import BadPayload, BadVersion, StoreError
-from odradek.store.producer_ids import ProducerIds, claim_block, next_block
+from odradek.store.producer_ids import ProducerIds, claim_block, next_block, raise_above
 
 
 def test_ids_begin_at_zero_and_go_on_over_the_end_of_a_block(play) -> None:
@@ -74,3 +74,42 @@ def test_ids_that_are_used_up_are_an_error() -> None:
 def test_garbage_in_the_node_is_not_overwritten() -> None:
     with pytest.raises(BadPayload):
         next_block("/n", b"{}", 1)
+
+
+def test_a_block_is_raised_above_an_id_in_use_and_never_lowered(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await raise_above(store, 1, -1)
+        assert await store.exists(paths.LATEST_PRODUCER_ID_BLOCK) is None
+        await raise_above(store, 1, 4_321)
+        assert await claim_block(store, 1) == ProducerIdBlock(1, 5_000, 5_999)
+        await raise_above(store, 1, 5_999)
+        await raise_above(store, 1, 17)
+        assert await claim_block(store, 1) == ProducerIdBlock(1, 6_000, 6_999)
+
+    play(body)
+
+
+def test_an_id_that_no_store_gave_out_does_not_use_up_the_others(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await raise_above(store, 1, (1 << 63) - 1)
+        assert await claim_block(store, 1) == ProducerIdBlock(1, 0, 999)
+
+    play(body)
+
+
+def test_ids_in_use_elsewhere_are_asked_for_once_before_the_first_is_given_out(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        asked = []
+
+        async def find_largest() -> int:
+            asked.append(1)
+            return 2_999
+
+        ids = ProducerIds(ensemble.connect(), 1, find_largest)
+        assert ids.try_next() is None
+        assert await asyncio.gather(*(ids.next_id() for _ in range(3))) == [3_000, 3_001, 3_002]
+        assert len(asked) == 1
+
+    play(body)
