@@ -13,10 +13,15 @@ from odradek.broker.topics import Topics
 from odradek.cluster.image import BrokerImage, ClusterImage, Endpoint
 from odradek.coordinators.partitioning import partition_of
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import TopicId
 
 
 class CoordinatedTopic:
-    """``partition_count`` holds for a topic that is still to be made."""
+    """``partition_count`` holds for a topic that is still to be made.
+
+    Of a topic that is there, the count it had when it was first used holds for as long as the topic lives:
+    with another one, identifiers would be looked for in partitions that do not hold them.
+    """
 
     def __init__(
         self, name: str, image: ClusterImage, topics: Topics, partition_count: Callable[[], int]
@@ -24,6 +29,7 @@ class CoordinatedTopic:
         self._name = name
         self._image = image
         self._partition_count = partition_count
+        self._pinned: tuple[TopicId, int] | None = None
         self._own = OwnTopic(name, topics.create_internal)
 
     async def stop(self) -> None:
@@ -31,8 +37,15 @@ class CoordinatedTopic:
 
     def partition_of(self, identifier: str) -> int:
         """The partition that an identifier belongs to."""
+        return partition_of(identifier, self._count())
+
+    def _count(self) -> int:
         topic = self._image.topic(self._name)
-        return partition_of(identifier, self._partition_count() if topic is None else len(topic.partitions))
+        if topic is None:
+            return self._partition_count()
+        if self._pinned is None or self._pinned[0] != topic.topic_id:
+            self._pinned = (topic.topic_id, len(topic.partitions))
+        return self._pinned[1]
 
     def coordinator_of(self, identifier: str, listener: str) -> tuple[BrokerImage, Endpoint]:
         """The broker that coordinates an identifier, and where clients of this listener reach it.

@@ -9,6 +9,7 @@ from itertools import chain
 from odradek.cluster.placement import BrokerRack, assign_added_replicas, assign_replicas
 from odradek.cluster.topic_names import check_topic_name, colliding_topic
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import INTERNAL_TOPICS
 
 PARTITIONS_MAX = 100_000
 """Of one topic. More than whole clusters are advised to hold; a wish for two thousand million must not cost
@@ -86,6 +87,13 @@ def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
 
 def plan_more_partitions(wish: MorePartitions, existing: Assignment, around: Surroundings) -> Assignment:
     """Replicas for the partitions to be added."""
+    if wish.topic in INTERNAL_TOPICS:
+        # Who belongs to which partition is computed from their number.
+        raise BrokerError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"The number of partitions of {wish.topic} cannot be changed: groups and transactional ids would "
+            "be looked for in other partitions than those that hold them.",
+        )
     present, wanted = len(existing), wish.count
     if wanted < present:
         raise BrokerError(
@@ -112,6 +120,45 @@ def plan_more_partitions(wish: MorePartitions, existing: Assignment, around: Sur
     added = {present + index: replicas for index, replicas in enumerate(wish.assignments)}
     _check_replicas({**existing, **added})
     return added
+
+
+def judge_reassignment(
+    wanted: Sequence[int] | None, current: Sequence[int] | None, live: Collection[int]
+) -> None:
+    """Refuse a reassignment that is not to the replicas a partition has; None cancels one under way.
+
+    ``current`` is None if there is no such partition.
+    """
+    if wanted is None:
+        raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    problem = _replica_list_problem(wanted, current or (), live)
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    if current is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if list(wanted) != list(current):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"replicas cannot be moved between brokers yet: must be {list(current)}, got {list(wanted)}",
+        )
+
+
+def _replica_list_problem(
+    wanted: Sequence[int], current: Collection[int], live: Collection[int]
+) -> str | None:
+    if not wanted:
+        return "Empty replica list specified in partition reassignment."
+    if len(set(wanted)) != len(wanted):
+        return f"Duplicate replica ids in partition reassignment replica list: {list(wanted)}"
+    if any(broker_id < 0 for broker_id in wanted):
+        return f"Invalid broker id in replica list: {list(wanted)}"
+    absent = [broker_id for broker_id in wanted if broker_id not in current and broker_id not in live]
+    if absent:
+        return (
+            f"Replica assignment has brokers that are not alive. Replica list: {absent}, "
+            f"live broker list: {sorted(live)}"
+        )
+    return None
 
 
 def _check_count(partitions: int) -> None:

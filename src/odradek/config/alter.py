@@ -145,7 +145,11 @@ def check_broker(layers: Layers, overrides: Mapping[str, str], *, per_broker: bo
         read(DYNAMIC_BY_NAME, overrides)
     except ConfigError as wrong:
         raise BrokerError(ErrorCode.INVALID_REQUEST, str(wrong)) from None
-    found = relations.live_problems(settings, texts) or listeners.new_exposures(layers.broker, settings)
+    found = (
+        relations.live_problems(settings, texts)
+        or listeners.new_exposures(layers.broker, settings)
+        or relations.pool_problems(layers.broker, settings)
+    )
     if found:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "; ".join(found))
 

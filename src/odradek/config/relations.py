@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek.config import broker, derived, listeners
 from odradek.config.kinds import MIB
-from odradek.config.table import Settings
+from odradek.config.table import LISTENER_PREFIX, Settings
 
 Rule = Callable[[Settings, Mapping[str, str]], list[str]]
 
@@ -112,5 +112,41 @@ def _offsets(settings: Settings, given: Mapping[str, str]) -> list[str]:
         found.append("offsets.topic.compression.codec must be a codec id, 0 to 4")
     return found
 
+
+def pool_problems(before: Settings, after: Settings) -> list[str]:
+    """Why thread pools cannot change at once from one size to another: by half or double at most."""
+    found = [
+        line
+        for setting in THREAD_POOLS
+        for line in _pool_problem(setting.name, before[setting], after[setting])
+    ]
+    threads = broker.NUM_NETWORK_THREADS
+    for listener in sorted(before.listeners_with(threads) | after.listeners_with(threads)):
+        name = f"{LISTENER_PREFIX}{listener}.{threads.name}"
+        found += _pool_problem(
+            name, before.on_listener(listener, threads), after.on_listener(listener, threads)
+        )
+    return found
+
+
+def _pool_problem(name: str, before: int, after: int) -> list[str]:
+    failed = f"Dynamic thread count update validation failed for {name}={after}, value should"
+    if after < 1 and after != before:
+        return [f"{failed} be at least 1"]
+    if after < before // 2:
+        return [f"{failed} be at least half the current value {before}"]
+    if after > before * 2:
+        return [f"{failed} not be greater than double the current value {before}"]
+    return []
+
+
+THREAD_POOLS: Final = (
+    broker.NUM_NETWORK_THREADS,
+    broker.NUM_IO_THREADS,
+    broker.BACKGROUND_THREADS,
+    broker.NUM_REPLICA_FETCHERS,
+    broker.NUM_RECOVERY_THREADS_PER_DATA_DIR,
+    broker.LOG_CLEANER_THREADS,
+)
 
 LIVE_RULES: Final[tuple[Rule, ...]] = (_mode, _logs, _replication, _network, _offsets)

@@ -190,6 +190,10 @@ class Settings:
         value: V = self._prefixed[key] if key in self._prefixed else self._values[setting]
         return value
 
+    def listeners_with(self, setting: Setting[Any]) -> set[str]:
+        """Names, in lower case, of the listeners that this setting was given for."""
+        return {listener for listener, given in self._prefixed if given is setting}
+
     def replaced(self, changes: Mapping[Setting[Any], Any]) -> Settings:
         """A copy with some values changed, unchecked: for derived values."""
         return Settings({**self._values, **changes}, self._prefixed)

@@ -257,6 +257,7 @@ class Partition:
         is_committed = isolation == IsolationLevel.READ_COMMITTED and replica_id < 0
         end_offset = stable if is_committed else high_watermark
         if replica_id >= 0:
+            self._require_follower(replica_id, asked.current_leader_epoch)
             end_offset = log.log_end_offset
         if asked.last_fetched_epoch >= 0:
             diverging = self._diverging(asked)
@@ -377,6 +378,16 @@ class Partition:
             self._check_epoch(current_leader_epoch)
         if not self.is_leader:
             raise BrokerError(self._why_not_leader())
+
+    def _require_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+        """Refuse a fetch in the name of a broker that is not an assigned follower."""
+        if self._progress is None or self._progress.follower(replica_id) is None:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if current_leader_epoch == NO_LEADER_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {replica_id} is not a follower of {self.topic_partition}",
+            )
 
     def _check_epoch(self, current_leader_epoch: int) -> None:
         """KIP-320: a client with an older epoch must refresh, one with a newer epoch must wait for us."""

@@ -108,12 +108,12 @@ def test_settings_hold_from_the_next_look_on():
         await shop.fill()
         await asyncio.sleep(BACKOFF_S + 1)
         assert len(await shop.keys()) == 30
-        await shop.alter(BROKER, "", "log.cleaner.threads", "0")
+        await shop.alter(BROKER, "", "log.cleaner.backoff.ms", str(20 * BACKOFF_S * 1000))
+        await asyncio.sleep(BACKOFF_S + 1)
         await shop.alter(TOPIC, "orders", "cleanup.policy", "compact")
         await asyncio.sleep(10 * BACKOFF_S)
         assert len(await shop.keys()) == 30
-        await shop.alter(BROKER, "", "log.cleaner.threads", "2")
-        await asyncio.sleep(BACKOFF_S + 1)
+        await asyncio.sleep(10 * BACKOFF_S)
         assert await shop.keys() == [b"a", b"b", b"c"]
 
     play(scenario)

@@ -196,3 +196,38 @@ def test_nothing_is_changed_by_asking(layers: Layers) -> None:
     alter_broker(layers, [Operation("message.max.bytes", SET, "6")], per_broker=True)
     assert current == {"retention.ms": "5"}
     assert layers.broker_overrides == {}
+
+
+POOLS = [
+    "num.network.threads",
+    "num.io.threads",
+    "background.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "log.cleaner.threads",
+]
+
+
+@pytest.mark.parametrize("name", [*POOLS, "listener.name.internal.num.network.threads"])
+def test_a_thread_pool_is_at_most_halved_or_doubled_at_once(name: str) -> None:
+    pool = name.removeprefix("listener.name.internal.")
+    layers = Layers({pool: "9"})
+    for count in ("4", "9", "18"):
+        assert alter_broker(layers, [Operation(name, SET, count)], per_broker=True) == {name: count}
+    for count, words in (
+        ("3", "at least half the current value 9"),
+        ("19", "greater than double the current"),
+    ):
+        with pytest.raises(BrokerError) as refused:
+            alter_broker(layers, [Operation(name, SET, count)], per_broker=True)
+        assert refused.value.code is REQUEST
+        assert words in (refused.value.message or "")
+
+
+def test_a_thread_pool_is_compared_with_what_it_is_now() -> None:
+    layers = Layers({"num.io.threads": "8"})
+    layers.set_cluster_overrides({"num.io.threads": "16"})
+    assert alter_broker(layers, [Operation("num.io.threads", SET, "32")], per_broker=False)
+    layers.set_cluster_overrides({"num.io.threads": "32"})
+    with pytest.raises(BrokerError):
+        alter_broker(layers, [Operation("num.io.threads", DELETE, None)], per_broker=False)

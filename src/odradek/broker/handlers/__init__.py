@@ -56,10 +56,15 @@ _SERVED = [
     Handler(35, range(5), _at("describe_log_dirs")),
     Handler(37, range(4), _at("create_partitions")),
     Handler(42, range(3), _at("delete_groups")),
+    Handler(43, range(3), _at("elect_leaders")),
     Handler(
         44, range(2), _at("alter_configs", "incremental_alter_configs", "refuse_incremental_alter_configs")
     ),
+    Handler(45, range(1), _at("alter_partition_reassignments")),
+    Handler(46, range(1), _at("list_partition_reassignments")),
     Handler(47, range(1), _at("offset_delete")),
+    Handler(48, range(2), _at("describe_client_quotas")),
+    Handler(50, range(1), _at("describe_user_scram_credentials")),
     Handler(60, range(2), _at("describe_cluster")),
     Handler(61, range(1), _at("describe_producers")),
     Handler(65, range(1), _at("describe_transactions")),

@@ -1,6 +1,7 @@
 """DeleteRecords, versions 0 to 2: move a partition's start forward.
 
-Offset -1 means the high watermark; nothing past the high watermark can go. The answer waits until every
+Offset -1 means the high watermark; nothing past the high watermark can go. Topics of the brokers' own are
+refused by name. The answer waits until every
 replica has moved its start (with one replica: at once), or the time is up.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from odradek.broker.dispatch import Call
 from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.ids import INTERNAL_TOPICS
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -27,6 +29,9 @@ def delete_records(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsRe
 
 
 def _one(topic: str, part: DeleteRecordsPartition, call: Call) -> DeleteRecordsPartitionResult:
+    image = call.broker.image
+    if topic in INTERNAL_TOPICS and image.partition(topic, part.partition_index) is not None:
+        return DeleteRecordsPartitionResult(part.partition_index, -1, ErrorCode.INVALID_TOPIC_EXCEPTION)
     try:
         low_watermark = call.broker.replicas.leader_of(topic, part.partition_index).delete_before(part.offset)
     except BrokerError as refused:

@@ -38,5 +38,5 @@ class ElectLeadersResponse:
     """v1 adds an error for the whole; v2 is flexible."""
 
     throttle_time_ms: int = int32()
-    error_code: int = int16(since=1)
+    error_code: int = int16(since=1, ignorable=True)
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

@@ -265,6 +265,10 @@ def test_delete_records(play, version):
         assert await delete(-2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         assert await delete(-1) == (0, 3)
         assert await delete(0, "nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        for internal in ("__consumer_offsets", "__transaction_state"):
+            assert await delete(0, internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+            await town.create(internal)
+            assert await delete(0, internal) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
     play(scenario)
 

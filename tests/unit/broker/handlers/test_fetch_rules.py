@@ -228,19 +228,41 @@ def test_a_session_nobody_knows_is_refused(play):
     play(scenario)
 
 
-@pytest.mark.parametrize("version", [14, 17])
+async def fetch_as(town, replica_id, version, leader_epoch=-1):
+    request = town.fetch_request("orders", version=version)
+    request.topics[0].partitions[0].current_leader_epoch = leader_epoch
+    if version < 15:
+        request.replica_id = replica_id
+    else:
+        request.replica_state = ReplicaState(replica_id, 1)
+    return (await town.ask(FETCH, version, request)).responses[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", [4, 14, 17])
 def test_a_replica_reads_to_the_end_of_the_log(play, version):
+    async def scenario(town):
+        await town.create("orders", assignments={0: [town.broker.broker_id, 5]})
+        await town.produce("orders", b"x", acks=1)
+        entry = await fetch_as(town, 5, version)
+        assert entry.error_code == 0
+        assert len(entry.records)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", [0, 4, 9, 14, 17])
+def test_a_fetch_in_the_name_of_no_replica_is_refused(play, version):
     async def scenario(town):
         await town.create("orders")
         await town.produce("orders", b"x")
-        request = town.fetch_request("orders", version=version)
-        if version < 15:
-            request.replica_id = 5
-        else:
-            request.replica_state = ReplicaState(5, 1)
-        entry = (await town.ask(FETCH, version, request)).responses[0].partitions[0]
-        assert entry.error_code == 0
-        assert len(entry.records)
+        for replica_id in (5, town.broker.broker_id):
+            entry = await fetch_as(town, replica_id, version)
+            assert (entry.error_code, len(entry.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+            if version >= 9:
+                entry = await fetch_as(town, replica_id, version, leader_epoch=0)
+                assert (entry.error_code, len(entry.records)) == (ErrorCode.UNKNOWN_LEADER_EPOCH, 0)
+                entry = await fetch_as(town, replica_id, version, leader_epoch=9)
+                assert entry.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
     play(scenario)
 

@@ -246,6 +246,49 @@ def test_a_topic_under_reassignment_does_not_grow(play):
     play(scenario)
 
 
+INTERNAL = {
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "1",
+}
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_topics_of_the_brokers_do_not_grow(play, topic, validate_only):
+    async def scenario(town):
+        await town.ask(3, 12, MetadataRequest([MetadataRequestTopic(name=topic)]))
+        wish = CreatePartitionsTopic(topic, 7, None)
+        response = await town.ask(GROW, 3, CreatePartitionsRequest([wish], 5000, validate_only))
+        assert response.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "cannot be changed" in response.results[0].error_message
+        assert len(town.broker.image.topic(topic).partitions) == 3
+
+    play(scenario, INTERNAL)
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_growth_behind_the_back_of_a_coordinator_moves_nothing(play, topic):
+    async def scenario(town):
+        await town.ask(3, 12, MetadataRequest([MetadataRequestTopic(name=topic)]))
+        offsets, transactions = town.broker._groups._topic, town.broker._transactions._topic
+        coordinator = offsets if topic == "__consumer_offsets" else transactions
+        identifiers = [f"name {number}" for number in range(30)]
+        before = [coordinator.partition_of(each) for each in identifiers]
+        own = ReplicaAssignment((town.broker.broker_id,))
+        grown = TopicAssignment(town.topic_id(topic), dict.fromkeys(range(7), own))
+        await write_assignment(town.memory._session.store, topic, grown)
+        await asyncio.sleep(1)
+        assert len(town.broker.image.topic(topic).partitions) == 7
+        assert [coordinator.partition_of(each) for each in identifiers] == before
+        await town.ask(DELETE, 6, deleting(topic))
+        await town.create(topic, 5)
+        assert {coordinator.partition_of(each) for each in identifiers} == set(range(5))
+
+    play(scenario, INTERNAL)
+
+
 @pytest.mark.parametrize(
     ("topic", "partitions", "policy"),
     [("__consumer_offsets", 7, "compact"), ("__transaction_state", 5, "compact")],

@@ -1,0 +1,40 @@
+"""DescribeUserScramCredentials, version 0: nobody has SCRAM credentials, because none can be set."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from odradek.broker.dispatch import Call
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def describe_user_scram_credentials(
+    request: DescribeUserScramCredentialsRequest, call: Call
+) -> DescribeUserScramCredentialsResponse:
+    counts = Counter(user.name for user in request.users or ())
+    return DescribeUserScramCredentialsResponse(results=[_result(*item) for item in counts.items()])
+
+
+def _result(user: str, count: int) -> DescribeUserScramCredentialsResult:
+    if count > 1:
+        return DescribeUserScramCredentialsResult(
+            user,
+            ErrorCode.DUPLICATE_RESOURCE,
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    return DescribeUserScramCredentialsResult(
+        user,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        f"Attempt to describe a user credential that does not exist: {user}",
+    )
+
+
+def refuse(
+    request: DescribeUserScramCredentialsRequest, code: ErrorCode, message: str | None
+) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(error_code=code, error_message=message)

@@ -1,0 +1,89 @@
+"""Admin requests that a cluster of one broker without security answers as Kafka does."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import TopicPartition as KafkaPythonPartition
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    ResourcePatternFilter,
+)
+from kafka.admin import ResourceType as KafkaPythonResource
+from kafka.errors import NoReassignmentInProgressError, SecurityDisabledError
+from tests.compat.clients.kafka_python import KafkaAdminClient
+
+SECURITY_DISABLED = 54
+ELECTION_NOT_NEEDED = 84
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def test_confluent_acls_need_an_authorizer(admin: AdminClient) -> None:
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    with pytest.raises(KafkaException) as refused:
+        admin.create_acls([rule])[rule].result(30)
+    assert refused.value.args[0].code() == SECURITY_DISABLED
+
+
+def test_kafka_python_acls_need_an_authorizer(bootstrap: str) -> None:
+    resource = ResourcePatternFilter(KafkaPythonResource.ANY, None, ACLResourcePatternType.ANY)
+    anything = ACLFilter(None, "*", ACLOperation.ANY, ACLPermissionType.ANY, resource)
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin, pytest.raises(SecurityDisabledError):
+        admin.describe_acls(anything)
+
+
+def test_confluent_elects_no_leader_where_the_leader_is_right(admin: AdminClient, topic: str) -> None:
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
+    partitions = [TopicPartition(topic, number) for number in range(2)]
+    found = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
+    assert [error.code() for error in found.values()] == [ELECTION_NOT_NEEDED] * 2
+
+
+def test_confluent_finds_no_scram_credentials(admin: AdminClient) -> None:
+    assert admin.describe_user_scram_credentials().result(30) == {}
+
+
+def test_kafka_python_reassigns_partitions_to_the_replicas_they_have(bootstrap: str, topic: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([topic])
+        [node] = [one["broker_id"] for one in admin.describe_cluster()["brokers"]]
+        partition = KafkaPythonPartition(topic, 0)
+        assert admin.alter_partition_reassignments({partition: [node]}) == {partition: None}
+        assert not admin.list_partition_reassignments()
+        refused = admin.alter_partition_reassignments({partition: None})
+        assert refused == {partition: NoReassignmentInProgressError}
+
+
+def test_kafka_python_changes_the_level_of_a_logger(bootstrap: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        [node] = [str(one["broker_id"]) for one in admin.describe_cluster()["brokers"]]
+        kind = ConfigResourceType.BROKER_LOGGER
+        admin.alter_configs([ConfigResource(kind, node, {"odradek.session": "ERROR"})])
+        found = admin.describe_configs([ConfigResource(kind, node)])
+        assert "ERROR" in str(found)
