@@ -443,6 +443,8 @@ class ModelledLog:
     async def _open(self) -> None:
         self.directory = LogDirectory.open(self.files, "/data", self.entropy)
         await self.directory.load(lambda _: self.config, self.now_ms)
+        if ORDERS in self.directory.unusable and not await self.directory.reopen(ORDERS):
+            raise self.directory.unusable[ORDERS]
         log = self.directory.get(ORDERS)
         assert log is not None, "the log is gone"
         self.log = log

@@ -266,6 +266,8 @@ class Broker:
         for directory in self._directories:
             for problem in directory.problems:
                 log.warning("checkpoint_not_read", reason=problem)
+            for partition, failure in directory.unusable.items():
+                log.error("log_unusable", partition=partition, reason=str(failure))
             for partition, recovered in directory.loading.recovered:
                 log.info("log_recovered", partition=partition, segments=recovered.scanned_segments)
                 if recovered.problem is not None:

@@ -13,7 +13,7 @@ Offsets of a data directory's partitions (``recovery-point-offset-checkpoint``,
 ``partition.metadata`` is two lines, ``version: 0`` and ``topic_id: `` with the id in URL-safe base64 without
 padding. ``.kafka_cleanshutdown`` is JSON: ``{"version":0,"brokerEpoch":-1}``.
 
-A file that is not of its shape is a ``StorageError`` that names it; a missing one reads as empty.
+A file that is not of its shape is a ``StorageError`` that names it; a missing or empty one says nothing.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def read_partition_metadata(files: FileSystem, path: str) -> TopicId | None:
-    """The id of the topic whose log this is; ``None`` if the file is not there."""
+    """The id of the topic whose log this is; ``None`` if the file is not there, or empty."""
     try:
         text = files.read_whole(path).decode("ascii", "replace")
     except FileNotFoundError:
+        return None
+    if not text.strip():
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if fields.get("version") != "0":

@@ -97,7 +97,7 @@ class LogDirectories:
         """
         for directory in () if self.failed else self:
             for topic_partition, future in list(directory.future.items()):
-                if self.find(topic_partition) is None:
+                if self.find(topic_partition) is None and self.unusable(topic_partition) is None:
                     try:
                         future.rename_directory(DirectoryKind.CURRENT)
                         directory.adopt_future(topic_partition)
@@ -155,6 +155,10 @@ class LogDirectories:
                 return directory, log
         return None
 
+    def unusable(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """The directory that has a log of this partition which cannot be opened."""
+        return next((one for one in self._serving if topic_partition in one.unusable), None)
+
     @property
     def largest_producer_id(self) -> int:
         """The largest producer id that any log remembers; -1 if there is none."""
@@ -181,6 +185,9 @@ class LogDirectories:
             raise StorageError(
                 f"no log of {topic_partition} was found, and {', '.join(self.failed)} cannot be read"
             )
+        holder = self.unusable(topic_partition)
+        if holder is not None:
+            raise holder.unusable[topic_partition]
         refusal = StorageError("no directory is left")
         for directory in sorted(self, key=lambda one: (one.path != preferred, one.log_count)):
             try:

@@ -8,7 +8,9 @@ is flushed, where each starts, how far each was committed.
 Names in the directory that are no log's are left alone and listed in ``unknown``.
 
 A directory fails as a whole and for good: ``failure`` says why, ``on_failure`` is told once, and whoever owns
-the directory lets go of it with ``abandon``.
+the directory lets go of it with ``abandon``. A log that cannot be opened while others can is ``unusable``
+alone: what was checkpointed of it is kept, and the stop is not called clean, so that it is read again in full
+by whoever can open it.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ from odradek.log.recovery import Opening, Recovered, create_log, open_log
 from odradek.log.segment import OpenSegments
 from odradek.log.segment_format import DirectoryKind, directory_name, parse_directory_name
 from odradek.log.settings import LogConfig
-from odradek.log.trust import PASSING
-from odradek.model.errors import StorageError
+from odradek.log.trust import OF_ONE_LOG, PASSING
+from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileLock, FileSystem, Space
@@ -81,6 +83,8 @@ class LogDirectory:
         self.unknown: list[str] = []
         self.problems: list[str] = []
         self.loading = Loading()
+        self.unusable: dict[TopicPartition, StorageError] = {}
+        """Why logs that are here cannot be opened."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As last checkpointed before this start."""
         self.cleaned_offsets: dict[TopicPartition, int] = {}
@@ -95,6 +99,8 @@ class LogDirectory:
         self._opened = OpenSegments()
         self._checkpointing = asyncio.Lock()
         self._checkpointed: dict[str, Collection[TopicPartition]] = {}
+        self._read: dict[str, Mapping[TopicPartition, int]] = {}
+        self._unopened: dict[TopicPartition, _Found] = {}
         self._is_loaded = False
 
     @classmethod
@@ -123,6 +129,7 @@ class LogDirectory:
         await self._run(threads, lambda: self._load_some(work))
         if loading.failures:
             raise loading.failures[0]
+        self.unusable = dict(loading.unusable)
         for kind, log in loading.loaded:
             self._pool(kind)[log.topic_partition] = log
         self._is_loaded = True
@@ -165,7 +172,8 @@ class LogDirectory:
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that cannot be read is as good as none: more is scanned, less is known."""
         try:
-            found = self._checkpointed[name] = read_offsets(self._files, f"{self.path}/{name}")
+            found = read_offsets(self._files, f"{self.path}/{name}")
+            self._checkpointed[name] = self._read[name] = found
             return found
         except StorageError as error:
             self.problems.append(str(error))
@@ -194,9 +202,13 @@ class LogDirectory:
             recovered = Recovered()
             loading.begun.append(recovered)
             try:
-                log = open_log(found.topic_partition, found.path, found.config, found.how, recovered)
-            except (OSError, StorageError) as error:
+                log = _open(found, recovered)
+            except OSError as error:
                 loading.failures.append(StorageError(f"cannot open the log in {found.path}: {error}"))
+                continue
+            except StorageError as error:
+                self._unopened[found.topic_partition] = found
+                loading.unusable.append((found.topic_partition, error))
                 continue
             if recovered.scanned_segments or recovered.problem is not None:
                 loading.recovered.append((found.topic_partition, recovered))
@@ -217,6 +229,22 @@ class LogDirectory:
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._logs.get(topic_partition)
+
+    async def reopen(self, topic_partition: TopicPartition) -> bool:
+        """Try again to open a log that could not be; give whether it is in use now."""
+        found = self._unopened[topic_partition]
+        self._require_good()
+        try:
+            log = await self._files.offload(lambda: _open(found, Recovered()))
+        except StorageError as error:
+            self.unusable[topic_partition] = error
+            return False
+        except OSError as error:
+            raise self._refusal(f"cannot open the log in {found.path}", error) from error
+        self._require_good()
+        del self._unopened[topic_partition], self.unusable[topic_partition]
+        self._pool(found.kind)[topic_partition] = log
+        return True
 
     def _pool(self, kind: DirectoryKind) -> dict[TopicPartition, Log]:
         return self.future if kind is DirectoryKind.FUTURE else self._logs
@@ -314,6 +342,7 @@ class LogDirectory:
             try:
                 await self._files.offload(partial(self._remove, path))
             except OSError as error:
+                self._going.append((now_ms, path))
                 raise self._refusal(f"cannot remove {path}", error) from error
         return len(due)
 
@@ -326,6 +355,9 @@ class LogDirectory:
         return self._files.offload_read(work)
 
     # Durability.
+
+    def _holds(self, log: Log) -> bool:
+        return log in (self._logs.get(log.topic_partition), self.future.get(log.topic_partition))
 
     def _note_roll(self, log: Log) -> None:
         self._rolled[log] = None
@@ -342,6 +374,8 @@ class LogDirectory:
                     await log.flush()
                 except StorageError as error:
                     failures.append(error)
+                    if log.failure is None and self._holds(log):
+                        self._rolled[log] = None
 
         await asyncio.gather(*(one(log) for log in rolled))
         if failures:
@@ -382,6 +416,8 @@ class LogDirectory:
         await self._checkpoint(CLEANED_OFFSETS, self.cleaned_offsets)
 
     async def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        before = self._read.get(name, {})
+        offsets = {one: before[one] for one in self.unusable if one in before} | dict(offsets)
         data = encode_offsets(offsets)
         try:
             async with self._checkpointing:
@@ -420,6 +456,8 @@ class LogDirectory:
         await self.checkpoint_recovery_points()
         await self.checkpoint_log_starts()
         await self.checkpoint_high_watermarks()
+        if self.unusable:
+            return  # nobody has looked at all that the mark would vouch for
         marker = encode_clean_stop(broker_epoch)
         await self._files.offload(lambda: self._files.write_whole(f"{self.path}/{CLEAN_STOP}", marker))
 
@@ -493,6 +531,18 @@ def unusable(path: str, error: OSError) -> StorageError:
     if error.filename is not None and str(error.filename) != path:
         reason += f" ({error.filename})"
     return StorageError(f"{path} cannot be used as a data directory: {reason}")
+
+
+def _open(found: _Found, recovered: Recovered) -> Log:
+    """Open a log. ``StorageError`` says why this one cannot be; ``OSError`` is the disk's. Waits."""
+    try:
+        return open_log(found.topic_partition, found.path, found.config, found.how, recovered)
+    except OSError as error:
+        if error.errno in OF_ONE_LOG:
+            raise StorageError(f"cannot open the log in {found.path}: {error}") from error
+        raise
+    except (StorageError, BrokerError) as error:
+        raise StorageError(f"cannot open the log in {found.path}: {error}") from error
 
 
 def _make_durably(files: FileSystem, path: str) -> None:

@@ -28,7 +28,7 @@ class LoadingProgress(NamedTuple):
 class Loading:
     """The start of one directory, and what it found."""
 
-    __slots__ = ("begun", "failures", "loaded", "recovered", "total")
+    __slots__ = ("begun", "failures", "loaded", "recovered", "total", "unusable")
 
     def __init__(self) -> None:
         self.total = 0
@@ -37,6 +37,9 @@ class Loading:
         self.loaded: list[tuple[DirectoryKind, Log]] = []
         self.recovered: list[tuple[TopicPartition, Recovered]] = []
         self.failures: list[StorageError] = []
+        """Of the disk: the directory cannot be used."""
+        self.unusable: list[tuple[TopicPartition, StorageError]] = []
+        """Logs that cannot be opened, though others can."""
 
 
 def progress_of(directories: Iterable[Loading]) -> LoadingProgress:

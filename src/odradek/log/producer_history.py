@@ -25,6 +25,9 @@ from odradek.records.codec import decode_batch
 from odradek.records.control import EndMarker, read_end_marker
 from odradek.records.layout import CONTROL_BIT, BatchHeader
 from odradek.records.validation import Origin
+from odradek.telemetry import events
+
+log = events.logger("producer_history")
 
 SNAPSHOTS_READ_BACK: Final = 2
 """Of the segments that are read again for want of a snapshot, so many of the last get one, as in Kafka."""
@@ -91,7 +94,12 @@ class ProducerHistory:
 
         def work() -> None:
             for path, (_, producers) in zip(paths, due, strict=True):
-                file = files.open(path, create=True)
+                try:
+                    file = files.open(path, create=True)
+                except IsADirectoryError:
+                    # The next start reads more batches instead.
+                    log.warning("snapshot_not_written", path=path, reason="a directory has its name")
+                    continue
                 try:
                     file.truncate(0)
                     file.append(encode_snapshot(producers))
@@ -190,7 +198,7 @@ def remove_snapshots(place: SegmentPlace, offsets: Iterable[int]) -> int:
     """Remove snapshots; give how many there were. The names want syncing then."""
     removed = 0
     for offset in offsets:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, IsADirectoryError):
             place.files.remove(place.path(offset, SNAPSHOT))
             removed += 1
     return removed

@@ -207,7 +207,7 @@ class Segment:
         self.place.opened.forget(self)
         self.let_go()
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, IsADirectoryError):
                 self.place.files.remove(self.path(suffix))
 
     def mark_deleted(self, *, keeps_snapshot: bool = False) -> None:
@@ -223,7 +223,7 @@ class Segment:
     def remove_marked(self) -> None:
         """Delete the files that were marked. Waits."""
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, IsADirectoryError):
                 self.place.files.remove(self.path(suffix + DELETED))
 
     def sync(self) -> None:

@@ -175,7 +175,10 @@ class SegmentedLog:
         """Id of the topic whose log this is, as far as it is known."""
         if self._topic_id is None:
             path = f"{self._place.directory}/{PARTITION_METADATA}"
-            self._topic_id = read_partition_metadata(self._place.files, path)
+            try:
+                self._topic_id = read_partition_metadata(self._place.files, path)
+            except OSError as error:
+                raise self._trust.refusal(error, "read") from error
         return self._topic_id
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
@@ -344,7 +347,8 @@ class SegmentedLog:
         try:
             await self._flushing.sync_names()
         except OSError as error:
-            raise self._trust.lose(error, "sync") from error
+            self._flushing.names_changed = True
+            raise self._trust.sync_refusal(error, "sync") from error
 
     def _find_due(self, now_ms: int) -> list[Due]:
         self._trust.require()
@@ -434,7 +438,9 @@ class SegmentedLog:
                 self._flushing.give_back()
                 raise StorageError(f"cannot flush {self._place.directory} yet: {error}") from error
             except OSError as error:
-                raise self._trust.lose(error, "sync") from error
+                self._flushing.give_back()
+                refusal = self._trust.sync_refusal(error, "sync")
+                raise refusal if self.failure else StorageError(str(refusal)) from error
             if cuts == self._cuts:
                 self._producers.written(offsets)
                 self.recovery_point = max(self.recovery_point, end_offset)

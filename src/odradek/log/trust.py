@@ -1,7 +1,8 @@
 """Whether a log's files can still be trusted, and what an error of the disk means for whoever asked.
 
-A disk that is full refuses one request and no more. Anything else is the end of the directory: after a failed
-sync nobody knows what is on the disk, so nothing there is used again by this process.
+A disk that is full refuses one request and no more, and so does a file that may not be opened. Anything else
+is the end of the directory: after a failed sync nobody knows what is on the disk, so nothing there is used
+again by this process.
 """
 
 from __future__ import annotations
@@ -13,8 +14,19 @@ from typing import Final
 from odradek.log.segment import SegmentPlace
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 
-PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""Errors of opening a file while the process, or the system, has no file descriptor left."""
+
+PASSING: Final = NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT}
 """Errors that say that something is full, not that it is broken."""
+
+OF_ONE_FILE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR})
+"""Errors of opening a file that say nothing about the disk: it may not be written, or is a directory."""
+
+OF_ONE_LOG: Final = PASSING | OF_ONE_FILE
+"""Errors that concern the log whose files were asked for, and no other one of the directory."""
+
+_NOT_OF_A_SYNC: Final = NO_DESCRIPTORS | OF_ONE_FILE
 
 
 class Trust:
@@ -34,12 +46,17 @@ class Trust:
 
     def refusal(self, error: OSError, what: str) -> Exception:
         """What to raise when the disk would not ``what`` the log."""
-        if error.errno in PASSING:
-            return BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"cannot {what} {self._place.directory}: {error.strerror}; nothing was changed",
-            )
-        return self.lose(error, what)
+        return self._passing(error, what) if error.errno in OF_ONE_LOG else self.lose(error, what)
+
+    def sync_refusal(self, error: OSError, what: str) -> Exception:
+        """What to raise when files could not be synced; a file that could not be opened was not lost."""
+        return self._passing(error, what) if error.errno in _NOT_OF_A_SYNC else self.lose(error, what)
+
+    def _passing(self, error: OSError, what: str) -> BrokerError:
+        return BrokerError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"cannot {what} {self._place.directory}: {error.strerror}; nothing was changed",
+        )
 
     def lose(self, error: OSError, what: str) -> StorageError:
         """Trust the log no more, whatever the error."""

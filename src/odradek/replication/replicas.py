@@ -3,15 +3,16 @@
 Owns the purgatories of produce and fetch requests: whoever changes a partition here pokes those that wait for
 it. Rules of a single partition are the partition's.
 
-A partition whose log cannot be used is offline: it is not found, clients are told KAFKA_STORAGE_ERROR, and no
-order brings it back before the next start. One whose log could not be made, because every disk was full, is
-offline until there is room.
+A partition whose log cannot be used is offline: it is not found, and clients are told KAFKA_STORAGE_ERROR. If
+its directory failed, no order brings it back before the next start. If its log could not be made, because
+every disk was full, or not be opened while others could, that is tried again every now and then.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from odradek.cluster.image import ClusterImage
 from odradek.log.directories import LogDirectories
@@ -35,6 +36,13 @@ from odradek.timers.wheel import TimingWheel
 CREATED_AT_ONCE_MAX = 32
 
 log = events.logger("replicas")
+
+
+class _Waiting(NamedTuple):
+    """A partition that is offline for a while. One that had a log is never given an empty one instead."""
+
+    topic_id: TopicId
+    never_had_a_log: bool
 
 
 class Replicas:
@@ -61,8 +69,8 @@ class Replicas:
         self._lag_max_ms = lag_max_ms
         self._topics: dict[str, dict[int, Partition]] = {}
         self._offline: set[TopicPartition] = set()
-        self._unplaced: dict[TopicPartition, TopicId] = {}
-        """Those of them that never had a log here, for want of room."""
+        self._waiting: dict[TopicPartition, _Waiting] = {}
+        """Those of them whose logs may be made, or opened, after all."""
         self._produces = Purgatory("produce", wheel)
         self._fetches = Purgatory("fetch", wheel)
         self._flushes = Flushes(self._flushed)
@@ -197,12 +205,8 @@ class Replicas:
                 partition = await self._open(topic_partition, topic_id, is_new=is_new)
             except (StorageError, BrokerError) as broken:
                 log.error("replica_failed", partition=topic_partition, reason=str(broken))
-                if isinstance(broken, StorageError):
-                    self._offline.add(topic_partition)
-                    if self._directories.find(topic_partition) is None and (
-                        is_new or not self._directories.failed
-                    ):
-                        self._unplaced[topic_partition] = topic_id
+                if isinstance(broken, StorageError) or broken.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._put_off(topic_partition, topic_id, is_new=is_new)
                 return
         if order.leader == self._broker_id:
             progress = Progress(self._broker_id, self._lag_max_ms(), self._image.is_alive)
@@ -215,21 +219,49 @@ class Replicas:
             self.moves.resume(partition)
         self._role_changed(partition)
 
+    def _put_off(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> None:
+        """Take a partition offline whose log cannot be had now, and remember what may help later."""
+        self._offline.add(topic_partition)
+        directories = self._directories
+        has_log = directories.find(topic_partition) or directories.unusable(topic_partition)
+        if has_log or is_new or not directories.failed:
+            self._waiting[topic_partition] = _Waiting(topic_id, never_had_a_log=not has_log)
+
     async def retry_unplaced(self) -> list[TopicPartition]:
-        """Make the logs of partitions for which there was no room; give those that can be led now."""
+        """Make or open the logs of partitions that wait for that; give those that can be led now."""
         placed = []
-        for topic_partition, topic_id in list(self._unplaced.items()):
-            config, _ = self._config_of(topic_partition.topic)
+        for topic_partition, waiting in list(self._waiting.items()):
             try:
-                await self._directories.create(topic_partition, config, topic_id, is_new=True)
+                is_placed = await self._place(topic_partition, waiting)
             except StorageError:
                 break  # as full as before
-            if self._unplaced.pop(topic_partition, None) is None:  # deleted meanwhile
+            except BrokerError:
+                continue
+            if topic_partition not in self._waiting:  # deleted meanwhile
                 self._delete_log(topic_partition)
-            else:
+            elif is_placed:
+                del self._waiting[topic_partition]
                 self._offline.discard(topic_partition)
                 placed.append(topic_partition)
         return placed
+
+    async def _place(self, topic_partition: TopicPartition, waiting: _Waiting) -> bool:
+        """Have a log of this partition that can be used; give whether there is one."""
+        holder = self._directories.unusable(topic_partition)
+        if holder is not None:
+            return await holder.reopen(topic_partition)
+        found = self._directories.find(topic_partition)
+        if found is not None:
+            try:
+                found[1].assign_topic_id(waiting.topic_id)
+            except StorageError:
+                return False
+            return True
+        if not waiting.never_had_a_log:
+            return False  # its directory has failed since
+        config, _ = self._config_of(topic_partition.topic)
+        await self._directories.create(topic_partition, config, waiting.topic_id, is_new=True)
+        return True
 
     async def _open(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Partition:
         config, min_isr = self._config_of(topic_partition.topic)
@@ -263,8 +295,12 @@ class Replicas:
         """
         removed = []
         for topic_partition in topic_partitions:
-            if self._unplaced.pop(topic_partition, None) is not None:
+            waiting = self._waiting.get(topic_partition)
+            if waiting is not None and self._directories.unusable(topic_partition) is None:
+                del self._waiting[topic_partition]
                 self._offline.discard(topic_partition)
+                if not waiting.never_had_a_log:
+                    self._delete_log(topic_partition)
             if topic_partition in self._offline:
                 continue
             partition = self._topics.get(topic_partition.topic, {}).pop(topic_partition.partition, None)

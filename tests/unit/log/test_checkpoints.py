@@ -79,9 +79,15 @@ def test_partition_metadata_looks_as_kafka_writes_it() -> None:
     assert read_partition_metadata(MemoryFileSystem(), "/none") is None
 
 
+def test_an_empty_partition_metadata_says_nothing() -> None:
+    files = MemoryFileSystem()
+    files.write_whole("/partition.metadata", b"\n")
+    assert read_partition_metadata(files, "/partition.metadata") is None
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"", b"version: 1\ntopic_id: -xwtPk9QYXKDlKW2x9jp_w", b"version: 0\n", b"version: 0\ntopic_id: \xff"],
+    [b"version: 1\ntopic_id: -xwtPk9QYXKDlKW2x9jp_w", b"version: 0\n", b"version: 0\ntopic_id: \xff"],
 )
 def test_malformed_partition_metadata_is_told_by_name(content: bytes) -> None:
     files = MemoryFileSystem()
