@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, udf
 from tests.spark.topic_content import committed_records, committed_values, make_topic
+
+from odradek import Admin
 
 
 class Play:
@@ -24,17 +29,32 @@ class Play:
 
     def feed(self, first: int, end: int) -> None:
         """A file of numbers: one micro-batch, with two partitions."""
-        (self.files / f"{first}.txt").write_text("".join(f"{number}\n" for number in range(first, end)))
+        self.feed_numbers(range(first, end))
 
-    def run(self, guarantee: str, checkpoint: str = "checkpoint", value: Column | None = None) -> None:
+    def feed_numbers(self, numbers: Sequence[int]) -> None:
+        (self.files / f"{numbers[0]}.txt").write_text("".join(f"{number}\n" for number in numbers))
+
+    def numbers_of_tasks(self, tasks: set[int], tasks_count: int, end: int = 100) -> list[int]:
+        """The numbers below ``end`` that Spark deals to these tasks out of so many."""
+        dealt = self.spark.range(end).selectExpr("id", f"pmod(hash(string(id)), {tasks_count}) AS task")
+        return [row.id for row in dealt.collect() if row.task in tasks]
+
+    def run(
+        self,
+        guarantee: str,
+        checkpoint: str = "checkpoint",
+        value: Column | None = None,
+        tasks_count: int = 2,
+        **options: str,
+    ) -> None:
         """Write all there is, a file for each micro-batch."""
         lines = self.spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
-        frame = lines.text(str(self.files)).repartition(2, "value")
+        frame = lines.text(str(self.files)).repartition(tasks_count, "value")
         query = (
             self.sent(frame if value is None else frame.withColumn("value", value))
             .writeStream.format("odradek")
             .options(**{"kafka.bootstrap.servers": self.bootstrap, "topic": self.topic})
-            .options(guarantee=guarantee, checkpointLocation=str(self.directory / checkpoint))
+            .options(guarantee=guarantee, checkpointLocation=str(self.directory / checkpoint), **options)
             .trigger(availableNow=True)
             .start()
         )
@@ -68,6 +88,72 @@ def test_a_batch_that_is_played_again_writes_nothing_and_the_next_one_goes_on(pl
     play.feed(100, 120)
     play.run("exactly_once")
     assert play.values() == list(range(120))
+
+
+@pytest.mark.parametrize(
+    ("tasks_count", "written_by", "tasks_count_again"),
+    [(4, {2, 3}, 2), (4, {0, 3}, 3), (2, {1}, 4)],
+)
+def test_a_batch_that_is_cut_into_more_or_fewer_tasks_than_before_is_refused(
+    play: Play, tasks_count: int, written_by: set[int], tasks_count_again: int
+) -> None:
+    numbers = play.numbers_of_tasks(written_by, tasks_count)
+    play.feed_numbers(numbers)
+    play.run("exactly_once", tasks_count=tasks_count)
+    play.forget_the_end_of_batch(0)
+    with pytest.raises(StreamingQueryException, match=r"ReplayDiffers.*batch 0.*go back to"):
+        play.run("exactly_once", tasks_count=tasks_count_again)
+    assert play.values() == numbers
+    play.run("exactly_once", tasks_count=tasks_count)
+    play.feed(100, 120)
+    play.run("exactly_once", tasks_count=tasks_count_again)
+    assert play.values() == [*numbers, *range(100, 120)]
+
+
+def test_a_checkpoint_that_went_back_in_time_is_refused(play: Play) -> None:
+    play.feed(0, 50)
+    play.run("exactly_once")
+    shutil.copytree(play.directory / "checkpoint", play.directory / "restored")
+    for first in (50, 60, 70):
+        play.feed(first, first + 10)
+        play.run("exactly_once")
+    play.feed(80, 100)
+    with pytest.raises(StreamingQueryException, match=r"CheckpointWentBack.*batch 1.*batch 3"):
+        play.run("exactly_once", "restored")
+    assert play.values() == list(range(80))
+    play.run("exactly_once")
+    assert play.values() == list(range(100))
+
+
+def test_a_marker_topic_that_was_deleted_is_noticed(play: Play) -> None:
+    markers = f"{play.topic}-markers"
+    play.feed(0, 50)
+    play.run("exactly_once", markerTopic=markers)
+    play.forget_the_end_of_batch(0)
+    with Admin(bootstrap_servers=play.bootstrap) as admin:
+        admin.delete_topics([markers])
+    with pytest.raises(StreamingQueryException, match=r"MarkersLost.*missingMarkers"):
+        play.run("exactly_once", markerTopic=markers)
+    assert play.values() == list(range(50))
+    play.run("exactly_once", markerTopic=markers, missingMarkers="write")
+    assert play.values() == sorted([*range(50), *range(50)])
+    play.feed(50, 60)
+    play.run("exactly_once", markerTopic=markers)
+    assert play.values() == sorted([*range(50), *range(60)])
+
+
+def test_tasks_are_told_the_run_they_belong_to(play: Play) -> None:
+    def run_of_task(value):  # type: ignore[no-untyped-def]  # Spark would read hints as a wish for pandas
+        task = TaskContext.get()
+        return None if task is None else task.getLocalProperty("spark.jobGroup.id")
+
+    play.feed(0, 5)
+    for _ in range(2):
+        play.run("exactly_once", value=udf(run_of_task, "string")("value"))
+        play.feed(5, 10)
+    runs = committed_values(play.bootstrap, play.topic)
+    assert [uuid.UUID(run.decode()).version for run in runs] == [4] * 10
+    assert sorted(Counter(runs).values()) == [5, 5]
 
 
 def test_the_plain_sink_writes_a_batch_that_is_played_again_twice(play: Play) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow
 import pytest
@@ -13,11 +14,12 @@ from tests.support.fixtures import StartBroker
 from odradek import Admin, TopicPartition
 from odradek.spark.kept_producers import KeptProducers
 from odradek.spark.marker_store import MarkerTopics, offsets_retention_ms, read_marker
-from odradek.spark.markers import Marker, MarkerKey, ReplayDiffers
+from odradek.spark.markers import CheckpointWentBack, Marker, MarkerKey, MarkersLost, ReplayDiffers
+from odradek.spark.replays import EarlierMarkers, Unit, abandon_replay, end_replay
 from odradek.spark.sink_failures import SinkFailed
-from odradek.spark.sink_options import SinkOptions, read_sink_options
+from odradek.spark.sink_options import MissingMarkers, SinkOptions, read_sink_options
 from odradek.spark.sink_sending import TaskWritten
-from odradek.spark.transactional_writer import Unit, write_exactly_once
+from odradek.spark.transactional_writer import write_exactly_once
 from odradek.spark.writer import write_at_least_once
 
 
@@ -259,3 +261,159 @@ def test_a_marker_is_an_ordinary_committed_offset(
         found = admin.list_group_offsets(key.group)[TopicPartition(options.marker_topic, 0)]
     assert found is not None
     assert found.offset == 5
+
+
+class Batch:
+    """Batch 3 of a query, in which task n writes the value n: attempts at it, each by a new driver."""
+
+    def __init__(self, options: SinkOptions, query: str) -> None:
+        self.options, self.query = options, query
+
+    def attempt(self, name: str, tasks: Iterable[int], batch_id: int = 3) -> list[TaskWritten]:
+        """Run these tasks; the driver does not hear of it."""
+        kept, earlier = KeptProducers(), EarlierMarkers()
+        try:
+            return [
+                write_exactly_once(
+                    self.options,
+                    Unit(MarkerKey(self.query, task), batch_id, name, name),
+                    rows(f"{batch_id}.{task}"),
+                    kept,
+                    earlier,
+                )
+                for task in tasks
+            ]
+        finally:
+            kept.clear()
+
+    def end(self, messages: list[TaskWritten]) -> None:
+        end_replay(self.options, messages, 3)
+
+
+@pytest.fixture
+def batch(options: SinkOptions, topic: str) -> Batch:
+    return Batch(options, f"query-of-{topic}")
+
+
+@pytest.mark.parametrize("written_before", [{2, 3}, {0, 3}, {0}, {3}, {0, 1, 2, 3}])
+def test_a_batch_that_comes_again_with_as_many_tasks_is_completed_by_the_driver(
+    batch: Batch, written_before: set[int], bootstrap: str, topic: str
+) -> None:
+    batch.attempt("first", written_before)
+    messages = batch.attempt("second", range(4))
+    assert [number for number, one in enumerate(messages) if one.is_skipped] == sorted(written_before)
+    assert len(committed_values(bootstrap, topic)) == len(written_before)
+    batch.end(messages)
+    assert committed_values(bootstrap, topic) == [b"3.0", b"3.1", b"3.2", b"3.3"]
+    assert all(one.is_skipped for one in batch.attempt("third", range(4)))
+
+
+@pytest.mark.parametrize("written_before", [{2, 3}, {0, 3}, {3}, {0, 1, 3}])
+@pytest.mark.parametrize("tasks_count", [1, 2, 3])
+def test_a_batch_that_comes_again_with_fewer_tasks_writes_nothing(
+    batch: Batch, written_before: set[int], tasks_count: int, bootstrap: str, topic: str
+) -> None:
+    batch.attempt("first", written_before)
+    messages = batch.attempt("second", range(tasks_count))
+    with pytest.raises(ReplayDiffers, match=rf"batch 3 .* with {tasks_count} tasks, and task 3 had written"):
+        batch.end(messages)
+    assert committed_values(bootstrap, topic) == [f"3.{task}".encode() for task in sorted(written_before)]
+    batch.end(batch.attempt("third", range(4)))
+    assert committed_values(bootstrap, topic) == [b"3.0", b"3.1", b"3.2", b"3.3"]
+
+
+def test_a_batch_that_comes_again_with_more_tasks_writes_nothing(
+    batch: Batch, key: MarkerKey, driver: KeptProducers, bootstrap: str, topic: str
+) -> None:
+    write_exactly_once(batch.options, Unit(key, 3, "first"), rows("3.0", "3.1"), driver)
+    messages = batch.attempt("second", range(4))
+    with pytest.raises(ReplayDiffers, match=r"batch 3 comes again with 1 rows in partition 0 .* with 2;"):
+        batch.end(messages)
+    assert committed_values(bootstrap, topic) == [b"3.0", b"3.1"]
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        names = [MarkerKey(key.query, task).transactional_id("odradek-sink") for task in (1, 2, 3)]
+        assert {one.state for one in admin.describe_transactions(names).values()} <= {
+            "PrepareAbort",
+            "CompleteAbort",
+        }
+
+
+def test_a_new_batch_is_committed_task_by_task(batch: Batch, bootstrap: str, topic: str) -> None:
+    batch.attempt("first", range(4), batch_id=2)
+    messages = batch.attempt("second", [0, 3])
+    assert [one.replay for one in messages] == [None, None]
+    assert committed_values(bootstrap, topic) == [b"2.0", b"2.1", b"2.2", b"2.3", b"3.0", b"3.3"]
+
+
+def test_a_driver_that_dies_before_it_ends_a_replay_leaves_no_row_twice(
+    batch: Batch, bootstrap: str, topic: str
+) -> None:
+    batch.attempt("first", [1])
+    messages = batch.attempt("second", range(3))
+    opened = [one for one in messages if one.replay is not None and one.replay.transaction is not None]
+    end_replay(batch.options, [*opened[:1], *[TaskWritten(0)] * 2], 3)
+    batch.end(batch.attempt("third", range(3)))
+    assert committed_values(bootstrap, topic) == [b"3.0", b"3.1", b"3.2"]
+
+
+def test_a_driver_cannot_end_what_a_later_attempt_has_taken_over(
+    batch: Batch, bootstrap: str, topic: str
+) -> None:
+    batch.attempt("first", [1])
+    left = batch.attempt("second", [0, 1])
+    batch.end(batch.attempt("third", [0, 1]))
+    with pytest.raises(SinkFailed, match="another driver on the same checkpoint"):
+        batch.end(left)
+    assert committed_values(bootstrap, topic) == [b"3.0", b"3.1"]
+
+
+def test_a_replay_that_failed_holds_up_no_reader(batch: Batch, bootstrap: str, topic: str) -> None:
+    batch.attempt("first", [1])
+    messages = batch.attempt("second", [0, 1])
+    abandon_replay(batch.options, [*messages, None])
+    assert committed_values(bootstrap, topic) == [b"3.1"]
+
+
+def test_a_batch_before_the_last_one_is_refused_by_all_tasks(
+    batch: Batch, bootstrap: str, topic: str
+) -> None:
+    batch.attempt("first", [0], batch_id=2)
+    batch.attempt("second", [1], batch_id=4)
+    for task in range(3):
+        with pytest.raises(CheckpointWentBack, match=r"batch 3, but .* up to batch 4"):
+            batch.attempt("third", [task])
+    assert committed_values(bootstrap, topic) == [b"2.0", b"4.1"]
+
+
+def test_markers_that_are_gone_are_missed(bootstrap: str, topic: str, options: SinkOptions) -> None:
+    own = replace(options, marker_topic=f"{topic}-markers")
+    batch = Batch(own, f"query-of-{topic}")
+    batch.attempt("first", [0, 1])
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.delete_topics([own.marker_topic])
+    for task in (0, 1, 1):
+        with pytest.raises(MarkersLost, match=rf"{own.marker_topic}.*missingMarkers=write"):
+            batch.attempt("second", [task])
+    assert committed_values(bootstrap, topic) == [b"3.0", b"3.1"]
+    batch.attempt("third", [2])
+    with pytest.raises(MarkersLost):
+        batch.attempt("third", [1])
+    batch.options = replace(own, missing_markers=MissingMarkers.WRITE)
+    batch.end(batch.attempt("fourth", range(3)))
+    assert committed_values(bootstrap, topic) == [b"3.0", b"3.0", b"3.1", b"3.1", b"3.2"]
+
+
+def test_the_markers_of_a_query_are_looked_at_once_a_run(options: SinkOptions) -> None:
+    asked: list[str] = []
+
+    def read(options: SinkOptions, query: str) -> dict[int, Marker]:
+        asked.append(query)
+        return {0: Marker(3, 1, "before")}
+
+    earlier = EarlierMarkers(read)
+    found = [
+        earlier.of(options, Unit(MarkerKey("q", task), batch_id, f"attempt-{batch_id}", run))
+        for run, batch_id, task in [("r", 3, 0), ("r", 3, 1), ("r", 4, 0), ("r", 5, 1), ("s", 5, 0)]
+    ]
+    assert [one is None for one in found] == [False, False, True, True, False]
+    assert asked == ["q", "q"]

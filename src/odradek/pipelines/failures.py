@@ -27,6 +27,7 @@ _PERMANENT: Final = frozenset(
         *("ExactlyOnceRefused", "ReplayDiffers", "RowRefused", "TransformFailed", "SinkRefused"),
         *("SchemaRefused", "TooManyDeadLetters", "TableOptionError", "TableNotFound", "TableUnsupported"),
         *("RowsRefused", "TableChanged", "HistoryLost", "CheckpointUnreadable"),
+        *("CheckpointWentBack", "MarkersLost"),
     }
 )
 _GONE: Final = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError"})
@@ -47,11 +48,12 @@ _PERMANENT_JAVA: Final = (
 _REFUSED: Final = ("requirement failed: ", "Failed to read log file")
 """How Spark says that it was asked for what it never does, or that its checkpoint is damaged."""
 _CUT_OFF: Final = "EOFException"
-_LOSS: Final = "DataLoss"
-_LOSS_HINT: Final = (
-    'in a pipeline\'s file: [source] options = { failOnDataLoss = "false" }, or odradek pipeline reset FILE '
-    "--to earliest"
-)
+_HINTS_BY_NAME: Final = {
+    "DataLoss": 'in a pipeline\'s file: [source] options = { failOnDataLoss = "false" }, or odradek pipeline '
+    "reset FILE --to earliest",
+    "MarkersLost": 'in a pipeline\'s file: [sink] options = { missingMarkers = "write" }, for one run',
+}
+"""What our own errors mean in the words of a pipeline's file."""
 _HINTS: Final = {
     "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION": "choose another [sink] mode; an aggregation that appends "
     "needs [source] watermark, and the transform must group by a window of that column",
@@ -83,8 +85,8 @@ def explain(name: str, text: str) -> Failure:
     """A failure by the class of the error that came out of Spark, and all that it says; with what to do."""
     failure = _explained(name, text)
     names = {name, *(one.name for one in python_errors(text))}
-    if _LOSS in names:
-        hint: str | None = _LOSS_HINT
+    if special := names & _HINTS_BY_NAME.keys():
+        hint: str | None = _HINTS_BY_NAME[special.pop()]
     elif names & (_PERMANENT | _TRANSIENT):
         return failure
     else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.pipelines import dead_letters
-from odradek.pipelines.checkpoint import Checkpoint
+from odradek.pipelines.checkpoint import Checkpoint, CheckpointState
 from odradek.pipelines.durations import span_ms, spark_interval
 from odradek.pipelines.json_values import RECORD
 from odradek.pipelines.spec_parts import Spec, replaces_rows
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SECRETS: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
 _SENT: Final = ("key", "headers", "timestamp")
 _JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_MISSING_MARKERS: Final = "missingMarkers"
 _FORMATS: Final = {"topic": "odradek", "delta": "odradek_delta"}
 
 
@@ -101,6 +102,20 @@ def sink_options(spec: Spec) -> dict[str, str]:
     return dict(sink.options)
 
 
+def streaming_options(spec: Spec, state: CheckpointState) -> dict[str, str]:
+    """The options of the sink's format for a query whose checkpoint is in this state. Pure.
+
+    If its last batch was finished, the next one is new, and cannot have been written: that markers of the
+    query are gone does not matter then.
+    """
+    options = sink_options(spec)
+    is_marked = spec.sink.type == "topic" and spec.sink.guarantee == "exactly_once"
+    if is_marked and state.unfinished is None:
+        given = {name.lower() for name in options}
+        options |= {} if _MISSING_MARKERS.lower() in given else {_MISSING_MARKERS: "write"}
+    return options
+
+
 def _delta_options(spec: Spec) -> dict[str, str]:
     sink = spec.sink
     options = {"path": sink.path or ""}
@@ -138,7 +153,8 @@ def start_query(frame: DataFrame, spec: Spec, *, once: bool) -> StreamingQuery:
     )
     if replaces_rows(spec):
         return writer.foreachBatch(_upserts(spec)).start()
-    writer = writer.format(_FORMATS.get(spec.sink.type, spec.sink.type)).options(**sink_options(spec))
+    options = streaming_options(spec, Checkpoint(spec.checkpoint).state())
+    writer = writer.format(_FORMATS.get(spec.sink.type, spec.sink.type)).options(**options)
     if spec.sink.type == "parquet" and spec.sink.partition_by:
         writer = writer.partitionBy(*spec.sink.partition_by)
     return writer.start()

@@ -64,6 +64,11 @@ class KeptProducers:
         with suppress(ClientError):
             held.producer.close(_CLOSE_TIMEOUT_S)
 
+    def leave_open(self, held: Held) -> None:
+        """Close a producer and leave its transaction as it is, for somebody else to end."""
+        with suppress(ClientError):
+            held.producer.close(0)
+
     def abort(self, held: Held, failure: BaseException) -> None:
         """End a transaction that failed, and the producer with it.
 

@@ -12,15 +12,17 @@ from typing import Final
 
 from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.topics import NewTopic
+from odradek.client.admin.transactions import TransactionDescription
 from odradek.client.blocking.admin import Admin
 from odradek.client.connect import real_world
-from odradek.model.client_errors import ClientError, SomeFailed
+from odradek.model.client_errors import ClientError, SomeFailed, UnsupportedVersion
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.spark.connections import admin_of, forget
-from odradek.spark.markers import RETENTION_SETTING, Marker, MarkerKey, marker_of
+from odradek.spark.markers import RETENTION_SETTING, Marker, MarkerKey, Markers, group_prefix, marker_of
 from odradek.spark.sink_failures import SinkFailed
 from odradek.spark.sink_options import SinkOptions
+from odradek.spark.sink_sending import OpenTransaction
 
 _REPLICAS_MAX: Final = 3
 _TRUSTED_MS: Final = 60_000
@@ -38,6 +40,54 @@ def read_marker(options: SinkOptions, key: MarkerKey) -> Marker:
         forget(admin)
         raise
     return Marker(0) if found is None else marker_of(found.offset, found.metadata)
+
+
+def read_markers(options: SinkOptions, query: str) -> Markers:
+    """The markers of all partitions of a query, as far as they are committed now.
+
+    It waits for no transaction: those of tasks that run at the same time are open.
+    """
+    place, prefix = TopicPartition(options.marker_topic, 0), group_prefix(query)
+    admin = admin_of(options.admin_settings)
+    try:
+        names = [name for name in admin.list_groups() if name.startswith(prefix)]
+        partitions = {name: int(number) for name in names if (number := name.removeprefix(prefix)).isdigit()}
+        found = admin.list_offsets_of_groups({name: [place] for name in partitions}) if partitions else {}
+    except ClientError:
+        forget(admin)
+        raise
+    committed = {partitions[name]: offsets[place] for name, offsets in found.items()}
+    return {
+        number: marker_of(one.offset, one.metadata) for number, one in committed.items() if one is not None
+    }
+
+
+def describe_transaction(options: SinkOptions, key: MarkerKey) -> TransactionDescription | None:
+    """A partition's transactional id as its coordinator knows it; None if it does not, or cannot tell."""
+    name = key.transactional_id(options.transactional_id_prefix)
+    admin = admin_of(options.admin_settings)
+    try:
+        return admin.describe_transactions([name])[name]
+    except SomeFailed as failed:
+        error = failed.errors[name]
+        if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND or isinstance(error, UnsupportedVersion):
+            return None
+        forget(admin)
+        raise
+    except ClientError:
+        forget(admin)
+        raise
+
+
+def end_transaction(options: SinkOptions, transaction: OpenTransaction, *, committed: bool) -> None:
+    """Commit or abort a transaction that a task has left open."""
+    admin = admin_of(options.admin_settings)
+    name, producer_id, epoch = transaction
+    try:
+        admin.end_transaction(name, producer_id, epoch, committed=committed)
+    except ClientError:
+        forget(admin)
+        raise
 
 
 def offsets_retention_ms(admin: Admin) -> int | None:
@@ -61,11 +111,14 @@ class MarkerTopics:
     now_ms: Callable[[], int]
     _seen_ms: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def ensure(self, options: SinkOptions) -> None:
-        """Make the marker topic if it is not there: offsets of unknown topics cannot be committed."""
+    def ensure(self, options: SinkOptions, *, afresh: bool = False) -> None:
+        """Make the marker topic if it is not there: offsets of unknown topics cannot be committed.
+
+        ``afresh``: even if it was there a moment ago.
+        """
         servers = options.admin_settings["bootstrap.servers"]
         key, now_ms = (servers, options.marker_topic), self.now_ms()
-        if now_ms - self._seen_ms.get(key, -_TRUSTED_MS) < _TRUSTED_MS:
+        if not afresh and now_ms - self._seen_ms.get(key, -_TRUSTED_MS) < _TRUSTED_MS:
             return
         admin = admin_of(options.admin_settings)
         try:

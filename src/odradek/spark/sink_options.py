@@ -21,7 +21,7 @@ from odradek.telemetry import events
 _log: Final = events.logger("spark")
 
 _CLIENT_PREFIX: Final = "kafka."
-_OWN_NAMES: Final = ("topic", "guarantee", "transactionalIdPrefix", "markerTopic", "sinkId")
+_OWN_NAMES: Final = ("topic", "guarantee", "transactionalIdPrefix", "markerTopic", "sinkId", "missingMarkers")
 _OWN_BY_KEY: Final = {name.lower(): name for name in _OWN_NAMES}
 _LIKENESS_MIN: Final = 0.8
 """From here on an unknown name is taken for a slip of the pen; below, for an option of somebody else's."""
@@ -34,6 +34,13 @@ _FIXED_BY_SINK: Final = {
     "value.serializer": "values are sent as they are: cast the column value to string or binary",
     "transactional.id": "the sink makes one for each query and partition: use transactionalIdPrefix",
 }
+
+
+class MissingMarkers(enum.StrEnum):
+    """What to do with a batch of which nobody can tell whether it was written."""
+
+    FAIL = "fail"
+    WRITE = "write"
 
 
 class Guarantee(enum.StrEnum):
@@ -52,6 +59,7 @@ class SinkOptions:
     transactional_id_prefix: str = "odradek-sink"
     marker_topic: str = "__pipeline_markers"
     sink_id: str | None = None
+    missing_markers: MissingMarkers = MissingMarkers.FAIL
 
     @property
     def admin_settings(self) -> dict[str, str]:
@@ -64,6 +72,7 @@ def read_sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOp
     options = {key.lower(): value for key, value in given.items()}
     problems = [*_misspelt(options), *_fixed(options)]
     guarantee = _guarantee(options.get("guarantee"), problems)
+    missing_markers = _missing_markers(options.get("missingmarkers"), problems)
     sink_id = options.get("sinkid") or None
     if guarantee is Guarantee.EXACTLY_ONCE:
         problems += _exactly_once_problems(options, sink_id, is_streaming=is_streaming)
@@ -78,6 +87,7 @@ def read_sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOp
         transactional_id_prefix=options.get("transactionalidprefix") or SinkOptions.transactional_id_prefix,
         marker_topic=options.get("markertopic") or SinkOptions.marker_topic,
         sink_id=sink_id,
+        missing_markers=missing_markers,
     )
 
 
@@ -105,6 +115,16 @@ def _guarantee(given: str | None, problems: list[str]) -> Guarantee:
     except ValueError:
         problems.append(f"guarantee is {' or '.join(Guarantee)}, not {given!r}")
         return Guarantee.AT_LEAST_ONCE
+
+
+def _missing_markers(given: str | None, problems: list[str]) -> MissingMarkers:
+    if given is None:
+        return MissingMarkers.FAIL
+    try:
+        return MissingMarkers(given.lower())
+    except ValueError:
+        problems.append(f"missingMarkers must be {' or '.join(MissingMarkers)}, got {given!r}")
+        return MissingMarkers.FAIL
 
 
 def _exactly_once_problems(

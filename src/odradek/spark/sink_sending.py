@@ -33,6 +33,24 @@ class WrittenRange(NamedTuple):
     records_count: int
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that a task leaves to the driver to end."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class Replay(NamedTuple):
+    """A task's part in a batch that another attempt has written in part: for the driver to check and end."""
+
+    query: str
+    attempt: str
+    transaction: OpenTransaction | None = None
+    problem: str | None = None
+    """Why the rows are not those that were written before."""
+
+
 @dataclass(frozen=True)
 class TaskWritten(WriterCommitMessage):
     """What one task wrote. ``is_skipped``: an earlier run of this task had written its rows already."""
@@ -40,6 +58,7 @@ class TaskWritten(WriterCommitMessage):
     rows_count: int
     ranges: tuple[WrittenRange, ...] = ()
     is_skipped: bool = False
+    replay: Replay | None = None
 
 
 @dataclass(slots=True)

@@ -4,14 +4,18 @@ A task writes the rows of its partition of a batch, and a marker that says so, i
 transactional id that belongs to the query's partition. Whoever takes the id over ends what others left open
 *before* it looks at the marker, so a marker that is not there will not come from anybody else. A batch whose
 marker is there is not written again.
+
+A batch that another attempt has written in part is committed by the driver, once all tasks are done and it
+is sure that they are the same tasks as before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -22,11 +26,21 @@ from odradek.model.client_errors import ClientError
 from odradek.model.ids import TopicPartition
 from odradek.spark.guards import ExactlyOnceRefused, refuse_unsafe_settings
 from odradek.spark.kept_producers import Held, KeptProducers, kept_producers
-from odradek.spark.marker_store import marker_topics, read_marker
-from odradek.spark.markers import Marker, MarkerKey, check_replay
+from odradek.spark.marker_store import describe_transaction, marker_topics, read_marker
+from odradek.spark.markers import (
+    Marker,
+    MarkerKey,
+    Markers,
+    ReplayDiffers,
+    check_position,
+    check_replay,
+    is_partly_written,
+    markers_lost,
+)
+from odradek.spark.replays import EarlierMarkers, Unit, abandon_replay, earlier_markers, end_replay
 from odradek.spark.sink_failures import explained
-from odradek.spark.sink_options import SinkOptions
-from odradek.spark.sink_sending import TaskWritten, send_rows
+from odradek.spark.sink_options import MissingMarkers, SinkOptions
+from odradek.spark.sink_sending import OpenTransaction, Replay, TaskWritten, send_rows
 from odradek.spark.worker_heap import settle
 from odradek.spark.worker_socket import SentToWorkers
 
@@ -35,13 +49,13 @@ if TYPE_CHECKING:
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
+_RUN_ID = "spark.jobGroup.id"
+"""The job group of a query's thread is its run."""
+_COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 
 
-class Unit(NamedTuple):
-    """What is written once: a partition of a batch of a query."""
-
-    key: MarkerKey
-    batch_id: int
+def _new_attempt() -> str:
+    return uuid4().hex[:12]
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,7 @@ class TransactionalStreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
     """Writes each micro-batch of a query exactly once."""
 
     options: SinkOptions
+    attempt: str = field(default_factory=_new_attempt)
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
         task = _checked_task(is_streaming=True)
@@ -57,10 +72,16 @@ class TransactionalStreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
             raise ExactlyOnceRefused(
                 "guarantee=exactly_once is not possible: this Spark tells tasks neither query nor batch"
             )
-        unit = Unit(MarkerKey(query, task.partitionId()), int(batch_id))
-        written = write_exactly_once(self.options, unit, iterator)
+        key, run = MarkerKey(query, task.partitionId()), task.getLocalProperty(_RUN_ID)
+        written = write_exactly_once(self.options, Unit(key, int(batch_id), self.attempt, run), iterator)
         settle()
         return written
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        end_replay(self.options, messages, batchId)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        abandon_replay(self.options, messages)
 
 
 @dataclass(frozen=True)
@@ -68,13 +89,20 @@ class TransactionalBatchWriter(SentToWorkers, DataSourceArrowWriter):
     """Writes a DataFrame exactly once under its ``sinkId``, however often it is run."""
 
     options: SinkOptions
+    attempt: str = field(default_factory=_new_attempt)
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
         task = _checked_task(is_streaming=False)
         assert self.options.sink_id is not None
-        return write_exactly_once(
-            self.options, Unit(MarkerKey(self.options.sink_id, task.partitionId()), 0), iterator
-        )
+        key = MarkerKey(self.options.sink_id, task.partitionId())
+        # The attempt is its own run: whatever was written before, another write has written.
+        return write_exactly_once(self.options, Unit(key, 0, self.attempt, self.attempt), iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        end_replay(self.options, messages, 0)
+
+    def abort(self, messages: list[Any]) -> None:
+        abandon_replay(self.options, messages)
 
 
 def _checked_task(*, is_streaming: bool) -> TaskContext:
@@ -89,6 +117,7 @@ def write_exactly_once(
     unit: Unit,
     batches: Iterator[pyarrow.RecordBatch],
     kept: KeptProducers = kept_producers,
+    earlier: EarlierMarkers = earlier_markers,
 ) -> TaskWritten:
     """Write the rows of a unit unless they are written already."""
     first = next((batch for batch in batches if batch.num_rows), None)
@@ -97,32 +126,46 @@ def write_exactly_once(
         return TaskWritten(0)
     rows = chain([first], batches)
     try:
+        markers = earlier.of(options, unit)
+        is_replay = markers is not None and is_partly_written(markers, unit.batch_id)
         held = kept.take(options, unit.key)
         if held is not None and not _claims(held, options, unit):
             kept.discard(held)
             held = None
         if held is None:
-            held = _taken_over(options, unit.key, kept)
+            held = _taken_over(options, unit, markers, kept)
             if held.marker.covers(unit.batch_id):
-                return _skipped(held, unit, rows, kept)
+                return _skipped(held, unit, rows, kept, is_replay=is_replay)
             held.producer.begin_transaction()
-        return _written(held, options, unit, rows, kept)
+        return _written(held, options, unit, rows, kept, is_replay=is_replay)
     except ClientError as failed:
         raise explained(failed, options) from failed
 
 
-def _taken_over(options: SinkOptions, key: MarkerKey, kept: KeptProducers) -> Held:
+def _taken_over(options: SinkOptions, unit: Unit, markers: Markers | None, kept: KeptProducers) -> Held:
     """A new producer of the partition's id. First all others are fenced, then the marker is read: the other
     way round somebody could commit between the two."""
-    held = kept.made(options, key)
+    has_no_markers = markers is not None and not markers
+    if has_no_markers and options.missing_markers is MissingMarkers.FAIL:
+        # Before the id is taken over, which hides how its last transaction ended.
+        _miss_markers(options, unit.key)
+    held = kept.made(options, unit.key)
     try:
         held.producer.init_transactions()
-        marker_topics.ensure(options)
-        held.marker = read_marker(options, key)
+        marker_topics.ensure(options, afresh=has_no_markers)
+        held.marker = read_marker(options, unit.key)
+        check_position({unit.key.partition: held.marker}, unit.key.query, unit.batch_id)
     except BaseException:
         kept.discard(held)
         raise
     return held
+
+
+def _miss_markers(options: SinkOptions, key: MarkerKey) -> None:
+    """Raise MarkersLost if the partition's last transaction was committed and there is no marker of it."""
+    found = describe_transaction(options, key)
+    if found is not None and found.state in _COMMITTED and not read_marker(options, key).next_batch:
+        raise markers_lost(key, options.marker_topic)
 
 
 def _claims(held: Held, options: SinkOptions, unit: Unit) -> bool:
@@ -155,23 +198,62 @@ def _written(
     unit: Unit,
     rows: Iterator[pyarrow.RecordBatch],
     kept: KeptProducers,
+    *,
+    is_replay: bool,
 ) -> TaskWritten:
     try:
         written = send_rows(held.producer, rows, options.topic)
-        held.marker = Marker(unit.batch_id + 1, written.rows_count)
+        held.marker = Marker(unit.batch_id + 1, written.rows_count, unit.attempt or None)
+        opened = _opened(options, unit.key) if is_replay else None
         _send_marker(held.producer, options, unit, held.marker)
-        held.producer.commit_transaction()
+        if opened is None:
+            held.producer.commit_transaction()
     except BaseException as failed:
         # Also when the rows themselves failed: readers should not wait for the transaction's timeout.
         kept.abort(held, failed)
         raise
-    kept.put(held)
-    return TaskWritten(written.rows_count, written.ranges)
+    if opened is None:
+        kept.put(held)
+        return TaskWritten(written.rows_count, written.ranges)
+    kept.leave_open(held)
+    replay = Replay(unit.key.query, unit.attempt, opened)
+    return TaskWritten(written.rows_count, written.ranges, replay=replay)
 
 
-def _skipped(held: Held, unit: Unit, rows: Iterator[pyarrow.RecordBatch], kept: KeptProducers) -> TaskWritten:
+def _opened(options: SinkOptions, key: MarkerKey) -> OpenTransaction:
+    """The transaction under way, as its coordinator knows it.
+
+    It is asked for before the marker is sent. That the marker is taken then proves that nobody has taken the
+    id over in between, so this is the transaction of this task.
+    """
+    found = describe_transaction(options, key)
+    if found is None:
+        raise ReplayDiffers(
+            f"{key} has to write a batch that was written in part before, for which brokers have to describe "
+            "transactions (Kafka 3.0 or later)"
+        )
+    return OpenTransaction(found.transactional_id, found.producer_id, found.producer_epoch)
+
+
+def _skipped(
+    held: Held,
+    unit: Unit,
+    rows: Iterator[pyarrow.RecordBatch],
+    kept: KeptProducers,
+    *,
+    is_replay: bool,
+) -> TaskWritten:
     """Let the rows go by: Spark wants all that it sends to be read."""
     kept.put(held)
     rows_count = sum(batch.num_rows for batch in rows)
-    check_replay(held.marker, unit.key, unit.batch_id, rows_count)
-    return TaskWritten(rows_count, is_skipped=True)
+    if not is_replay:
+        check_replay(held.marker, unit.key, unit.batch_id, rows_count)
+        return TaskWritten(rows_count, is_skipped=True)
+    problem = None
+    try:
+        check_replay(held.marker, unit.key, unit.batch_id, rows_count)
+    except ReplayDiffers as differs:
+        # The driver refuses the batch when it knows all transactions that are open, and aborts them.
+        problem = str(differs)
+    replay = Replay(unit.key.query, unit.attempt, problem=problem)
+    return TaskWritten(rows_count, is_skipped=True, replay=replay)

@@ -145,3 +145,10 @@ def test_a_process_that_ended_in_the_midst_of_an_answer_is_told_as_such() -> Non
     )
     assert message.startswith("a Python process of Spark ended")
     assert retry
+
+
+def test_markers_that_are_gone_are_told_with_what_to_write_into_the_file() -> None:
+    text = "Traceback (most recent call last):\nodradek.spark.markers.MarkersLost: no marker is left"
+    failure = explain("StreamingQueryException", text)
+    assert failure.message.startswith("no marker is left (in a pipeline's file: [sink] options")
+    assert not failure.retry

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from odradek.model.errors import ConfigError
-from odradek.spark.sink_options import Guarantee, SinkOptions, read_sink_options
+from odradek.spark.sink_options import Guarantee, MissingMarkers, SinkOptions, read_sink_options
 
 BROKERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -107,3 +107,9 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 def test_missing_brokers_are_missed_under_the_name_the_user_has_to_give() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap.servers"):
         read_sink_options({"topic": "t"}, is_streaming=True)
+
+
+def test_what_is_done_without_markers_is_fail_or_write() -> None:
+    assert read().missing_markers is MissingMarkers.FAIL
+    assert read(missingMarkers="write").missing_markers is MissingMarkers.WRITE
+    assert "missingMarkers must be fail or write, got 'skip'" in problems(missingMarkers="skip")

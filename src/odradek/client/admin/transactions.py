@@ -22,6 +22,7 @@ from odradek.wire.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from odradek.wire.messages.write_txn_markers import (
@@ -210,6 +211,44 @@ class Transactions(Area):
             again=LEADER_MOVED,
         )
         await self._asker.settle(work, [partition], timeout_s)
+
+    async def end_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        committed: bool,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit or abort a transaction in place of the producer that left it open.
+
+        It has to be that of this id and epoch: a producer that has taken the transactional id over since is
+        not disturbed, and the call raises PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
+
+        >>> from odradek import Admin, SomeFailed
+        >>> admin = Admin(bootstrap_servers="localhost:9092")
+        >>> try:
+        ...     admin.end_transaction("nobody", 1, 0, committed=False)
+        ... except SomeFailed as failed:
+        ...     print(failed.code.name)
+        INVALID_PRODUCER_ID_MAPPING
+        >>> admin.close()
+        """
+
+        def read(ids: Sequence[str], answer: EndTxnResponse) -> Iterable[tuple[str, Refused | None]]:
+            code = ErrorCode(answer.error_code)
+            yield ids[0], Refused(code) if code else None
+
+        work: Work[str, None] = Work(
+            what="commit a transaction" if committed else "abort a transaction",
+            name=transactional_name,
+            route=at_coordinator(CoordinatorKind.TRANSACTION, str),
+            request=lambda ids, timeout_ms: EndTxnRequest(ids[0], producer_id, producer_epoch, committed),
+            read=read,
+            again=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
+        )
+        await self._asker.settle(work, [transactional_id], timeout_s)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None

@@ -69,6 +69,7 @@ class Admin:
     list_transactions = blocking(AsyncAdmin.list_transactions)
     describe_transactions = blocking(AsyncAdmin.describe_transactions)
     abort_transaction = blocking(AsyncAdmin.abort_transaction)
+    end_transaction = blocking(AsyncAdmin.end_transaction)
     fence_producers = blocking(AsyncAdmin.fence_producers)
 
     describe_cluster = blocking(AsyncAdmin.describe_cluster)

@@ -23,6 +23,7 @@ from odradek.spark.delta.options import SinkOptions
 from odradek.spark.delta.parquet_files import WrittenFile
 from odradek.spark.delta.schemas import compare, from_delta
 from odradek.spark.delta.storage import find_table, open_table, told
+from odradek.spark.markers import checkpoint_went_back
 
 _FIRST_WAIT_S: Final = 0.05
 _WAIT_S_MAX: Final = 2.0
@@ -34,6 +35,8 @@ class Application:
 
     name: str
     version: int
+    is_stream: bool = False
+    """Whether the numbers are those of a query's batches, of which only the last one can come again."""
 
 
 def is_done(table: DeltaTable, application: Application | None) -> bool:
@@ -42,6 +45,21 @@ def is_done(table: DeltaTable, application: Application | None) -> bool:
         return False
     seen = table.transaction_version(application.name)
     return seen is not None and seen >= application.version
+
+
+def check_went_back(path: str, name: str, batch_id: int, storage_options: dict[str, str]) -> None:
+    """Raise CheckpointWentBack if the table holds a later batch of this query."""
+    table = find_table(path, storage_options)
+    if table is not None:
+        _check_went_back(table, Application(name, batch_id, is_stream=True))
+
+
+def _check_went_back(table: DeltaTable, application: Application | None) -> None:
+    if application is None or not application.is_stream:
+        return
+    seen = table.transaction_version(application.name)
+    if seen is not None and seen > application.version:
+        raise checkpoint_went_back(application.name, application.version, seen)
 
 
 def properties(application: Application | None) -> CommitProperties:
@@ -88,6 +106,7 @@ def commit_once(
         try:
             with told(options.path):
                 table = ready_table(options, schema)
+                _check_went_back(table, application)
                 if is_done(table, application):
                     # After a try, the commit may be this very one, whose answer was lost: its files stay.
                     return attempt > 0

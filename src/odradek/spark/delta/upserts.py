@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from odradek.spark.delta.commits import Application, commit_once, properties
+from odradek.spark.delta.commits import Application, check_went_back, commit_once, properties
 from odradek.spark.delta.errors import RowsRefused
-from odradek.spark.delta.options import SinkOptions
+from odradek.spark.delta.options import SinkOptions, read_sink_options
 from odradek.spark.delta.parquet_files import WrittenFile
 from odradek.spark.delta.storage import file_system
 
@@ -36,9 +36,15 @@ def upserting(
     Exactly once like the sink: the query's id and the batch's number go with each commit.
     """
     given = {**(options or {}), "keys": keys}
+    checked: set[str] = set()
 
     def upsert(frame: DataFrame, batch_id: int) -> None:
         query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if f"{query_id}" not in checked:
+            # Once: after its first batch a query only goes on.
+            storage_options = read_sink_options({"path": path, **given}).storage_options
+            check_went_back(path, f"{name}:{query_id}", batch_id, storage_options)
+            checked.add(f"{query_id}")
         numbered = {"sinkId": f"{name}:{query_id}", "sinkVersion": str(batch_id)}
         frame.write.format("odradek_delta").options(**given, **numbered).mode("append").save(path)
 

@@ -207,7 +207,9 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         query_ids = {message.query_id for message in messages if message is not None}
         name = self._table.options.sink_id or "odradek"
         # A batch of no tasks has no files either: there is nothing that could be added twice.
-        application = Application(f"{name}:{query_ids.pop()}", batchId) if query_ids else None
+        application = None
+        if query_ids:
+            application = Application(f"{name}:{query_ids.pop()}", batchId, is_stream=True)
         self._table.commit(messages, application)
 
     def abort(self, messages: list[Any], batchId: int) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from odradek.spark.delta import parquet_files, storage
 from odradek.spark.delta import writer as writing
-from odradek.spark.delta.commits import Application
+from odradek.spark.delta.commits import Application, check_went_back
 from odradek.spark.delta.errors import (
     CommitRefused,
     RowsRefused,
@@ -35,6 +35,7 @@ from odradek.spark.delta.parquet_files import ParquetFiles
 from odradek.spark.delta.statistics import lower_bound, upper_bound
 from odradek.spark.delta.storage import file_system, open_table, resolved, storage_words
 from odradek.spark.delta.writer import StreamWriter, TableWriter
+from odradek.spark.markers import CheckpointWentBack
 
 
 def frame_of(**columns: pa.DataType) -> StructType:
@@ -76,6 +77,31 @@ def test_a_batch_that_the_table_has_seen_adds_nothing_and_leaves_nothing(tmp_pat
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 2
     append(tmp_path / "t", 0, 4, name="another")
     assert ids(tmp_path / "t") == [1, 2, 3, 4]
+
+
+def stream(path: Path, batch_id: int, *numbers: int) -> None:
+    table = writer(path)
+    message = dataclasses.replace(table.write(iter([batch(*numbers)])), query_id="query")
+    StreamWriter(table).commit([message], batch_id)
+
+
+def test_a_checkpoint_that_went_back_in_time_is_refused(tmp_path: Path) -> None:
+    for batch_id in range(4):
+        stream(tmp_path / "t", batch_id, batch_id)
+    stream(tmp_path / "t", 3, 3)
+    with pytest.raises(CheckpointWentBack, match=r"batch 2, but .* up to batch 3.*newest checkpoint"):
+        stream(tmp_path / "t", 2, 100)
+    assert ids(tmp_path / "t") == [0, 1, 2, 3]
+
+
+def test_an_upserting_query_whose_checkpoint_went_back_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    append(tmp_path / "t", 3, 1, name="odradek:query")
+    check_went_back(path, "odradek:query", 3, {})
+    check_went_back(path, "another:query", 2, {})
+    check_went_back(str(tmp_path / "none"), "odradek:query", 2, {})
+    with pytest.raises(CheckpointWentBack, match=r"batch 2, but .* up to batch 3"):
+        check_went_back(path, "odradek:query", 2, {})
 
 
 def test_a_batch_without_rows_makes_the_table_but_no_version(tmp_path: Path) -> None:
