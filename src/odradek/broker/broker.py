@@ -48,7 +48,7 @@ from odradek.controller.runtime import Controller
 from odradek.log.cleaner import Cleaner
 from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory, unusable
-from odradek.log.loading import LoadingProgress, progress_of
+from odradek.log.loading import LoadingProgress, progress_of, recovery_of
 from odradek.log.settings import CleanerConfig, LogConfig
 from odradek.model.errors import ConfigError, StorageError
 from odradek.ports.clock import Clock
@@ -69,6 +69,7 @@ from odradek.store.registration import (
     resolve_broker_id,
 )
 from odradek.telemetry import events
+from odradek.telemetry.bounded_events import BoundedEvents
 from odradek.version import VERSION
 from odradek.wire.frames import make_scratch
 
@@ -130,6 +131,7 @@ class Broker:
         self._chores = Chores(world.clock)
         # One for all connections: they receive one after the other, on one loop.
         self._scratch = make_scratch()
+        self._closings = BoundedEvents(events.logger("session"), world.clock.monotonic_ms)
         self._controller: Controller | None = None
         self._cleaner: Cleaner | None = None
         self._broker_epoch = -1
@@ -254,7 +256,7 @@ class Broker:
             await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
         finally:
             telling.cancel()
-        self._log_recovered()
+        self._log_recovered(self._world.clock.monotonic_ms() - now_ms)
 
     async def _tell_of_loading(self) -> None:
         starts = [directory.loading for directory in self._directories]
@@ -262,14 +264,17 @@ class Broker:
             await self._world.clock.sleep_ms(LOADING_TOLD_MS)
             self._on_loading(progress_of(starts))
 
-    def _log_recovered(self) -> None:
+    def _log_recovered(self, took_ms: int) -> None:
+        loadings = [one.loading for one in self._directories if not one.was_clean]
+        if any(loading.total for loading in loadings):
+            log.warning("unclean_stop_recovered", **recovery_of(loadings)._asdict(), took_ms=took_ms)
         for directory in self._directories:
             for problem in directory.problems:
                 log.warning("checkpoint_not_read", reason=problem)
             for partition, failure in directory.unusable.items():
                 log.error("log_unusable", partition=partition, reason=str(failure))
             for partition, recovered in directory.loading.recovered:
-                log.info("log_recovered", partition=partition, segments=recovered.scanned_segments)
+                log.debug("log_recovered", partition=partition, segments=recovered.scanned_segments)
                 if recovered.problem is not None:
                     log.warning(
                         "log_mended",
@@ -369,6 +374,7 @@ class Broker:
             markers=self._markers,
             verification=self._make_verification(),
             store=store,
+            refusals=BoundedEvents(events.logger("produce"), self._world.clock.monotonic_ms),
         )
 
     async def _listen(self, bound: Sequence[Endpoint]) -> None:
@@ -399,6 +405,7 @@ class Broker:
             frame_bytes_max=values[settings.SOCKET_REQUEST_MAX_BYTES],
             under_way_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
             scratch=self._scratch,
+            trace=self._closings,
         )
 
     def _advertised(self, bound: Sequence[Endpoint]) -> list[Endpoint]:

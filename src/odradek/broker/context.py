@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from odradek.replication.replicas import Replicas
     from odradek.store.port import Store
     from odradek.store.producer_ids import ProducerIds
+    from odradek.telemetry.bounded_events import BoundedEvents
 
 
 @dataclass(slots=True)
@@ -41,3 +42,5 @@ class Context:
     markers: Markers
     verification: Verification
     store: Store
+    refusals: BoundedEvents
+    """The trace of batches that were refused."""

@@ -15,6 +15,7 @@ from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
 from odradek.telemetry import events
+from odradek.telemetry.bounded_events import BoundedEvents
 from odradek.wire.server_connection import Request, ServerConnection
 
 # Answers waiting for a slow reader, before its next requests are left unread.
@@ -40,6 +41,7 @@ class Session:
         "_queue",
         "_queued_before",
         "_tell_ended",
+        "_trace",
         "_under_way_max",
         "_wire",
         "active",
@@ -60,7 +62,9 @@ class Session:
         frame_bytes_max: int,
         under_way_max: int,
         scratch: memoryview | None = None,
+        trace: BoundedEvents | None = None,
     ) -> None:
+        """``trace`` bounds the lines that say why connections were closed."""
         self._connection = connection
         self.listener_name = listener_name
         self._begin_request = begin
@@ -68,6 +72,7 @@ class Session:
         self._defer = defer
         self._queue = queue
         self._wire = ServerConnection(frame_bytes_max, scratch)
+        self._trace = trace
         self._under_way_max = under_way_max
         self._held_max = 0
         self._backlog: deque[Request] = deque()
@@ -99,7 +104,7 @@ class Session:
         try:
             requests = self._wire.received(count)
         except RemoteProtocolViolation as bad:
-            self.end(str(bad))
+            self.end(str(bad), "violation")
             return
         self._corked = True
         for request in requests:
@@ -111,7 +116,7 @@ class Session:
         self._send_output()
         violation = self._wire.violation
         if violation is not None:
-            self.end(str(violation))
+            self.end(str(violation), "violation")
             return
         self._maybe_pause()
 
@@ -146,12 +151,15 @@ class Session:
         if not self._corked:
             self._after_late_answer()
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, kind: str = "") -> None:
         """Close, once earlier answers are out; the log names the peer. What it still sends is not begun."""
         if self._ended or self._lost:
             return
         self._ended = True
-        log.warning("connection_closed", peer=self.peer, reason=reason)
+        if self._trace is None:
+            log.warning("connection_closed", peer=self.peer, reason=reason)
+        else:
+            self._trace.warning("connection_closed", kind, peer=self.peer, reason=reason)
         self._send_output()
         self._connection.close(flush=True)
 
@@ -197,7 +205,7 @@ class Session:
         try:
             self._begin_request(request, self)
         except RemoteProtocolViolation as bad:
-            self.end(str(bad))
+            self.end(str(bad), "violation")
         except Exception as broken:  # noqa: BLE001 - the edge of a connection
             log.failure("request_failed", broken, peer=self.peer, api_key=request.api_key)
             self.end(f"API {request.api_key} failed inside the broker")

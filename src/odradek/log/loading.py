@@ -25,6 +25,18 @@ class LoadingProgress(NamedTuple):
     bytes_scanned: int
 
 
+class Recovery(NamedTuple):
+    """What had to be done about logs that were not closed."""
+
+    partitions: int
+    segments: int
+    read_bytes: int
+    mended: int
+    """Logs that lost something."""
+    cut_bytes: int
+    dropped_segments: int
+
+
 class Loading:
     """The start of one directory, and what it found."""
 
@@ -51,4 +63,17 @@ def progress_of(directories: Iterable[Loading]) -> LoadingProgress:
         sum(start.total for start in starts),
         sum(one.scanned_segments for one in begun),
         sum(one.scanned_bytes for one in begun),
+    )
+
+
+def recovery_of(directories: Iterable[Loading]) -> Recovery:
+    """What was done in all of them together."""
+    recovered = [one for start in directories for _, one in start.recovered]
+    return Recovery(
+        len(recovered),
+        sum(one.scanned_segments for one in recovered),
+        sum(one.scanned_bytes for one in recovered),
+        sum(one.problem is not None for one in recovered),
+        sum(one.truncated_bytes + one.dropped_bytes for one in recovered),
+        sum(one.dropped_segments for one in recovered),
     )

@@ -94,12 +94,20 @@ class Opening:
 class Recovered:
     """What a scan had to do to a log."""
 
-    __slots__ = ("dropped_segments", "problem", "scanned_bytes", "scanned_segments", "truncated_bytes")
+    __slots__ = (
+        "dropped_bytes",
+        "dropped_segments",
+        "problem",
+        "scanned_bytes",
+        "scanned_segments",
+        "truncated_bytes",
+    )
 
     def __init__(self) -> None:
         self.scanned_segments = 0
         self.scanned_bytes = 0
         self.truncated_bytes = 0
+        self.dropped_bytes = 0
         self.dropped_segments = 0
         self.problem: str | None = None
 
@@ -147,6 +155,7 @@ def open_log(
         log_start_offset = 0
     if end_offset is None or end_offset < log_start_offset:
         recovered.dropped_segments += len(segments)
+        recovered.dropped_bytes += sum(segment.size for segment in segments)
         _remove_all(segments)
         ActiveSegment.create(place, log_start_offset).close()
         segments, end_offset = [Segment(place, log_start_offset, 0)], log_start_offset
@@ -389,6 +398,7 @@ def _scan(segment: Segment, epochs: LeaderEpochs, producers: ProducerHistory) ->
 
 def _drop_from(segments: list[Segment], number: int, recovered: Recovered) -> None:
     recovered.dropped_segments = len(segments) - number
+    recovered.dropped_bytes = sum(segment.size for segment in segments[number:])
     _remove_all(segments[number:])
     del segments[number:]
 

@@ -54,6 +54,15 @@ COORDINATOR_AWAY: Final = frozenset(
 )
 """Answers of coordinators upon which a producer should just try again, which it does not expect here."""
 
+ROUTINE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""Refusals that are part of a producer's day: it looks for the leader, or tries again."""
+
 Refusals = Mapping[TopicPartition, ErrorCode]
 Result = ProduceResponse | NoAnswer | Pending[ProduceResponse]
 
@@ -146,6 +155,7 @@ def _append(
         partition = replicas.leader_of(topic, index)
         appended = partition.append(data.records, acks, call.version, now_ms)
     except BrokerError as refused:
+        _trace(topic, index, refused, call)
         return _refused(index, refused)
     entry = PartitionProduceResponse(
         index, 0, appended.first_offset, appended.append_time_ms, partition.log.log_start_offset
@@ -168,6 +178,20 @@ def _as_producers_know(code: ErrorCode) -> BrokerError:
     if code is ErrorCode.INVALID_TXN_STATE:
         return BrokerError(code, "the partition is not in the transaction")
     return BrokerError(code)
+
+
+def _trace(topic: str, index: int, refused: BrokerError, call: Call) -> None:
+    """Leave a line in the broker's log, unless there are enough of this error already."""
+    if refused.code not in ROUTINE:
+        call.broker.refusals.warning(
+            "batch_refused",
+            refused.code.name,
+            partition=f"{topic}-{index}",
+            error=refused.code.name,
+            client_id=call.client_id,
+            peer=call.session.peer,
+            reason=refused.message,
+        )
 
 
 def _refused(index: int, refused: BrokerError) -> PartitionProduceResponse:
