@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from odradek.cli.ending import CommandFailed, wrong_use
+from odradek.cli.first_failure import FirstFailure
 
 if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
@@ -109,14 +110,19 @@ class Target:
         }
 
     def _check(self, admin: Admin) -> None:
-        from odradek.model.client_errors import ConnectionFailed, TimedOut
+        from odradek.model.client_errors import ConnectionFailed, TimedOut, UnresolvedBootstrap
 
+        first = FirstFailure(f"trying again for {FIRST_ANSWER_S:.0f} s")
         try:
-            admin.describe_cluster(timeout_s=FIRST_ANSWER_S)
+            with first.told():
+                admin.describe_cluster(timeout_s=FIRST_ANSWER_S)
+        except UnresolvedBootstrap as unresolved:
+            raise CommandFailed(f"{unresolved}. -b HOST:PORT names another broker") from unresolved
         except (ConnectionFailed, TimedOut) as failed:
+            what = f"no broker answers at {self.bootstrap}"
             raise CommandFailed(
-                f"no broker answers at {self.bootstrap}. Is one running there (`odradek serve`)? "
-                "-b HOST:PORT names another"
+                f"{what if first.reason is None else f'{what}: {first.reason}'}. "
+                "Is one running there (`odradek serve`)? -b HOST:PORT names another"
             ) from failed
 
 

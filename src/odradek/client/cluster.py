@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final
 
 from odradek.client.connect import World
@@ -29,11 +30,12 @@ from odradek.client.routing import (
 from odradek.client.values import Node
 from odradek.config.client import connection as options
 from odradek.config.table import Settings
-from odradek.model.client_errors import ClientClosed, ConnectionFailed, InvalidState
+from odradek.model.client_errors import ClientClosed, ConnectionFailed, InvalidState, UnresolvedBootstrap
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, TopicPartition
 from odradek.net.peers import Peers
 from odradek.net.place import Limits
+from odradek.ports.network import HostUnknown
 
 __all__ = ["ANY_NODE", "CONTROLLER", "Cluster", "ClusterImage", "CoordinatorKind", "TopicImage"]
 
@@ -126,6 +128,12 @@ class Cluster:
         """The cluster as it was last told."""
         return self._refresher.image
 
+    def raise_refusal(self) -> None:
+        """Raise why metadata cannot be had, if waiting will not change that."""
+        trouble = self._refresher.trouble
+        if trouble is not None and not trouble.retriable:
+            raise copy(trouble)
+
     def follow(self, topics: Iterable[str], *, expires: bool = False) -> None:
         """Ask about these topics too; with ``expires``, until they are not named here for long."""
         if self._refresher.interest.follow(topics, self._clock.monotonic_ms(), expires=expires):
@@ -155,7 +163,8 @@ class Cluster:
     ) -> TopicImage:
         """A topic once it is known, and once it has this partition; followed from now on as by ``follow``.
 
-        Raises at once what waiting cannot mend, and UnknownTopic or TimedOut when the time is over.
+        Raises at once what waiting cannot mend, a partition that a fresh answer does not have included, and
+        UnknownTopic or TimedOut when the time is over.
         """
         self._check()
         if not _can_be_written(name):
@@ -231,7 +240,7 @@ class Cluster:
         self._check()
         timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        failed: set[int] = set()
+        failed: dict[int, ConnectionFailed] = {}
         while True:
             target = await self._target(node_id, failed, deadline_ms)
             answer = self._peers.begin(target, request, timeout_ms, version_max=version_max)
@@ -239,10 +248,18 @@ class Cluster:
                 return await answer
             try:
                 await self._peers.ready(target, max(deadline_ms - self._clock.monotonic_ms(), 0))
-            except ConnectionFailed:
-                failed.add(target)
+            except ConnectionFailed as reason:
+                failed[target] = reason
                 if node_id != ANY_NODE or not self._candidates(failed):
+                    self._raise_if_unresolved(failed.values())
                     raise
+
+    def _raise_if_unresolved(self, failures: Collection[ConnectionFailed]) -> None:
+        """No host name of the first contact exists. Those of a cluster that was met may be back soon."""
+        unknown = [each.__cause__ for each in failures if isinstance(each.__cause__, HostUnknown)]
+        if not self.image.nodes and len(unknown) == len(failures):
+            causes = [f"{each.broker} ({why.reason})" for each, why in zip(failures, unknown, strict=True)]
+            raise UnresolvedBootstrap(f"no host in bootstrap.servers resolves: {', '.join(causes)}")
 
     def begin(
         self,
@@ -275,7 +292,7 @@ class Cluster:
         """A broker as it is called in errors."""
         return self._peers.name(node_id)
 
-    async def _target(self, node_id: int, failed: set[int], deadline_ms: int) -> int:
+    async def _target(self, node_id: int, failed: Collection[int], deadline_ms: int) -> int:
         if node_id == ANY_NODE:
             standings = [self._peers.standing(one) for one in self._candidates(failed)]
             first = self._entropy.below(len(standings)) if len(standings) > 1 else 0

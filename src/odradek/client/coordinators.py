@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.client.retries import refusal
 from odradek.client.routing import CoordinatorKind
-from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut
+from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnresolvedBootstrap
 from odradek.model.errors import ErrorCode
 from odradek.net.versions import ByVersion
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -97,6 +97,8 @@ class Coordinators:
         """Ask once, and keep what was found. Gives what may pass, raises what will not."""
         try:
             response = await self._ask(question(kind, keys))
+        except UnresolvedBootstrap:
+            raise
         except (ConnectionFailed, TimedOut) as failed:
             return failed
         trouble: ClientError | None = None

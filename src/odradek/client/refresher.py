@@ -19,6 +19,7 @@ from odradek.model.client_errors import (
     ClientError,
     ConnectionFailed,
     TimedOut,
+    UnresolvedBootstrap,
     UnsupportedVersion,
 )
 from odradek.model.errors import ErrorCode
@@ -96,15 +97,25 @@ class Refresher:
         return self.image
 
     async def topic(self, name: str, timeout_ms: int, partition: int | None) -> TopicImage:
-        """A topic that is followed, once it is known and has this partition."""
+        """A topic that is followed, once it is known.
+
+        A partition that it does not have may have been added since: metadata is asked for once more, and
+        then the partition is refused.
+        """
+        asked: int | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while (found := self._usable(name, partition)) is None:
-                    if name in self.image.topics:
-                        self.request()
+                    if (topic := self.image.topics.get(name)) is not None:
+                        lacks_partition = topic.error is ErrorCode.NONE
+                        if lacks_partition and asked is not None and self.image.version > asked:
+                            raise _missing(topic, partition)
+                        beyond = self.request()
+                        if lacks_partition and asked is None:
+                            asked = beyond
                     await self.next_image()
         except TimeoutError:
-            raise self._still_missing(name, partition, timeout_ms) from None
+            raise self._still_missing(name, timeout_ms) from None
         return found
 
     def _usable(self, name: str, partition: int | None) -> TopicImage | None:
@@ -117,15 +128,11 @@ class Refresher:
             raise refusal(topic.error, f"topic {name}")
         return topic if partition is None or partition < len(topic.partitions) else None
 
-    def _still_missing(self, name: str, partition: int | None, timeout_ms: int) -> ClientError:
+    def _still_missing(self, name: str, timeout_ms: int) -> ClientError:
         topic = self.image.topics.get(name)
-        if topic is None:
+        if topic is None or topic.error is ErrorCode.NONE:
             return self._late(f"no metadata of topic {name} within {timeout_ms} ms")
-        what = f"topic {name} is not there after {timeout_ms} ms"
-        if topic.error is ErrorCode.NONE:
-            count = len(topic.partitions)
-            what = f"topic {name} has {count} partitions and no {partition} after {timeout_ms} ms"
-        return refusal(topic.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        return refusal(topic.error, f"topic {name} is not there after {timeout_ms} ms")
 
     def _late(self, what: str) -> TimedOut:
         """Time is over; if brokers could not be asked, the words say why, else who has said nothing."""
@@ -199,14 +206,14 @@ class Refresher:
             response = await self._ask(
                 ByVersion(MetadataRequest, lambda version: self._request(asked, version))
             )
-        except (ConnectionFailed, TimedOut) as failed:
-            log.debug("metadata_failed", reason=str(failed))
-            self._fail(failed)
-            return
-        except (AuthenticationFailed, UnsupportedVersion) as refused:
+        except (AuthenticationFailed, UnresolvedBootstrap, UnsupportedVersion) as refused:
             log.warning("metadata_refused", reason=str(refused))
             self._fail(refused)
             self.fail_waiting(refused)
+            return
+        except (ConnectionFailed, TimedOut) as failed:
+            log.debug("metadata_failed", reason=str(failed))
+            self._fail(failed)
             return
         self.trouble = None
         self._apply(response)
@@ -236,3 +243,9 @@ class Refresher:
         is_news = new._replace(version=old.version) != old
         self.interest.answer(self._clock.monotonic_ms(), is_news=is_news, is_unsettled=update.is_unsettled)
         self.publish(new)
+
+
+def _missing(topic: TopicImage, partition: int | None) -> ClientError:
+    count = len(topic.partitions)
+    what = f"topic {topic.name} has {count} partition{'' if count == 1 else 's'}, got partition {partition}"
+    return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)

@@ -15,6 +15,7 @@ may succeed later. Subclasses exist where a program has a reason to treat a fail
     │   └── FatalProducerError   fatal: only a new producer can go on
     ├── SomeFailed               a call about many things: which failed and why, and what the others gave
     ├── ConnectionFailed         a broker could not be reached, or went away
+    │   └── UnresolvedBootstrap  no host name in bootstrap.servers exists
     ├── TimedOut                 no answer, no metadata or no room within the time given
     │   └── BufferFull
     ├── UnsupportedVersion       the broker does not know what was asked
@@ -98,6 +99,12 @@ class ConnectionFailed(ClientError):
     """A broker could not be reached, or the connection was lost before it answered."""
 
     retriable_by_nature = True
+
+
+class UnresolvedBootstrap(ConnectionFailed):
+    """No host name in ``bootstrap.servers`` resolves to an address."""
+
+    retriable_by_nature = False
 
 
 class TimedOut(ClientError):

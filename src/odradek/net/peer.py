@@ -12,6 +12,7 @@ is sent.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
@@ -147,9 +148,8 @@ class Peer:
         except TimeoutError as slow:
             what = f"no connection within {dial_timeout_ms} ms"
             raise ConnectionFailed(what, broker=self.name) from slow
-        except (OSError, UnicodeError) as failed:
-            what = f"no connection: {getattr(failed, 'strerror', None) or failed}"
-            raise ConnectionFailed(what, broker=self.name) from failed
+        except OSError as failed:
+            raise ConnectionFailed(f"no connection: {_cause(failed)}", broker=self.name) from failed
         try:
             if handshake is not None:
                 await handshake(self)
@@ -345,6 +345,11 @@ class Peer:
         while self._sent:
             _fail(self._sent.popleft().answer, copy(reason))  # one each: whoever raises it adds a traceback
         self._changed(self)
+
+
+def _cause(failed: OSError) -> str:
+    """The system's words: an event loop's own tell of its call."""
+    return os.strerror(failed.errno) if failed.errno else str(failed)
 
 
 def greeting_refusal(code: ErrorCode, what: str, broker: str) -> ClientError:

@@ -75,9 +75,19 @@ class ListeningSocket(Protocol):
         ...
 
 
+class HostUnknown(OSError):
+    """Raised by ``dial`` for a host name that does not exist, which another attempt cannot change."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(f"host {host!r} does not resolve: {reason}")
+        self.reason = reason
+
+
 class Network(Protocol):
     def listen(self, host: str, port: int, accept: Accept) -> Awaitable[ListeningSocket]: ...
 
     def dial(
         self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
-    ) -> Awaitable[Connection]: ...
+    ) -> Awaitable[Connection]:
+        """Connect to a host. Raises HostUnknown, another OSError, or TimeoutError."""
+        ...

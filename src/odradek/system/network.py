@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from odradek.ports.files import Buffer, FileSlice, Part, Parts
 from odradek.ports.network import Accept, Connection, Receiver
 from odradek.system.files import RealFileSystem
+from odradek.system.host_names import addresses_of
 
 # Up to this, answers are copied into one piece and leave in one write: cheaper than a second system call.
 JOIN_BYTES_MAX = 32 * 1024
@@ -395,7 +396,7 @@ class SocketNetwork:
     ) -> SocketConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_ms / 1000):
-            family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+            family, _, _, _, address = (await addresses_of(host, port))[0]
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
                 sock.setblocking(False)

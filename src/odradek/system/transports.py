@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from odradek.ports.files import Buffer, FileSlice, Parts
 from odradek.ports.network import Accept, Connection, ListeningSocket, Receiver
+from odradek.system.host_names import Address, addresses_of
 from odradek.system.network import JOIN_BYTES_MAX, SocketNetwork, reason_of, tune, whole_range
 
 
@@ -118,9 +119,6 @@ class TransportConnection(asyncio.BufferedProtocol):
         self._tell_lost(None if exc is None else reason_of(exc))
 
 
-_Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
-
-
 class TransportNetwork:
     """The real network as a client sees it. Buffer sizes of -1 leave the system's.
 
@@ -144,7 +142,7 @@ class TransportNetwork:
         """Connect to the first address of the host that answers; each has its share of the time given."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_ms / 1000):
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = await addresses_of(host, port)
             sock = await self._connected(loop, addresses, timeout_ms / 1000 / len(addresses))
             try:
                 return await self._adopted(loop, sock, (host, port), attach)
@@ -153,7 +151,7 @@ class TransportNetwork:
                 raise
 
     async def _connected(
-        self, loop: asyncio.AbstractEventLoop, addresses: Sequence[_Address], share_s: float
+        self, loop: asyncio.AbstractEventLoop, addresses: Sequence[Address], share_s: float
     ) -> socket.socket:
         refused: OSError | None = None
         for family, kind, protocol, _, address in addresses:

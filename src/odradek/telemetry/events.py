@@ -8,7 +8,8 @@
 Event names are past tense and unique. A field's value is quoted if it holds spaces, quotes, ``=`` or control
 characters, so that one event is always one line and fields can be told apart. The standard library's
 ``logging`` carries the events, under loggers called ``odradek.{area}``; an event below the level costs one
-comparison. Nothing is written before ``configure`` was called, except by handlers of the embedding program.
+comparison. A handler finds name and fields as ``event`` and ``fields`` of the log record. Nothing is written
+before ``configure`` was called, except by handlers of the embedding program.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class EventLogger:
             [f"{self._area}.{event}", *(f"{key}={_shown(value)}" for key, value in pairs.items())]
         )
         # The message goes as an argument, because a per cent sign in it means nothing.
-        self._logger.log(level, "%s", message, exc_info=reason)
+        extra = {"event": f"{self._area}.{event}", "fields": pairs}
+        self._logger.log(level, "%s", message, exc_info=reason, extra=extra)
 
 
 def logger(area: str) -> EventLogger:

@@ -21,12 +21,13 @@ from typing import Final
 
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSlice, Part, Parts
-from odradek.ports.network import Accept, Connection, Receiver
+from odradek.ports.network import Accept, Connection, HostUnknown, Receiver
 
 WINDOW_BYTES: Final = 256 * 1024
 LOOPBACK: Final = frozenset({"", "localhost", "127.0.0.1", "0.0.0.0"})
 RESET: Final = os.strerror(errno.ECONNRESET)
 _FIRST_FREE_PORT: Final = 50_000
+_LABEL_CHARACTERS_MAX: Final = 63
 
 
 class MemoryNetwork:
@@ -44,6 +45,8 @@ class MemoryNetwork:
         self.splits = splits
         self.window_bytes = window_bytes
         self.connections: set[MemoryConnection] = set()
+        self.unknown_hosts: set[str] = set()
+        """Host names that do not resolve."""
         self._entropy = entropy
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
         self._parted: set[frozenset[str]] = set()
@@ -137,6 +140,8 @@ class MemoryHost:
         self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
     ) -> MemoryConnection:
         there = self.name if host in LOOPBACK else host
+        if host in self._network.unknown_hosts or not (host in LOOPBACK or _is_host_name(host)):
+            raise HostUnknown(host, "Name or service not known")
         if self._network.is_parted(self.name, there):
             await asyncio.sleep(timeout_ms / 1000)
             raise TimeoutError
@@ -331,6 +336,10 @@ class MemoryConnection:
             other._read_soon()
         if self._receiver is not None:
             self._receiver.connection_lost(reason)
+
+
+def _is_host_name(name: str) -> bool:
+    return all(0 < len(label) <= _LABEL_CHARACTERS_MAX for label in name.split("."))
 
 
 def _take(queue: deque[Part], limit: int) -> bytes:

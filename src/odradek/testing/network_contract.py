@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from odradek.ports.files import FileSlice, FileSystem
-from odradek.ports.network import Connection, ListeningSocket, Network
+from odradek.ports.network import Connection, HostUnknown, ListeningSocket, Network
 
 HOST: Final = "127.0.0.1"
 Scenario = Callable[[Network], Awaitable[None]]
@@ -406,6 +406,13 @@ class NetworkContract:
 
         play(scenario)
 
+    def test_a_host_name_that_cannot_exist_is_told_apart(self, play: Play) -> None:
+        async def scenario(network: Network) -> None:
+            for host in ("a" * 64, "two..dots"):
+                await _expect_unknown(network, host)
+
+        play(scenario)
+
     def test_two_cannot_listen_at_one_place(self, play: Play) -> None:
         async def scenario(network: Network) -> None:
             line = await Line.between(network)
@@ -449,3 +456,11 @@ async def _expect_refusal(network: Network, port: int) -> None:
     except ConnectionRefusedError:
         return
     raise AssertionError("a dial went through to nobody")
+
+
+async def _expect_unknown(network: Network, host: str) -> None:
+    try:
+        await network.dial(host, 9092, lambda _: Collector(), _TIMEOUT_MS)
+    except HostUnknown:
+        return
+    raise AssertionError(f"a dial to {host} went through")

@@ -7,7 +7,17 @@ import asyncio
 import pytest
 
 from odradek.client.cluster import ANY_NODE, CONTROLLER, CoordinatorKind
-from odradek.model.client_errors import ClientClosed, RequestRefused, TimedOut, UnknownTopic
+from odradek.config.client.connection import BOOTSTRAP_SERVERS
+from odradek.model.client_errors import (
+    ClientClosed,
+    ConnectionFailed,
+    RequestRefused,
+    TimedOut,
+    UnknownTopic,
+    UnresolvedBootstrap,
+)
+from odradek.testing.broker import CLIENT_HOST
+from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -76,13 +86,87 @@ def test_an_unknown_topic_is_waited_for_until_the_time_is_over(stage):
     stage(scenario, NO_AUTO_CREATION)
 
 
-def test_a_partition_is_waited_for(stage):
+def test_a_partition_that_the_topic_does_not_have_fails_after_one_refresh(stage):
     async def scenario(town):
         cluster = await town.cluster()
         await create(cluster, "narrow", 1)
         assert (await cluster.topic("narrow", 1000, partition=0)).name == "narrow"
-        with pytest.raises(UnknownTopic, match="has 1 partitions and no 4"):
-            await cluster.topic("narrow", 1000, partition=4)
+        begun_ms = town.memory.clock.monotonic_ms()
+        with pytest.raises(UnknownTopic, match="topic narrow has 1 partition, got partition 4"):
+            await cluster.topic("narrow", 60_000, partition=4)
+        assert town.memory.clock.monotonic_ms() - begun_ms < 1500
+
+    stage(scenario)
+
+
+def test_a_partition_that_was_added_is_found_by_the_refresh(stage):
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "narrow", 1)
+        await cluster.topic("narrow", 1000)
+        wider = CreatePartitionsTopic("narrow", 3, None)
+        answer = await cluster.ask(CONTROLLER, CreatePartitionsRequest([wider], 5000))
+        assert answer.results[0].error_code == 0
+        assert len((await cluster.topic("narrow", 60_000, partition=2)).partitions) == 3
+
+    stage(scenario)
+
+
+def test_hosts_that_do_not_exist_are_named_at_once(stage):
+    async def scenario(town):
+        town.network.unknown_hosts |= {"nowhere", "elsewhere"}
+        cluster = await town.cluster({BOOTSTRAP_SERVERS: ("nowhere:9092", "elsewhere:9093")})
+        begun_ms = town.memory.clock.monotonic_ms()
+        with pytest.raises(UnresolvedBootstrap, match=r"nowhere:9092.*elsewhere:9093|elsewhere.*nowhere"):
+            await cluster.topic("letters", 60_000)
+        with pytest.raises(UnresolvedBootstrap, match=r"no host in bootstrap.servers resolves"):
+            await cluster.coordinator(CoordinatorKind.GROUP, "readers", 60_000)
+        with pytest.raises(UnresolvedBootstrap):
+            await cluster.ask(CONTROLLER, DescribeClusterRequest(), timeout_ms=60_000)
+        assert town.memory.clock.monotonic_ms() - begun_ms < 4000
+
+    stage(scenario)
+
+
+def test_a_host_that_is_known_later_is_found(stage):
+    async def scenario(town):
+        town.network.unknown_hosts.add("broker")
+        cluster = await town.cluster()
+        with pytest.raises(UnresolvedBootstrap):
+            await cluster.topic("letters", 60_000)
+        town.network.unknown_hosts.clear()
+        assert (await cluster.topic("letters", 60_000)).name == "letters"
+
+    stage(scenario)
+
+
+def test_a_refused_connection_beside_a_host_that_does_not_exist_is_tried_until_the_time_is_over(stage):
+    async def scenario(town):
+        town.network.unknown_hosts.add("nowhere")
+        cluster = await town.cluster({BOOTSTRAP_SERVERS: ("nowhere:9092", "starting:9092")})
+        begun_ms = town.memory.clock.monotonic_ms()
+        with pytest.raises(TimedOut, match=r"no connection: (Connection refused|host 'nowhere' does not)"):
+            await cluster.topic("letters", 20_000)
+        assert town.memory.clock.monotonic_ms() - begun_ms >= 20_000
+
+    stage(scenario)
+
+
+def test_a_broker_of_the_cluster_whose_host_vanishes_is_tried_until_the_time_is_over(stage):
+    """Names of brokers that restart come and go where names follow processes, as in Kubernetes."""
+
+    async def scenario(town):
+        cluster = await town.cluster()
+        await create(cluster, "letters", 1)
+        (node_id,) = cluster.image.nodes
+        town.network.unknown_hosts.add("broker")
+        town.network.reset_all(CLIENT_HOST)
+        with pytest.raises(ConnectionFailed, match="host 'broker' does not resolve") as caught:
+            await cluster.ask(node_id, DescribeClusterRequest())
+        assert caught.value.retriable
+        assert not isinstance(caught.value, UnresolvedBootstrap)
+        town.network.unknown_hosts.clear()
+        await cluster.refreshed(cluster.refresh(), 10_000)
 
     stage(scenario)
 

@@ -307,6 +307,8 @@ class ConsumerEngine:
                 self.news.raise_if_woken()
                 await self._polling.update_positions()
                 left_ms = deadline_ms - self.now_ms()
+                if self._polling.is_unknown(partition):
+                    await self._cluster.topic(partition.topic, left_ms, partition=partition.partition)
                 if left_ms <= 0:
                     raise TimedOut(f"no position of {partition} within {self._api_timeout_ms} ms")
                 await self.news.wait(since, min(left_ms, self._rest_ms))

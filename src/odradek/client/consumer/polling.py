@@ -29,6 +29,9 @@ from odradek.model.client_errors import InvalidState, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.ports.clock import Clock
+from odradek.telemetry import events
+
+_log: Final = events.logger("consumer")
 
 COMMITTED_TIMEOUT_MS: Final = 30_000
 """How long one look-up of committed offsets may take before it is begun anew."""
@@ -71,6 +74,7 @@ class Polling:
         """The assignment for which committed offsets are looked up."""
         self._began: asyncio.Future[None] | None = None
         self._is_polling = False
+        self._warned_of: set[TopicPartition] = set()
 
     # Calls of the application.
 
@@ -176,6 +180,8 @@ class Polling:
             self._offsets.meet_leaders()
             self._fetcher.leaders_changed()
             self._raise_refused_topic()
+            self._warn_of_unknown_partitions()
+        self._cluster.raise_refusal()
         self._offsets.raise_failure()
         self._offsets.validate_positions()
         if subscription.has_all_positions:
@@ -193,6 +199,21 @@ class Polling:
             topic = self._met_image.topics.get(name)
             if topic is not None and topic.error is not ErrorCode.NONE and not topic.error.retriable:
                 raise refusal(topic.error, f"topic {name}")
+
+    def is_unknown(self, partition: TopicPartition) -> bool:
+        """Whether the topic is known, and does not have this partition as far as is known."""
+        count = len(self._cluster.image.partitions_for(partition.topic))
+        return 0 < count <= partition.partition
+
+    def _warn_of_unknown_partitions(self) -> None:
+        """Tell once of each partition that is read and does not exist; it may be added one day."""
+        assigned = self._subscription.assigned
+        self._warned_of &= assigned.keys()
+        unknown = {each for each in assigned if self.is_unknown(each)} - self._warned_of
+        self._warned_of |= unknown
+        for each in sorted(unknown):
+            count = len(self._cluster.image.partitions_for(each.topic))
+            _log.warning("partition_unknown", topic=each.topic, partition=each.partition, partitions=count)
 
     async def _start_at_committed(self) -> bool:
         """Look up where the group left off; False while that is under way."""

@@ -10,7 +10,7 @@ from odradek.client.metadata import EMPTY_IMAGE, ClusterImage, updated
 from odradek.client.retries import backoff, refusal
 from odradek.config.client.connection import ALLOW_AUTO_CREATE_TOPICS
 from odradek.config.table import Settings
-from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut
+from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnresolvedBootstrap
 from odradek.model.errors import ErrorCode
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
@@ -38,6 +38,8 @@ async def describe_topics(
             while True:
                 try:
                     image = _read(await cluster.ask(ANY_NODE, request))
+                except UnresolvedBootstrap:
+                    raise
                 except (ConnectionFailed, TimedOut) as failed:
                     image, trouble = None, failed
                 if image is not None:

@@ -18,7 +18,7 @@ from odradek.client.consumer.group.subscription_bytes import write_assignment
 from odradek.client.consumer.group.topic_snapshot import snapshot
 from odradek.config.client.connection import REQUEST_TIMEOUT_MS
 from odradek.config.client.consumer import MAX_POLL_INTERVAL_MS
-from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut
+from odradek.model.client_errors import ClientError, ConnectionFailed, TimedOut, UnresolvedBootstrap
 from odradek.model.errors import ErrorCode, ProtocolViolation
 from odradek.telemetry import events
 
@@ -91,6 +91,8 @@ class Joining:
     async def attempt(self) -> Take | Again | Fail:
         try:
             step = await self._attempt()
+        except UnresolvedBootstrap:
+            raise
         except (ConnectionFailed, TimedOut) as failed:
             _log.info("join_interrupted", group=self._membership.group_id, reason=failed)
             step = Again(rest=True, rediscover=True)
