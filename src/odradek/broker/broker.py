@@ -152,7 +152,7 @@ class Broker:
         """Serve. After an error ``stop`` releases whatever was taken by then."""
         values = self.config.broker
         bound = listeners(values).bound
-        check_settings(values)
+        check_settings(values, self.config.static)
         await self._open_directories(bound)
         store = self._open_store()
         await self._find_identity(store)
@@ -379,11 +379,9 @@ class Broker:
 
     async def _listen(self, bound: Sequence[Endpoint]) -> None:
         values = self.config.broker
-        self._limits = ConnectionLimits(
-            values[settings.MAX_CONNECTIONS],
-            values[settings.MAX_CONNECTIONS_PER_IP],
-            derived.connection_limits(values),
-        )
+        limits = self._limits = ConnectionLimits(0, 0)
+        limits.follow(values)
+        self.config.observers.append(limits.follow)
         for endpoint in bound:
             listener = Listener(endpoint.name, self._limits, self._make_session)
             try:

@@ -1,7 +1,8 @@
 """Accepts connections for one endpoint, within the limits on how many there may be.
 
-Limits: ``max.connections`` for the broker as a whole, ``max.connections.per.ip`` with its overrides, and
-``connections.max.idle.ms``. The counts are shared by all listeners of a broker.
+Limits: ``max.connections`` for the broker as a whole and for one listener, ``max.connections.per.ip`` with
+its overrides, and ``connections.max.idle.ms``. The counts are shared by all listeners of a broker. A limit
+that is lowered closes no connection: it holds for new ones.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from odradek.broker.session import Session
+from odradek.config import broker as settings
+from odradek.config import derived
+from odradek.config.table import Settings
 from odradek.ports.network import Connection, ListeningSocket, Network
 from odradek.telemetry import events
 
@@ -19,18 +23,32 @@ log = events.logger("listener")
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """How many connections there may be, and how many there are."""
+    """How many connections there may be, and how many there are. Limits of listeners by lower-case name."""
 
     total_max: int
     per_host_max: int
     host_overrides: Mapping[str, int] = field(default_factory=dict)
+    listener_max: Mapping[str, int] = field(default_factory=dict)
     total: int = 0
     by_host: Counter[str] = field(default_factory=Counter)
 
-    def why_not(self, host: str) -> str | None:
-        """The reason to refuse one more connection from this host, if there is one."""
+    def follow(self, values: Settings) -> None:
+        """Take the limits over from these settings."""
+        self.total_max = values[settings.MAX_CONNECTIONS]
+        self.per_host_max = values[settings.MAX_CONNECTIONS_PER_IP]
+        self.host_overrides = derived.connection_limits(values)
+        self.listener_max = {
+            listener: values.on_listener(listener, settings.MAX_CONNECTIONS)
+            for listener in values.listeners_with(settings.MAX_CONNECTIONS)
+        }
+
+    def why_not(self, host: str, listener: str, open_there: int) -> str | None:
+        """Return the reason to refuse one more connection, if any; ``open_there`` are of this listener."""
         if self.total >= self.total_max:
             return f"max.connections={self.total_max} reached"
+        listener_max = self.listener_max.get(listener.lower(), self.total_max)
+        if open_there >= listener_max:
+            return f"max.connections={listener_max} reached for listener {listener}"
         allowed = self.host_overrides.get(host, self.per_host_max)
         if self.by_host[host] >= allowed:
             return f"max.connections.per.ip={allowed} reached for {host}"
@@ -98,7 +116,7 @@ class Listener:
                 session.cut_off()
 
     def _accept(self, connection: Connection) -> Session | None:
-        reason = self._limits.why_not(connection.peer_host)
+        reason = self._limits.why_not(connection.peer_host, self.name, len(self.sessions))
         if reason is not None:
             log.warning("connection_refused", peer=connection.peer, listener=self.name, reason=reason)
             return None

@@ -6,7 +6,7 @@ between such a check and the start itself (an address, a file) is checked again 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from odradek.config import availability, derived
@@ -22,9 +22,9 @@ from odradek.store.embedded import FILE_NAME
 from odradek.store.registration import BrokerIdRules, decide_broker_id
 
 
-def check_settings(values: Settings) -> None:
-    """Refuse settings that this broker cannot serve."""
-    unavailable = availability.listener_problems(values) + availability.store_problems(values)
+def check_settings(values: Settings, given: Mapping[str, str]) -> None:
+    """Refuse settings that this broker cannot serve; ``given`` are the texts they were read from."""
+    unavailable = availability.listener_problems(values) + availability.protection_problems(given)
     if unavailable:
         raise ConfigError(unavailable)
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from odradek.config import broker, listeners, relations, topic
-from odradek.config.layers import DYNAMIC_BY_NAME, Layers, find_broker_setting, refused_scope
+from odradek.config import availability, broker, listeners, relations, topic
+from odradek.config.layers import Layers, refused_scope
+from odradek.config.names import DYNAMIC_BY_NAME, find_broker_setting
 from odradek.config.table import InvalidValue, Setting, read
 from odradek.model.errors import BrokerError, ConfigError, ErrorCode
 from odradek.model.levels import AlterOp, ConfigType
@@ -146,7 +147,8 @@ def check_broker(layers: Layers, overrides: Mapping[str, str], *, per_broker: bo
     except ConfigError as wrong:
         raise BrokerError(ErrorCode.INVALID_REQUEST, str(wrong)) from None
     found = (
-        relations.live_problems(settings, texts)
+        availability.protection_problems(overrides)
+        or relations.live_problems(settings, texts)
         or listeners.new_exposures(layers.broker, settings)
         or relations.pool_problems(layers.broker, settings)
     )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from odradek.config import broker
+from odradek.config.broker.unavailable import NO_ACCESS_CONTROL
 from odradek.config.endpoints import SecurityProtocol, parse_addresses, parse_protocols
-from odradek.config.table import Settings
+from odradek.config.kinds import LOW, boolean, text
+from odradek.config.names import find_broker_setting
+from odradek.config.table import Settings, by_name
 
 
 def listener_problems(settings: Settings) -> list[str]:
@@ -23,11 +29,31 @@ def listener_problems(settings: Settings) -> list[str]:
     return found
 
 
-def store_problems(settings: Settings) -> list[str]:
-    """Return a line if the cluster's state is to be kept in ZooKeeper."""
-    if settings[broker.ZOOKEEPER_CONNECT] is None:
-        return []
-    return [
-        "zookeeper.connect: clusters on ZooKeeper are not available yet. Leave it out: the broker then keeps "
-        "the cluster's state in the first of log.dirs"
-    ]
+def protection_problems(given: Mapping[str, str]) -> list[str]:
+    """Return one line for each setting that promises what is not available, protection above all.
+
+    ``given`` are texts that can be read. A default promises nothing.
+    """
+    found = []
+    for name, value in given.items():
+        setting = AUTHORIZER_BY_NAME.get(name) or find_broker_setting(name)
+        if setting is not None and setting.refused and setting.read(value) != setting.default:
+            found.append(f"{name}: {setting.refused}")
+    return found
+
+
+AUTHORIZER_BY_NAME: Final = by_name(
+    (
+        text(
+            "super.users", "", LOW, "Principals an authorizer lets do everything.", refused=NO_ACCESS_CONTROL
+        ),
+        boolean(
+            "allow.everyone.if.no.acl.found",
+            True,
+            LOW,
+            "Whether an authorizer allows what no rule is about.",
+            refused=NO_ACCESS_CONTROL,
+        ),
+    )
+)
+"""Settings that authorizers of Kafka read, and that Kafka's own table does not hold."""

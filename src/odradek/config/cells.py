@@ -23,7 +23,8 @@ def value_cell(setting: Setting[Any], value: Any) -> str:
 
 
 def meaning_cell(setting: Setting[Any]) -> str:
-    return ("*Inert.* " if setting.inert else "") + escaped(setting.doc)
+    mark = "*Inert.* " if setting.inert else "*Not available.* " if setting.refused else ""
+    return mark + escaped(setting.doc)
 
 
 def escaped(text: str) -> str:

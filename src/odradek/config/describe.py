@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from odradek.config import broker, derived, topic
 from odradek.config.broker.throttles import THROTTLES_BY_NAME
-from odradek.config.layers import Layers, find_broker_setting
+from odradek.config.layers import Layers
+from odradek.config.names import find_broker_setting
 from odradek.config.table import Scope, Setting, split_listener_name
 from odradek.model.levels import ConfigSource, ConfigType
 

@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     allowed: str
     dynamic: Scope
     inert: bool
+    refused: str
     unlisted: bool
 
 

@@ -9,20 +9,18 @@ A topic without an override follows the broker: its settings are computed from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from odradek.config import broker, derived, relations, topic
+from odradek.config import availability, broker, derived, relations, topic
 from odradek.config.broker.throttles import THROTTLES_BY_NAME
+from odradek.config.names import DYNAMIC_BY_NAME, find_broker_setting
 from odradek.config.table import InvalidValue, Scope, Setting, Settings, read, split_listener_name
 from odradek.model.errors import ConfigError
 
 # Distinct sets of overrides whose settings are kept computed. Topics mostly share a few; a cluster that has
 # more different ones computes some of them anew.
 _CACHED_MAX: Final = 1024
-
-DYNAMIC_BY_NAME: Final[Mapping[str, Setting[Any]]] = {**broker.BY_NAME, **THROTTLES_BY_NAME}
-"""What may appear in a broker's dynamic layers."""
 
 # These may differ only by listener while a broker runs, so their plain names cannot be changed then.
 PER_LISTENER_ONLY: Final = frozenset(
@@ -54,6 +52,7 @@ class Layers:
         "broker",
         "broker_overrides",
         "cluster_overrides",
+        "observers",
         "static",
         "throttles",
         "version",
@@ -65,6 +64,8 @@ class Layers:
         self.cluster_overrides: Mapping[str, str] = {}
         self.broker_overrides: Mapping[str, str] = {}
         self.version = 0
+        self.observers: list[Callable[[Settings], None]] = []
+        """Called with the values of ``broker`` when they have changed."""
         self._topics: dict[tuple[tuple[str, str], ...], Settings] = {}
         self.broker = read(broker.BY_NAME, self.static)
         self.throttles = read(THROTTLES_BY_NAME, {})
@@ -111,6 +112,8 @@ class Layers:
         self.throttles = read(THROTTLES_BY_NAME, texts)
         self._topics.clear()
         self.version += 1
+        for observer in self.observers:
+            observer(settings)
         return []
 
 
@@ -139,14 +142,6 @@ def topic_problems(overrides: Mapping[str, str]) -> list[str]:
         except InvalidValue as wrong:
             found.append(str(wrong))
     return found
-
-
-def find_broker_setting(name: str) -> Setting[Any] | None:
-    """The setting a name stands for, be it plain or with a listener's prefix and a mechanism's."""
-    setting = DYNAMIC_BY_NAME.get(name)
-    if setting is not None or (split := split_listener_name(name)) is None:
-        return setting
-    return DYNAMIC_BY_NAME.get(split[1]) or DYNAMIC_BY_NAME.get(split[1].partition(".")[2])
 
 
 def refused_scope(name: str, *, per_broker: bool) -> str | None:
@@ -181,6 +176,9 @@ def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
             setting.read(text)
         except InvalidValue as wrong:
             problems.append(str(wrong))
+            continue
+        if refused := availability.protection_problems({name: text}):
+            problems += refused
             continue
         kept[name] = text
     return kept, problems

@@ -25,7 +25,10 @@ another name of the same thing: that argument is not undone by a `log.retention.
 A name nobody knows is warned about, with the nearest known one; a value that cannot be stops the start, and
 all such values are named at once.
 
-Every broker setting of Kafka 3.9 is accepted. Those marked *inert* have no meaning here and change nothing.
+Every broker setting of Kafka 3.9 is known. Those marked *inert* are accepted and change nothing. Those marked
+*not available* promise something that Odradek does not have yet, protection above all: any value but the
+default stops the start with a line that names the setting, and cannot be set while the broker runs. The same
+goes for `super.users` and `allow.everyone.if.no.acl.found`, which belong to Kafka's authorizer.
 
 *Change* tells how a setting can be changed while the broker runs: not at all (`read-only`), for one broker
 (`per-broker`), or for one broker and for all at once (`cluster-wide`). A setting with a listener's prefix,

@@ -66,7 +66,7 @@ def _unusable(settings: Settings, given: Mapping[str, str]) -> list[str]:
     listeners follows from it.
     """
     related = relations.problems(settings, given)
-    found = availability.store_problems(settings)
+    found = availability.protection_problems(given)
     if unavailable := availability.listener_problems(settings):
         of_listeners = listeners.problems(settings)
         return found + unavailable + [line for line in related if line not in of_listeners]

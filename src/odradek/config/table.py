@@ -64,8 +64,10 @@ class Setting(Generic[V]):
 
     ``parse`` reads a trimmed text or raises ``ValueError`` with the reason; ``check`` gives the reason why a
     value is not allowed, or None. ``allowed`` says the same for readers of the reference page. An ``inert``
-    setting is read, checked and described, and changes nothing. An ``unlisted`` one works and is left out of
-    descriptions, as Kafka does with its undocumented settings.
+    setting is read, checked and described, and changes nothing. One that is ``refused`` promises something,
+    protection above all, that is not available: the text says why, and any value but the default stops the
+    start. An ``unlisted`` one works and is left out of descriptions, as Kafka does with its undocumented
+    settings.
 
     Written out rather than a dataclass: importing and running that machinery would cost every command of the
     program more than all the tables together.
@@ -81,6 +83,7 @@ class Setting(Generic[V]):
         "inert",
         "name",
         "parse",
+        "refused",
         "type",
         "unlisted",
     )
@@ -95,6 +98,7 @@ class Setting(Generic[V]):
     allowed: str
     dynamic: Scope
     inert: bool
+    refused: str
     unlisted: bool
 
     def __init__(
@@ -110,6 +114,7 @@ class Setting(Generic[V]):
         allowed: str = "",
         dynamic: Scope = Scope.READ_ONLY,
         inert: bool = False,
+        refused: str = "",
         unlisted: bool = False,
     ) -> None:
         put = object.__setattr__
@@ -123,6 +128,7 @@ class Setting(Generic[V]):
         put(self, "allowed", allowed)
         put(self, "dynamic", dynamic)
         put(self, "inert", inert)
+        put(self, "refused", refused)
         put(self, "unlisted", unlisted)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -137,7 +143,9 @@ class Setting(Generic[V]):
 
     @property
     def documentation(self) -> str:
-        return f"Accepted, without effect here. {self.doc}" if self.inert else self.doc
+        if self.inert:
+            return f"Accepted, without effect here. {self.doc}"
+        return f"Not available: only the default is accepted. {self.doc}" if self.refused else self.doc
 
     def read(self, text: str) -> V:
         """The value a text means; raises InvalidValue."""

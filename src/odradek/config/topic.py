@@ -135,6 +135,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     False,
     MEDIUM,
     "Whether a replica out of sync may lead when none in sync is left.",
+    inert=True,
 )
 
 MIN_INSYNC_REPLICAS = int32(
@@ -181,7 +182,11 @@ COMPRESSION_ZSTD_LEVEL = int32(
 )
 
 PREALLOCATE = boolean(
-    "preallocate", False, MEDIUM, "Whether a new segment's file is given its full size at once."
+    "preallocate",
+    False,
+    MEDIUM,
+    "Whether a new segment's file is given its full size at once. Kafka has it for Windows.",
+    inert=True,
 )
 
 MESSAGE_FORMAT_VERSION = text(
@@ -233,6 +238,7 @@ LEADER_REPLICATION_THROTTLED_REPLICAS = words(
     "Replicas throttled on the leader's side: a list of partition:broker, or *.",
     check=checks.throttled_replicas,
     allowed="* or a list of partition:broker",
+    inert=True,
 )
 
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS = words(
@@ -242,6 +248,7 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = words(
     "Replicas throttled on the follower's side: a list of partition:broker, or *.",
     check=checks.throttled_replicas,
     allowed="* or a list of partition:broker",
+    inert=True,
 )
 
 MESSAGE_DOWNCONVERSION_ENABLE = boolean(

@@ -47,6 +47,7 @@ GROUP_COORDINATOR_REBALANCE_PROTOCOLS = words(
     MEDIUM,
     "Group protocols on offer. Only classic works with ZooKeeper.",
     among=("consumer", "classic", "share", "unknown"),
+    inert=True,
 )
 
 GROUP_COORDINATOR_THREADS = int32(

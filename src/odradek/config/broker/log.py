@@ -275,8 +275,10 @@ LOG_PREALLOCATE = boolean(
     "log.preallocate",
     False,
     MEDIUM,
-    "Whether a new segment's file is given its full size at once.",
+    "Whether a new segment's file is given its full size at once. Kafka has it for Windows, where Odradek "
+    "does not run.",
     dynamic=CLUSTER_WIDE,
+    inert=True,
 )
 
 LOG_MESSAGE_FORMAT_VERSION = text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from odradek.config import endpoints
+from odradek.config.broker.unavailable import NO_RATE
 from odradek.config.kinds import (
     CLUSTER_WIDE,
     HIGH,
@@ -108,10 +109,11 @@ SOCKET_CONNECTION_SETUP_TIMEOUT_MS = int64(
     10_000,
     MEDIUM,
     "First wait for a connection to another broker; doubled on each failure.",
+    inert=True,
 )
 
 SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS = int64(
-    "socket.connection.setup.timeout.max.ms", 30_000, MEDIUM, "Upper bound of that wait."
+    "socket.connection.setup.timeout.max.ms", 30_000, MEDIUM, "Upper bound of that wait.", inert=True
 )
 
 MAX_CONNECTIONS = int32(
@@ -149,6 +151,7 @@ MAX_CONNECTION_CREATION_RATE = int32(
     "New connections accepted per second, for the broker or with a listener prefix.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
+    refused=NO_RATE,
 )
 
 CONNECTIONS_MAX_IDLE_MS = int64(
@@ -164,6 +167,7 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = int32(
     LOW,
     "Wait before a connection that failed to authenticate is closed, against guessing.",
     at_least=0,
+    inert=True,
 )
 
 QUEUED_MAX_REQUESTS = int32(
@@ -178,7 +182,9 @@ QUEUED_MAX_REQUEST_BYTES = int64(
     "queued.max.request.bytes",
     -1,
     MEDIUM,
-    "Bytes of requests that may be held before reading pauses; a number below 1 sets no bound.",
+    "Bytes of requests that may be held before reading pauses; a number below 1 sets no bound. Here the "
+    "size of a request and odradek.connection.unanswered.max bound them.",
+    inert=True,
 )
 
 NUM_NETWORK_THREADS = int32(

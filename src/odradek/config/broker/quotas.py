@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.config.broker.unavailable import NO_QUOTAS
 from odradek.config.kinds import (
     CLUSTER_WIDE,
     LOW,
@@ -15,18 +16,25 @@ from odradek.config.kinds import (
     words,
 )
 
-QUOTA_WINDOW_NUM = int32("quota.window.num", 11, LOW, "Samples kept to measure a client's rate.", at_least=1)
+QUOTA_WINDOW_NUM = int32(
+    "quota.window.num", 11, LOW, "Samples kept to measure a client's rate.", at_least=1, inert=True
+)
 
 QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1
+    "quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1, inert=True
 )
 
 REPLICATION_QUOTA_WINDOW_NUM = int32(
-    "replication.quota.window.num", 11, LOW, "Samples kept to measure throttled replication.", at_least=1
+    "replication.quota.window.num",
+    11,
+    LOW,
+    "Samples kept to measure throttled replication.",
+    at_least=1,
+    inert=True,
 )
 
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "replication.quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1
+    "replication.quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1, inert=True
 )
 
 ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = int32(
@@ -35,18 +43,29 @@ ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = int32(
     LOW,
     "Samples kept to measure moves between directories.",
     at_least=1,
+    inert=True,
 )
 
 ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "alter.log.dirs.replication.quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1
+    "alter.log.dirs.replication.quota.window.size.seconds",
+    1,
+    LOW,
+    "Length of one such sample.",
+    at_least=1,
+    inert=True,
 )
 
 CONTROLLER_QUOTA_WINDOW_NUM = int32(
-    "controller.quota.window.num", 11, LOW, "Samples kept to measure topic and partition changes.", at_least=1
+    "controller.quota.window.num",
+    11,
+    LOW,
+    "Samples kept to measure topic and partition changes.",
+    at_least=1,
+    inert=True,
 )
 
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "controller.quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1
+    "controller.quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1, inert=True
 )
 
 CLIENT_QUOTA_CALLBACK_CLASS = class_name(
@@ -54,7 +73,7 @@ CLIENT_QUOTA_CALLBACK_CLASS = class_name(
     None,
     LOW,
     "Class that decides quotas. Classes are not loaded from configuration.",
-    inert=True,
+    refused=NO_QUOTAS,
 )
 
 METRICS_NUM_SAMPLES = int32(

@@ -36,6 +36,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     "Whether a replica out of sync may lead when none in sync is left. Availability bought with lost "
     "records.",
     dynamic=CLUSTER_WIDE,
+    inert=True,
 )
 
 REPLICA_LAG_TIME_MAX_MS = int64(
@@ -50,6 +51,7 @@ REPLICA_SOCKET_TIMEOUT_MS = int32(
     30_000,
     HIGH,
     "How long a follower waits for the leader's answer; at least replica.fetch.wait.max.ms.",
+    inert=True,
 )
 
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = int32(
@@ -57,6 +59,7 @@ REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = int32(
     64 * KIB,
     HIGH,
     "Receive buffer asked of the system for a follower's connection.",
+    inert=True,
 )
 
 REPLICA_FETCH_MAX_BYTES = int32(
@@ -72,6 +75,7 @@ REPLICA_FETCH_WAIT_MAX_MS = int32(
     500,
     HIGH,
     "How long a leader may hold a follower's fetch when nothing is new; below replica.lag.time.max.ms.",
+    inert=True,
 )
 
 REPLICA_FETCH_BACKOFF_MS = int32(
@@ -83,6 +87,7 @@ REPLICA_FETCH_MIN_BYTES = int32(
     1,
     HIGH,
     "Bytes a follower's fetch waits for, within replica.fetch.wait.max.ms.",
+    inert=True,
 )
 
 REPLICA_FETCH_RESPONSE_MAX_BYTES = int32(
@@ -99,6 +104,7 @@ NUM_REPLICA_FETCHERS = int32(
     HIGH,
     "Fetch loops from each leader; partitions are divided among them.",
     dynamic=CLUSTER_WIDE,
+    inert=True,
 )
 
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = int64(
@@ -111,6 +117,7 @@ REPLICA_SELECTOR_CLASS = text(
     MEDIUM,
     "How a consumer's read replica is chosen: not set, the leader; RackAwareReplicaSelector, one in its "
     "rack.",
+    inert=True,
 )
 
 FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
@@ -118,6 +125,7 @@ FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
     1000,
     MEDIUM,
     "Finished fetches that may linger among the waiting ones before they are swept.",
+    inert=True,
 )
 
 PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
@@ -125,6 +133,7 @@ PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
     1000,
     MEDIUM,
     "Finished produce requests that may linger among the waiting ones before they are swept.",
+    inert=True,
 )
 
 DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
@@ -132,6 +141,7 @@ DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
     1,
     MEDIUM,
     "Finished DeleteRecords requests that may linger among the waiting ones before they are swept.",
+    inert=True,
 )
 
 AUTO_LEADER_REBALANCE_ENABLE = boolean(
@@ -139,6 +149,7 @@ AUTO_LEADER_REBALANCE_ENABLE = boolean(
     True,
     HIGH,
     "Whether the controller moves leadership back to preferred replicas by itself.",
+    inert=True,
 )
 
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = int32(
@@ -146,6 +157,7 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = int32(
     10,
     HIGH,
     "Share of a broker's partitions led elsewhere, in percent, from which leadership is moved back.",
+    inert=True,
 )
 
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = int64(
@@ -154,6 +166,7 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = int64(
     HIGH,
     "How often the controller looks at that share.",
     at_least=1,
+    inert=True,
 )
 
 UNCLEAN_LEADER_ELECTION_INTERVAL_MS = int64(
@@ -167,7 +180,11 @@ UNCLEAN_LEADER_ELECTION_INTERVAL_MS = int64(
 )
 
 CONTROLLER_SOCKET_TIMEOUT_MS = int32(
-    "controller.socket.timeout.ms", 30_000, MEDIUM, "How long the controller waits for a broker's answer."
+    "controller.socket.timeout.ms",
+    30_000,
+    MEDIUM,
+    "How long the controller waits for a broker's answer.",
+    inert=True,
 )
 
 REPLICATION_SETTINGS = declared(globals())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.config.broker.unavailable import NO_CLASSES, NO_ENCRYPTION, NO_SASL, NO_SSL, NO_TOKENS
 from odradek.config.kinds import (
     DAY_MS,
     HOUR_MS,
@@ -27,6 +28,7 @@ CONNECTIONS_MAX_REAUTH_MS = int64(
     0,
     MEDIUM,
     "How long a SASL session lasts before the client must authenticate again; 0 sets no bound.",
+    refused=NO_SASL,
 )
 
 SASL_SERVER_MAX_RECEIVE_SIZE = int32(
@@ -34,9 +36,12 @@ SASL_SERVER_MAX_RECEIVE_SIZE = int32(
     512 * KIB,
     MEDIUM,
     "Largest message read before a connection has authenticated.",
+    inert=True,
 )
 
-SECURITY_PROVIDERS = text("security.providers", None, LOW, "Java security providers to load.", inert=True)
+SECURITY_PROVIDERS = text(
+    "security.providers", None, LOW, "Java security providers to load.", refused=NO_CLASSES
+)
 
 PRINCIPAL_BUILDER_CLASS = class_name(
     "principal.builder.class",
@@ -44,7 +49,7 @@ PRINCIPAL_BUILDER_CLASS = class_name(
     MEDIUM,
     "Class that names the principal of a connection. The built-in rules are used.",
     dynamic=PER_BROKER,
-    inert=True,
+    refused=NO_CLASSES,
 )
 
 SSL_CLIENT_AUTH = choice(
@@ -54,6 +59,7 @@ SSL_CLIENT_AUTH = choice(
     "Whether TLS clients must, may or need not show a certificate.",
     among=("required", "requested", "none"),
     dynamic=PER_BROKER,
+    refused=NO_SSL,
 )
 
 SSL_PRINCIPAL_MAPPING_RULES = text(
@@ -61,6 +67,7 @@ SSL_PRINCIPAL_MAPPING_RULES = text(
     "DEFAULT",
     LOW,
     "How a certificate's distinguished name becomes a principal's name.",
+    refused=NO_SSL,
 )
 
 SSL_ALLOW_DN_CHANGES = boolean(
@@ -68,6 +75,7 @@ SSL_ALLOW_DN_CHANGES = boolean(
     False,
     LOW,
     "Whether a live certificate may be replaced by one with another distinguished name.",
+    inert=True,
 )
 
 SSL_ALLOW_SAN_CHANGES = boolean(
@@ -75,9 +83,12 @@ SSL_ALLOW_SAN_CHANGES = boolean(
     False,
     LOW,
     "Whether a live certificate may be replaced by one with other alternative names.",
+    inert=True,
 )
 
-SSL_PROTOCOL = text("ssl.protocol", "TLSv1.3", MEDIUM, "Newest TLS version to negotiate.", dynamic=PER_BROKER)
+SSL_PROTOCOL = text(
+    "ssl.protocol", "TLSv1.3", MEDIUM, "Newest TLS version to negotiate.", dynamic=PER_BROKER, inert=True
+)
 
 SSL_PROVIDER = text("ssl.provider", None, MEDIUM, "Java provider of TLS.", dynamic=PER_BROKER, inert=True)
 
@@ -90,6 +101,7 @@ SSL_ENABLED_PROTOCOLS = words(
     MEDIUM,
     "TLS versions on offer.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_KEYSTORE_TYPE = text(
@@ -98,20 +110,28 @@ SSL_KEYSTORE_TYPE = text(
     MEDIUM,
     "Format of the key store. PEM is read; JKS is not.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_KEYSTORE_LOCATION = text(
-    "ssl.keystore.location", None, MEDIUM, "File with the broker's key and certificate.", dynamic=PER_BROKER
+    "ssl.keystore.location",
+    None,
+    MEDIUM,
+    "File with the broker's key and certificate.",
+    dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_KEYSTORE_PASSWORD = secret(
-    "ssl.keystore.password", MEDIUM, "Password of that file. PEM needs none.", dynamic=PER_BROKER
+    "ssl.keystore.password", MEDIUM, "Password of that file. PEM needs none.", dynamic=PER_BROKER, inert=True
 )
 
-SSL_KEY_PASSWORD = secret("ssl.key.password", MEDIUM, "Password of the private key.", dynamic=PER_BROKER)
+SSL_KEY_PASSWORD = secret(
+    "ssl.key.password", MEDIUM, "Password of the private key.", dynamic=PER_BROKER, inert=True
+)
 
 SSL_KEYSTORE_KEY = secret(
-    "ssl.keystore.key", MEDIUM, "Private key as PEM text, in place of a file.", dynamic=PER_BROKER
+    "ssl.keystore.key", MEDIUM, "Private key as PEM text, in place of a file.", dynamic=PER_BROKER, inert=True
 )
 
 SSL_KEYSTORE_CERTIFICATE_CHAIN = secret(
@@ -119,6 +139,7 @@ SSL_KEYSTORE_CERTIFICATE_CHAIN = secret(
     MEDIUM,
     "Certificates as PEM text, in place of a file.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_TRUSTSTORE_TYPE = text(
@@ -127,6 +148,7 @@ SSL_TRUSTSTORE_TYPE = text(
     MEDIUM,
     "Format of the trust store. PEM is read; JKS is not.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_TRUSTSTORE_LOCATION = text(
@@ -135,10 +157,15 @@ SSL_TRUSTSTORE_LOCATION = text(
     MEDIUM,
     "File with the certificates that are trusted.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_TRUSTSTORE_PASSWORD = secret(
-    "ssl.truststore.password", MEDIUM, "Password of that file. PEM needs none.", dynamic=PER_BROKER
+    "ssl.truststore.password",
+    MEDIUM,
+    "Password of that file. PEM needs none.",
+    dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_TRUSTSTORE_CERTIFICATES = secret(
@@ -146,6 +173,7 @@ SSL_TRUSTSTORE_CERTIFICATES = secret(
     MEDIUM,
     "Trusted certificates as PEM text, in place of a file.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_KEYMANAGER_ALGORITHM = text(
@@ -172,6 +200,7 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = text(
     LOW,
     "How a broker checks another broker's host name; empty turns the check off.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_SECURE_RANDOM_IMPLEMENTATION = text(
@@ -189,6 +218,7 @@ SSL_CIPHER_SUITES = words(
     MEDIUM,
     "Cipher suites on offer; empty leaves the library's choice.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SSL_ENGINE_FACTORY_CLASS = class_name(
@@ -206,6 +236,7 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = text(
     MEDIUM,
     "SASL mechanism between brokers.",
     dynamic=PER_BROKER,
+    inert=True,
 )
 
 SASL_ENABLED_MECHANISMS = words(
@@ -214,6 +245,7 @@ SASL_ENABLED_MECHANISMS = words(
     MEDIUM,
     "SASL mechanisms on offer to clients. GSSAPI, Kafka's default, is not available here.",
     dynamic=PER_BROKER,
+    refused=NO_SASL,
 )
 
 SASL_SERVER_CALLBACK_HANDLER_CLASS = class_name(
@@ -221,7 +253,7 @@ SASL_SERVER_CALLBACK_HANDLER_CLASS = class_name(
     None,
     MEDIUM,
     "Java class that answers a mechanism's questions on the server.",
-    inert=True,
+    refused=NO_SASL,
 )
 
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = class_name(
@@ -237,6 +269,7 @@ SASL_JAAS_CONFIG = secret(
     MEDIUM,
     "Users and passwords of a listener's mechanism, in JAAS form; with listener and mechanism prefix.",
     dynamic=PER_BROKER,
+    refused=NO_SASL,
 )
 
 SASL_LOGIN_CLASS = class_name("sasl.login.class", None, MEDIUM, "Java login class.", inert=True)
@@ -352,11 +385,11 @@ SASL_LOGIN_RETRY_BACKOFF_MAX_MS = int64(
 )
 
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = text(
-    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim of a token that holds its scope."
+    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim of a token that holds its scope.", inert=True
 )
 
 SASL_OAUTHBEARER_SUB_CLAIM_NAME = text(
-    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim of a token that holds its subject."
+    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim of a token that holds its subject.", inert=True
 )
 
 SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = text(
@@ -368,14 +401,23 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = text(
     None,
     MEDIUM,
     "Where the keys that sign tokens are found: a file address.",
+    refused=NO_SASL,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms", HOUR_MS, LOW, "How often those keys are read again."
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    HOUR_MS,
+    LOW,
+    "How often those keys are read again.",
+    inert=True,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = int64(
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, LOW, "First wait after reading them failed."
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    100,
+    LOW,
+    "First wait after reading them failed.",
+    inert=True,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = int64(
@@ -383,6 +425,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = int64(
     10_000,
     LOW,
     "Longest wait after reading them failed.",
+    inert=True,
 )
 
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = int32(
@@ -390,25 +433,33 @@ SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = int32(
     30,
     LOW,
     "Difference between clocks that is forgiven when a token's times are checked.",
+    inert=True,
 )
 
 SASL_OAUTHBEARER_EXPECTED_AUDIENCE = words(
-    "sasl.oauthbearer.expected.audience", None, LOW, "Audiences one of which a token must name."
+    "sasl.oauthbearer.expected.audience",
+    None,
+    LOW,
+    "Audiences one of which a token must name.",
+    refused=NO_SASL,
 )
 
 SASL_OAUTHBEARER_EXPECTED_ISSUER = text(
-    "sasl.oauthbearer.expected.issuer", None, LOW, "Issuer a token must name."
+    "sasl.oauthbearer.expected.issuer", None, LOW, "Issuer a token must name.", refused=NO_SASL
 )
 
 DELEGATION_TOKEN_MASTER_KEY = secret(
-    "delegation.token.master.key", MEDIUM, "Deprecated name of delegation.token.secret.key.", inert=True
+    "delegation.token.master.key",
+    MEDIUM,
+    "Deprecated name of delegation.token.secret.key.",
+    refused=NO_TOKENS,
 )
 
 DELEGATION_TOKEN_SECRET_KEY = secret(
     "delegation.token.secret.key",
     MEDIUM,
     "Secret that signs delegation tokens, which are off without it.",
-    inert=True,
+    refused=NO_TOKENS,
 )
 
 DELEGATION_TOKEN_MAX_LIFETIME_MS = int64(
@@ -442,11 +493,14 @@ PASSWORD_ENCODER_SECRET = secret(
     "password.encoder.secret",
     MEDIUM,
     "Secret with which passwords set at run time are encrypted in ZooKeeper.",
-    inert=True,
+    refused=NO_ENCRYPTION,
 )
 
 PASSWORD_ENCODER_OLD_SECRET = secret(
-    "password.encoder.old.secret", MEDIUM, "The former such secret, while it is being changed.", inert=True
+    "password.encoder.old.secret",
+    MEDIUM,
+    "The former such secret, while it is being changed.",
+    refused=NO_ENCRYPTION,
 )
 
 PASSWORD_ENCODER_KEYFACTORY_ALGORITHM = text(

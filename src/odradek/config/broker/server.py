@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from odradek.config import checks, versions
+from odradek.config.broker.unavailable import NO_ACCESS_CONTROL, NO_CLASSES
 from odradek.config.kinds import (
     CLUSTER_WIDE,
     HIGH,
@@ -130,6 +131,7 @@ MAX_REQUEST_PARTITION_SIZE_LIMIT = int32(
     MEDIUM,
     "Most partitions one DescribeTopicPartitions answer holds; the rest is paged.",
     at_least=1,
+    inert=True,
 )
 
 REQUEST_TIMEOUT_MS = int32(
@@ -164,6 +166,7 @@ CONTROLLED_SHUTDOWN_ENABLE = boolean(
     True,
     MEDIUM,
     "Whether a stopping broker first hands its leaderships to others.",
+    inert=True,
 )
 
 CONTROLLED_SHUTDOWN_MAX_RETRIES = int32(
@@ -171,10 +174,11 @@ CONTROLLED_SHUTDOWN_MAX_RETRIES = int32(
     3,
     MEDIUM,
     "How often a stopping broker asks the controller again when leaderships could not be moved.",
+    inert=True,
 )
 
 CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = int64(
-    "controlled.shutdown.retry.backoff.ms", 5000, MEDIUM, "Wait between two such attempts."
+    "controlled.shutdown.retry.backoff.ms", 5000, MEDIUM, "Wait between two such attempts.", inert=True
 )
 
 AUTHORIZER_CLASS_NAME = text(
@@ -183,6 +187,7 @@ AUTHORIZER_CLASS_NAME = text(
     LOW,
     "Which authoriser decides what a principal may do; empty allows everything. Only the built-in ACL "
     "authoriser's names are known.",
+    refused=NO_ACCESS_CONTROL,
 )
 
 EARLY_START_LISTENERS = text(
@@ -197,6 +202,7 @@ INTER_BROKER_PROTOCOL_VERSION = text(
     "spoken.",
     check=versions.check,
     allowed="a Kafka release",
+    inert=True,
 )
 
 CREATE_TOPIC_POLICY_CLASS_NAME = class_name(
@@ -204,7 +210,7 @@ CREATE_TOPIC_POLICY_CLASS_NAME = class_name(
     None,
     LOW,
     "Class that may refuse new topics. Classes are not loaded from configuration.",
-    inert=True,
+    refused=NO_CLASSES,
 )
 
 ALTER_CONFIG_POLICY_CLASS_NAME = class_name(
@@ -212,7 +218,7 @@ ALTER_CONFIG_POLICY_CLASS_NAME = class_name(
     None,
     LOW,
     "Class that may refuse configuration changes. Classes are not loaded from configuration.",
-    inert=True,
+    refused=NO_CLASSES,
 )
 
 UNSTABLE_API_VERSIONS_ENABLE = boolean(

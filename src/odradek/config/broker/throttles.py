@@ -15,6 +15,7 @@ LEADER_REPLICATION_THROTTLED_RATE = int64(
     "Bytes per second this broker sends to throttled followers.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
+    inert=True,
 )
 
 FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
@@ -24,6 +25,7 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
     "Bytes per second this broker fetches for throttled replicas.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
+    inert=True,
 )
 
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = int64(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.config.broker.unavailable import NO_ZOOKEEPER
 from odradek.config.kinds import HIGH, LOW, MEDIUM, boolean, declared, int32, secret, text, words
 
 ZOOKEEPER_CONNECT = text(
@@ -10,6 +11,7 @@ ZOOKEEPER_CONNECT = text(
     HIGH,
     "Where the cluster's state lives: host:port, comma separated, with an optional path at the end. Not "
     "set, one broker keeps it in its own data directory.",
+    refused=NO_ZOOKEEPER,
 )
 
 ZOOKEEPER_SESSION_TIMEOUT_MS = int32(
@@ -17,6 +19,7 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = int32(
     18_000,
     HIGH,
     "A broker ZooKeeper has not heard of for this long counts as dead.",
+    inert=True,
 )
 
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
@@ -24,16 +27,28 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
     None,
     HIGH,
     "How long a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms if not set.",
+    inert=True,
 )
 
-ZOOKEEPER_SET_ACL = boolean("zookeeper.set.acl", False, HIGH, "Whether nodes are created with access rules.")
+ZOOKEEPER_SET_ACL = boolean(
+    "zookeeper.set.acl", False, HIGH, "Whether nodes are created with access rules.", refused=NO_ZOOKEEPER
+)
 
 ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = int32(
-    "zookeeper.max.in.flight.requests", 10, HIGH, "Unanswered requests to ZooKeeper at one time.", at_least=1
+    "zookeeper.max.in.flight.requests",
+    10,
+    HIGH,
+    "Unanswered requests to ZooKeeper at one time.",
+    at_least=1,
+    inert=True,
 )
 
 ZOOKEEPER_SSL_CLIENT_ENABLE = boolean(
-    "zookeeper.ssl.client.enable", False, MEDIUM, "Whether ZooKeeper is spoken to over TLS.", inert=True
+    "zookeeper.ssl.client.enable",
+    False,
+    MEDIUM,
+    "Whether ZooKeeper is spoken to over TLS.",
+    refused=NO_ZOOKEEPER,
 )
 
 ZOOKEEPER_CLIENT_CNXN_SOCKET = text(

@@ -7,8 +7,9 @@ import pytest
 from odradek.model.errors import ErrorCode
 from odradek.store import paths
 from odradek.store.configs import change_config, watch_config_changes
-from odradek.testing.broker import MemoryCluster
+from odradek.testing.broker import CLIENT_HOST, ConnectionEnded, MemoryCluster
 from odradek.testing.clock import run_virtually
+from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.incremental_alter_configs import (
@@ -69,6 +70,51 @@ def test_a_brokers_setting_reaches_topics_that_have_none_of_their_own(play, scop
         assert config_of(town, "later").retention_ms == 1234
         assert await alter(town, BROKER, name, "log.retention.ms", None, DELETE) == 0
         assert config_of(town, "plain").retention_ms == 7 * 86_400_000
+
+    play(scenario)
+
+
+async def is_served(town):
+    client = await town.memory.connect()
+    try:
+        await client.request(18, 4, ApiVersionsRequest("odradek-test", "1.0"))
+    except ConnectionEnded:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("scope", ["all brokers", "this broker"])
+def test_limits_on_connections_hold_at_once(play, scope):
+    async def scenario(town):
+        name = "" if scope == "all brokers" else str(town.broker.broker_id)
+        assert await is_served(town)  # the second, after the town's own
+        assert await alter(town, BROKER, name, "max.connections", "2") == 0
+        assert not await is_served(town)
+        assert await alter(town, BROKER, name, "max.connections", "3") == 0
+        assert await is_served(town)
+        assert not await is_served(town)
+        assert await alter(town, BROKER, name, "max.connections", None, DELETE) == 0
+        assert await is_served(town)
+        assert await alter(town, BROKER, name, "max.connections.per.ip", "4") == 0
+        assert not await is_served(town)
+        assert await alter(town, BROKER, name, "max.connections.per.ip.overrides", f"{CLIENT_HOST}:5") == 0
+        assert await is_served(town)
+        assert not await is_served(town)
+        assert await alter(town, BROKER, name, "max.connections.per.ip.overrides", "elsewhere:5") == 0
+        assert await alter(town, BROKER, name, "max.connections.per.ip", None, DELETE) == 0
+        assert await is_served(town)
+
+    play(scenario)
+
+
+def test_a_limit_on_the_connections_of_one_listener_holds_at_once(play):
+    async def scenario(town):
+        name = str(town.broker.broker_id)
+        assert await alter(town, BROKER, name, "listener.name.plaintext.max.connections", "2") == 0
+        assert await is_served(town)
+        assert not await is_served(town)
+        assert await alter(town, BROKER, name, "listener.name.plaintext.max.connections", None, DELETE) == 0
+        assert await is_served(town)
 
     play(scenario)
 
