@@ -14,6 +14,7 @@ from typing import Any
 
 from odradek.broker.serve_options import ServeOptions
 
+READER_GONE = 141
 _VALUES = {
     "--config": "config",
     "--host": "host",
@@ -27,11 +28,14 @@ _FLAGS = {"--ephemeral": "ephemeral", "--check-config": "check_config"}
 def main() -> None:
     _open_standard_streams()
     try:
-        _run(sys.argv[1:])
+        try:
+            _run(sys.argv[1:])
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has seen enough (``| head``), and is gone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+        raise SystemExit(READER_GONE) from None
 
 
 def _open_standard_streams() -> None:

@@ -10,10 +10,13 @@ import typer
 
 from odradek.broker.serve_options import ServeOptions
 from odradek.cli import configs, groups, perf, topics
-from odradek.cli.cluster import Bootstrap, Extra, remember
+from odradek.cli.cluster import Bootstrap, Extra, Json, remember
+from odradek.cli.cluster_status import brokers, status
 from odradek.cli.consume import consume
+from odradek.cli.ending import command
 from odradek.cli.produce import produce
 from odradek.cli.serving import CheckConfig, Config, DataDir, Ephemeral, Host, LogLevel, Port, Set
+from odradek.cli.tables import show_json, show_line
 from odradek.pipelines import commands as pipelines
 from odradek.version import VERSION
 
@@ -21,7 +24,7 @@ app = typer.Typer(
     name="odradek",
     help="Kafka you can pip install: a broker that real Kafka clients take for Apache Kafka.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -41,7 +44,9 @@ def _show_version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+        typer.Option(
+            "--version", "-V", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
@@ -84,12 +89,24 @@ def serve(
     raise typer.Exit(run(options, dict(os.environ)))
 
 
+app.command()(status)
+app.command()(brokers)
+app.add_typer(topics.app, name="topics")
+app.command()(produce)
+app.command()(consume)
+app.add_typer(groups.app, name="groups")
+app.add_typer(configs.app, name="configs")
+app.add_typer(pipelines.app, name="pipeline")
+app.add_typer(perf.app, name="perf")
+
+
 @app.command("dump-log")
+@command
 def dump_log(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Segments (.log), indexes (.index, .timeindex, .txnindex), states of producers (.snapshot), "
             "leader-epoch-checkpoint, or a partition's directory, which stands for all of these in it.",
         ),
@@ -120,7 +137,7 @@ def dump_log(
         bool, typer.Option("--transaction-log-decoder", help="Show records of __transaction_state.")
     ] = False,
 ) -> None:
-    """Print what is in segment and index files, batch by batch, like kafka-dump-log.
+    """Print segment and index files, like kafka-dump-log.
 
     Exits with 1 if a file is damaged or indexes do not fit their segment.
     """
@@ -145,13 +162,22 @@ def dump_log(
     raise typer.Exit(1 if problems else 0)
 
 
-app.add_typer(topics.app, name="topics")
-app.command()(produce)
-app.command()(consume)
-app.add_typer(groups.app, name="groups")
-app.add_typer(configs.app, name="configs")
-app.add_typer(perf.app, name="perf")
-app.add_typer(pipelines.app, name="pipeline")
+@app.command()
+@command
+def version(json: Json = False) -> None:
+    """Print the version.
+
+    With --json also that of Python, and which record codec is in use.
+    """
+    if not json:
+        show_line(f"odradek {VERSION}")
+        return
+    import platform
+
+    from odradek.records.codec import COMPILED
+
+    codec = "compiled" if COMPILED else "python"
+    show_json({"version": VERSION, "python": platform.python_version(), "codec": codec})
 
 
 @app.command("command-reference", hidden=True)

@@ -30,13 +30,13 @@ Bootstrap = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT",
-        help=f"Brokers to ask first. Without it: ${VARIABLE}, or {DEFAULT}.",
+        help=f"Bootstrap servers (default: ${VARIABLE}, or {DEFAULT}).",
     ),
 ]
 Extra = Annotated[
     list[str] | None,
     typer.Option(
-        "-X", metavar="NAME=VALUE", help="Any option of the client, by Kafka's name. May be repeated."
+        "-X", metavar="NAME=VALUE", help="Set an option of the client, by Kafka's name. May be repeated."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

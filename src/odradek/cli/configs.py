@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,32 +20,34 @@ OfTopic = Annotated[
     str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Settings of this topic.")
 ]
 OfBroker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Settings of this broker.")]
-OfAll = Annotated[
-    bool, typer.Option("--all-brokers", help="Settings for all brokers that have none of their own.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether the change could be made.")]
+OfAll = Annotated[bool, typer.Option("--all-brokers", help="Cluster-wide defaults of all brokers.")]
 
 
 def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> ConfigResource:
     from odradek import ConfigResource
 
     if (topic is not None) + (broker is not None) + all_brokers != 1:
-        wrong_use("whose settings? Give one of --topic, --broker and --all-brokers")
+        wrong_use("one of --topic, --broker and --all-brokers must be given")
     return ConfigResource.broker(broker) if topic is None else ConfigResource.topic(topic)
 
 
 @app.command()
 @command
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Settings to show (default: those that are set)."),
+    ] = None,
     topic: OfTopic = None,
     broker: OfBroker = None,
     all_brokers: OfAll = False,
-    all_: Annotated[bool, typer.Option("--all", help="Also those that have their default.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show settings at their default.")] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Show settings that are not at their default, those named, or all.
+    """Show the settings of a topic or broker: those not at their default, those named, or all.
 
     Example: odradek configs describe --topic letters --all
     """
@@ -61,21 +64,33 @@ def describe(
         for one in sorted(entries.values())
         if all_ or names or not one.is_default
     ]
-    show(rows, ["name", "value", "source", "read_only"], as_json=json)
+    show(rows, ["name", "value", "source", "read_only"], as_json=json, empty=_nothing(topic, broker, names))
+
+
+def _nothing(topic: str | None, broker: int | None, names: list[str] | None) -> str:
+    """Return what to say instead of a table without rows."""
+    if names:
+        return f"no setting is called {', '.join(names)}; --all shows all"
+    of_broker = "the cluster" if broker is None else f"broker {broker}"
+    where = of_broker if topic is None else f"topic {topic}"
+    return f"{where} has no settings of its own; --all shows the defaults"
 
 
 @app.command("set")
 @command
 def set_(
-    settings: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...")],
+    settings: Annotated[
+        list[str], typer.Argument(metavar="NAME=VALUE", help="Settings and their new values.")
+    ],
     topic: OfTopic = None,
     broker: OfBroker = None,
     all_brokers: OfAll = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it could be done.")] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Set settings; the others stay as they are.
+    """Set settings of a topic or broker; others stay as they are.
 
     Example: odradek configs set --topic letters retention.ms=86400000
     """
@@ -83,20 +98,28 @@ def set_(
     changes = pairs(settings, "setting")
     with Target(bootstrap, extra).only_admin() as admin:
         admin.alter_configs({resource: changes}, validate_only=dry_run)
+    _show_changes(changes, dry_run, json)
 
 
 @app.command()
 @command
 def unset(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Settings to remove.")],
     topic: OfTopic = None,
     broker: OfBroker = None,
     all_brokers: OfAll = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it could be done.")] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Put settings back to what they are by default."""
+    """Set settings of a topic or broker back to their defaults."""
     resource = _resource(topic, broker, all_brokers)
     with Target(bootstrap, extra).only_admin() as admin:
         admin.alter_configs({resource: dict.fromkeys(names)}, validate_only=dry_run)
+    _show_changes(dict.fromkeys(names), dry_run, json)
+
+
+def _show_changes(changes: Mapping[str, str | None], dry_run: bool, as_json: bool) -> None:
+    rows = [{"name": name, "value": value, "dry_run": dry_run} for name, value in changes.items()]
+    show(rows, ["name", "value", "dry_run"], as_json=as_json)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from odradek.cli.cluster import Bootstrap, Extra, Target
-from odradek.cli.ending import command, wrong_use
+from odradek.cli.ending import command, reader_is_gone, wrong_use
 from odradek.cli.record_lines import (
     Printer,
     UnreadableLine,
@@ -25,52 +25,65 @@ if TYPE_CHECKING:
     from odradek.client.blocking.consumer import Consumer
     from odradek.model.ids import TopicPartition
 
-POLL_S: Final = 0.5
+POLL_S: Final = 0.2
+"""How long to wait for records before looking whether anybody still reads the output."""
 POLLED_MAX: Final = 10_000
 
 
 FromBeginning = Annotated[
     bool,
-    typer.Option("--from-beginning", help="Begin with the oldest record, if the group has no offset."),
+    typer.Option(
+        "--from-beginning", help="Start at the earliest offset (with --group: if it has no committed offset)."
+    ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option("--group", "-g", help="Share the topic with others of this group, and commit."),
+    typer.Option("--group", "-g", help="Join this consumer group, and commit offsets."),
 ]
 Partition = Annotated[
-    list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. May be repeated.")
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, help="Read only this partition. May be repeated."),
 ]
 Offset = Annotated[
     str | None,
     typer.Option(
-        "--offset", "-o", metavar="OFFSET", help="Begin at earliest, latest, N, or -N from the end."
+        "--offset",
+        "-o",
+        metavar="OFFSET",
+        help="Start at earliest, latest, offset N, or N before the end (-N).",
     ),
 ]
 MaxMessages = Annotated[
-    int | None, typer.Option("--max-messages", "-n", min=1, help="End after so many records.")
+    int | None, typer.Option("--max-messages", "-n", min=1, help="Exit after this many records.")
 ]
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", help="End when none came for so long.")
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="Exit after this many seconds without a record."),
 ]
 UntilEnd = Annotated[
-    bool, typer.Option("--until-end", "-e", help="End with what was there when the command began.")
+    bool, typer.Option("--until-end", "-e", help="Exit at the end offsets of when the command started.")
 ]
 Format = Annotated[
-    str,
-    typer.Option("--format", "-f", help="text, json, raw, or a template as %o:%k=%s\\n (see docs/cli.md)."),
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="text (default), json, raw, or a template such as %o:%k=%s\\n (see docs/cli.md).",
+    ),
 ]
-PrintKey = Annotated[bool, typer.Option("--print-key", help="Keys before values.")]
-PrintHeaders = Annotated[bool, typer.Option("--headers", help="Headers before values.")]
-PrintTimestamp = Annotated[bool, typer.Option("--timestamp", help="Times before values.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line (--format json).")]
+PrintKey = Annotated[bool, typer.Option("--print-key", help="Print keys before values.")]
+PrintHeaders = Annotated[bool, typer.Option("--headers", help="Print headers before values.")]
+PrintTimestamp = Annotated[bool, typer.Option("--timestamp", help="Print timestamps before values.")]
 Isolation = Annotated[
     str | None,
-    typer.Option("--isolation", help="read_committed leaves out open and aborted transactions."),
+    typer.Option("--isolation", help="read_uncommitted (default) or read_committed."),
 ]
 
 
 @command
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic.")],
     from_beginning: FromBeginning = False,
     group: Group = None,
     partition: Partition = None,
@@ -78,7 +91,8 @@ def consume(
     max_messages: MaxMessages = None,
     timeout: Timeout = None,
     until_end: UntilEnd = False,
-    format_: Format = "text",
+    format_: Format = None,
+    json: Json = False,
     print_key: PrintKey = False,
     print_headers: PrintHeaders = False,
     print_timestamp: PrintTimestamp = False,
@@ -86,7 +100,9 @@ def consume(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Print the records of a topic, and go on with new ones until it is interrupted.
+    """Print the records of a topic.
+
+    Waits for new records until it is interrupted, or one of -n, -e and --timeout ends it.
 
     Example: odradek consume numbers --from-beginning --max-messages 3
     """
@@ -98,7 +114,11 @@ def consume(
         wrong_use("--from-beginning and --offset both say where to begin: give one of them")
     where = "earliest" if from_beginning else _checked(offset or "latest")
     target = Target(bootstrap, extra)
-    printer = printer_of(format_, key=print_key, headers=print_headers, timestamp=print_timestamp)
+    if json and format_ is not None:
+        wrong_use("--json and --format both say how to print: give one of them")
+    printer = printer_of(
+        "json" if json else format_ or "text", key=print_key, headers=print_headers, timestamp=print_timestamp
+    )
     with target.admin() as admin:
         partitions = _partitions(admin, topic, partition)
         starts = {} if group is not None else _starts(admin, partitions, where)
@@ -193,6 +213,8 @@ class Reading:
                 POLL_S if self._timeout_s is None else min(POLL_S, self._timeout_s), most
             )
             if not records:
+                if reader_is_gone():
+                    raise BrokenPipeError
                 continue
             last_s = perf_counter()
             shown = [one for one in records if self._is_wanted(one.topic, one.partition, one.offset)]

@@ -1,13 +1,15 @@
-"""How a command ends: an exit status that scripts can trust, and one line on stderr if something is wrong.
+"""The end of a command: an exit status that scripts can trust, and one line on stderr if something is wrong.
 
 0: done. 1: it could not be done. 2: wrong use, as an unknown option or a value that cannot be read. 130:
-interrupted.
+interrupted. 141: the reader of the output is gone.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ T = TypeVar("T")
 FAILED: Final = 1
 WRONG_USE: Final = 2
 INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+"""The status that a shell gives a program which SIGPIPE ended."""
 
 
 class CommandFailed(Exception):
@@ -30,6 +34,18 @@ class CommandFailed(Exception):
 def complain(words: str) -> None:
     """One line on stderr."""
     print("odradek: " + " ".join(str(words).split()), file=sys.stderr)
+
+
+def reader_is_gone() -> bool:
+    """Return whether stdout is a pipe or a terminal whose other end was closed."""
+    watched = select.poll()
+    watched.register(sys.stdout.fileno(), 0)  # errors and hang-ups are told without being asked for
+    return bool(watched.poll(0))
+
+
+def discard_output() -> None:
+    """Let further output, and what is buffered, go nowhere: the reader is gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def wrong_use(words: str) -> NoReturn:
@@ -46,6 +62,9 @@ def _told() -> Iterator[None]:
     logging.getLogger("odradek").addHandler(logging.NullHandler())
     try:
         yield
+    except BrokenPipeError:
+        discard_output()
+        raise typer.Exit(READER_GONE) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except ConfigError as wrong:

@@ -9,9 +9,9 @@ import typer
 
 from odradek.cli import reset_offsets
 from odradek.cli.cluster import Bootstrap, Extra, Json, Target
-from odradek.cli.ending import CommandFailed, command, wrong_use
+from odradek.cli.ending import CommandFailed, command, complain, wrong_use
 from odradek.cli.offset_plan import UnreadableGoal, read_topics
-from odradek.cli.tables import Row, show
+from odradek.cli.tables import Row, show, show_done
 
 if TYPE_CHECKING:
     from odradek.client.admin.groups import GroupDescription
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 app.command("reset-offsets")(reset_offsets.reset_offsets)
 
-Names = Annotated[list[str], typer.Argument(metavar="GROUP...")]
+Names = Annotated[list[str], typer.Argument(metavar="GROUP", help="Consumer groups.")]
 OFFSETS = [
     "group",
     "topic",
@@ -48,41 +48,44 @@ def list_(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """List all groups."""
+    """List consumer groups."""
     with Target(bootstrap, extra).only_admin() as admin:
         found = admin.list_groups(states=state or ())
     rows = [
         {"group": one.group_id, "state": one.state, "type": one.type, "protocol_type": one.protocol_type}
         for one in sorted(found.values())
     ]
-    show(rows, ["group", "state", "type"], as_json=json)
+    show(rows, ["group", "state", "type"], as_json=json, empty="no groups")
 
 
 @app.command()
 @command
 def describe(
-    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP...]")] = None,
-    members: Annotated[bool, typer.Option("--members", help="Show members and what they read.")] = False,
-    offsets: Annotated[
-        bool, typer.Option("--offsets", help="Show offsets and lag. This is the default.")
-    ] = False,
+    groups: Annotated[
+        list[str] | None, typer.Argument(metavar="GROUP", help="Consumer groups (default: all).")
+    ] = None,
+    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (default).")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show states and coordinators.")] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Show how far groups have read and how much is left, their members, or their states."""
+    """Show offsets and lag of groups, their members, or their states."""
     if members + offsets + state > 1:
         wrong_use("give one of --members, --offsets and --state")
     with Target(bootstrap, extra).only_admin() as admin:
         wanted = groups or sorted(admin.list_groups())
         described = _described(admin, wanted)
         if members:
-            show(_member_rows(described.values()), MEMBERS, as_json=json)
+            show(_member_rows(described.values()), MEMBERS, as_json=json, empty="no active members")
         elif state:
             show(_state_rows(described.values()), STATES, as_json=json)
         else:
-            show(_offset_rows(admin, described), OFFSETS, as_json=json)
+            show(_offset_rows(admin, described), OFFSETS, as_json=json, empty="no committed offsets")
+            for group, one in described.items():
+                if not one.members and not json:
+                    complain(f"group {group} has no active members")
 
 
 def _described(admin: Admin, wanted: list[str]) -> dict[str, GroupDescription]:
@@ -164,27 +167,34 @@ def _offset_rows(admin: Admin, described: dict[str, GroupDescription]) -> list[R
 
 @app.command()
 @command
-def delete(groups: Names, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
-    """Forget groups without members, and their offsets."""
+def delete(groups: Names, json: Json = False, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
+    """Delete groups without members, and their offsets."""
     with Target(bootstrap, extra).only_admin() as admin:
         admin.delete_groups(groups)
+    show_done("deleted", [{"group": group} for group in groups], as_json=json)
 
 
 @app.command("delete-offsets")
 @command
 def delete_offsets(
-    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Consumer group.")],
     topic: Annotated[
         list[str],
-        typer.Option("--topic", "-t", metavar="TOPIC[:0,2]", help="A topic, or some of its partitions."),
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:0,2]", help="Topic, or some of its partitions. May be repeated."
+        ),
     ],
+    json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Forget where a group is in topics that it does not read now."""
+    """Delete the offsets of a group in topics that it does not read now."""
     try:
         wanted = read_topics(topic)
     except UnreadableGoal as wrong:
         wrong_use(f"--topic {wrong}")
     with Target(bootstrap, extra).only_admin() as admin:
-        admin.delete_group_offsets(group, reset_offsets.partitions_of(admin, wanted))
+        partitions = reset_offsets.partitions_of(admin, wanted)
+        admin.delete_group_offsets(group, partitions)
+    rows = [{"group": group, "topic": one.topic, "partition": one.partition} for one in partitions]
+    show_done("deleted", rows, as_json=json)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odradek.client.blocking.consumer import Consumer
     from odradek.client.blocking.producer import Producer
 
-app = typer.Typer(help="Measure records per second, megabytes per second, latencies.", no_args_is_help=True)
+app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True)
 
 MB: Final = 1_000_000
 TELL_S: Final = 1.0
@@ -33,11 +33,11 @@ SAMPLE: Final = 100
 STAMP_BYTES: Final = 8
 POLLED_MAX: Final = 50_000
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
-Records = Annotated[int, typer.Option("--records", "-n", min=1, help="How many records.")]
-Size = Annotated[int, typer.Option("--size", "-s", min=STAMP_BYTES, help="Bytes of a value.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic.")]
+Records = Annotated[int, typer.Option("--records", "-n", min=1, help="Number of records.")]
+Size = Annotated[int, typer.Option("--size", "-s", min=STAMP_BYTES, help="Bytes per value.")]
 Idle = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", help="Give up when nothing came for so long.")
+    float, typer.Option("--timeout", metavar="SECONDS", help="Exit after this many seconds without a record.")
 ]
 
 
@@ -103,13 +103,13 @@ def produce(
     records: Records = 1_000_000,
     size: Size = 100,
     rate: Annotated[
-        float, typer.Option("--rate", min=0, help="Records per second; 0: as fast as it goes.")
+        float, typer.Option("--rate", min=0, help="Records per second; 0 is as fast as possible.")
     ] = 0,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Write records to a topic that exists.
+    """Measure writing: send records to an existing topic.
 
     Example: odradek perf produce numbers --records 100000 --size 100
     """
@@ -166,7 +166,7 @@ def consume(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Read records of a topic from its beginning.
+    """Measure reading: read a topic from its beginning.
 
     Example: odradek perf consume numbers --records 100000
     """
@@ -215,9 +215,9 @@ def e2e(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Write records and read them back: the time from when each was due to when it was read.
+    """Measure end-to-end latency: from when each record was due to when it was read back.
 
-    Other records of the topic are passed over. -X goes to both clients, as far as each knows the option.
+    Other records of the topic are ignored. -X goes to both clients, as far as each knows the option.
 
     Example: odradek perf e2e numbers --records 1000 --rate 200
     """

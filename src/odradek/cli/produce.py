@@ -18,42 +18,58 @@ if TYPE_CHECKING:
 MAX_BLOCK_MS = 10_000
 """How long the first record waits for its topic, and any for room, before the command gives up."""
 
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        "-K",
+        metavar="TEXT",
+        help=r"Split lines into key and value at this text; \t is a tab.",
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="Add a header to each record. May be repeated."
+    ),
+]
+Compression = Annotated[
+    str | None,
+    typer.Option("--compression", "-z", help="Compression codec: none, gzip, snappy, lz4 or zstd."),
+]
+
 
 @command
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator", "-K", metavar="TEXT", help=r"Stands between key and value; \t works."
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header", "-H", metavar="NAME=VALUE", help="A header of each record. May be repeated."
-        ),
-    ] = None,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic.")],
+    key_separator: KeySeparator = None,
+    header: Headers = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Where all records go; else by key.")
+        int | None,
+        typer.Option(
+            "--partition", "-p", min=0, help="Send all records to this partition (default: by key)."
+        ),
     ] = None,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Lines are JSON objects with value, key, headers, partition, timestamp."),
+        typer.Option(
+            "--json", help="Read lines as JSON objects with value, key, headers, partition, timestamp."
+        ),
     ] = False,
     null: Annotated[
-        str | None, typer.Option("--null", metavar="TEXT", help="A key or value like this is sent as null.")
+        str | None,
+        typer.Option("--null", metavar="TEXT", help="Send a key or value equal to this text as null."),
     ] = None,
-    acks: Annotated[str | None, typer.Option("--acks", help="all, 1 or 0.")] = None,
-    compression: Annotated[
-        str | None, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")
+    acks: Annotated[
+        str | None, typer.Option("--acks", help="Acknowledgements to wait for: all, 1 or 0.")
     ] = None,
+    compression: Compression = None,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
     """Send each line of stdin as a record.
 
-    Exits with 0 when all records were acknowledged. Ctrl-C sends what was read, and ends.
+    Exits with 0 when all records were acknowledged. Ctrl-C sends what was read, and exits.
 
     Example: seq 3 | odradek produce numbers
     """

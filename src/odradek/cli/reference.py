@@ -12,10 +12,15 @@ Written by `odradek command-reference`; do not edit. Commands talk to a broker o
 through the clients of this package.
 
 Exit status: 0 when all was done; 1 when it could not be done, with one line on stderr that says why; 2 for
-wrong use (an unknown option, a value that cannot be read); 130 after Ctrl-C.
+wrong use (an unknown option, a value that cannot be read); 130 after Ctrl-C; 141 when the reader of the
+output is gone (`| head`).
 
 `-b HOST:PORT` and `-X NAME=VALUE` may stand before the command too. Tables are for people: plain columns
-where stdout is no terminal, JSON with `--json`.
+where stdout is no terminal, JSON with `--json`. Every command has `--json` but `serve`, whose log has a
+format, and `dump-log`, whose lines are those of Kafka's own tool. To `produce` it is the format of its input.
+
+`odradek --install-completion` lets your shell complete commands and options; `--show-completion` prints the
+script.
 
 `consume --format` takes a template as kcat does: `%t` topic, `%p` partition, `%o` offset, `%k` key, `%s`
 value, `%T` timestamp, `%h` headers, `%K` and `%S` bytes of key and value, `%%` a percent sign and `\\n`.
@@ -39,12 +44,18 @@ def _sections(group: Any, path: str) -> Iterator[str]:
 
 def _section(command: Any, path: str) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    usage = " ".join([path, "[OPTIONS]", *(str(one.metavar or one.name) for one in arguments)])
+    usage = " ".join([path, "[OPTIONS]", *map(_argument, arguments)])
     lines = [f"## {path}", "", "```text", usage, "```", "", (command.help or "").strip(), ""]
     options = [one for one in command.params if one.param_type_name == "option"]
     if options:
         lines += ["| option | meaning |", "|---|---|", *map(_row, options), ""]
     return "\n".join(lines)
+
+
+def _argument(argument: Any) -> str:
+    name = str(argument.metavar or argument.name).strip("[]")
+    shown = name if argument.required else f"[{name}]"
+    return f"{shown}..." if argument.nargs == -1 else shown
 
 
 def _row(option: Any) -> str:

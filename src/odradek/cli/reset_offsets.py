@@ -44,43 +44,64 @@ class Goal(NamedTuple):
     from_file: Path | None
 
 
+OfTopics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", "-t", metavar="TOPIC[:0,2]", help="Topic, or some of its partitions. May be repeated."
+    ),
+]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option(
+        "--to-datetime",
+        metavar="MOMENT",
+        help="First record at or after a time: 2026-01-31T12:00:00 (UTC).",
+    ),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option("--by-duration", metavar="DURATION", help="First record of the last period: P1DT2H30M."),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file",
+        metavar="FILE",
+        help="Offsets of a file: lines topic,partition,offset, or the output of --json.",
+    ),
+]
+
+
 @command
 def reset_offsets(
-    group: Annotated[str, typer.Argument(metavar="GROUP")],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC[:0,2]", help="A topic, or some of its partitions."),
-    ] = None,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Consumer group.")],
+    topic: OfTopics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All that the group has offsets for.")
+        bool, typer.Option("--all-topics", help="All topics that the group has offsets for.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest records.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the newest records.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To where the group is.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To an offset.")] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Earliest offset.")] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="Latest offset (after the newest record).")
+    ] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="Committed offset (no change).")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="This offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="By so many records, back if below 0.")
+        int | None, typer.Option("--shift-by", help="Committed offset plus N; N may be negative.")
     ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", metavar="MOMENT", help="To a time: 2026-01-31T12:00:00 (UTC)."),
-    ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="DURATION", help="To so long ago: P1DT2H30M.")
-    ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-file", metavar="FILE", help="To offsets of a file: topic,partition,offset, or our JSON."
-        ),
-    ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it, and not only show it.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it. This is the default.")] = False,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    from_file: FromFile = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Apply the change (default: show it only).")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change (default).")
+    ] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Show where a group without members would go on reading, and with --execute have it so.
+    """Move the committed offsets of a group without members. Shows the change; --execute applies it.
 
     Example: odradek groups reset-offsets readers --topic letters --to-earliest --execute
     """
@@ -95,17 +116,17 @@ def reset_offsets(
     except UnreadableGoal as wrong:
         wrong_use(str(wrong))
     if not execute:
-        complain("nothing was changed: --execute does it")
+        complain("nothing was changed; --execute applies it")
 
 
 def _check(goal: Goal, topic: list[str] | None, all_topics: bool, contradicts: bool) -> None:
     if sum(one is not None and one is not False for one in goal) != 1:
         names = ", ".join("--" + name.replace("_", "-") for name in Goal._fields)
-        wrong_use(f"where to? Give one of {names}")
+        wrong_use(f"one of {names} must be given")
     if contradicts:
         wrong_use("--execute and --dry-run contradict each other")
     if goal.from_file is None and bool(topic) == all_topics:
-        wrong_use("which topics? Give --topic, or --all-topics")
+        wrong_use("one of --topic and --all-topics must be given")
     # What cannot be read is told before any broker is asked.
     read_topics(topic or ())
     if goal.to_datetime is not None:

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odradek.cli.cluster import Bootstrap, Extra, Json, Target, pairs
 from odradek.cli.ending import command, wrong_use
-from odradek.cli.tables import show
+from odradek.cli.partitions import PartitionFacts, partition_facts
+from odradek.cli.tables import as_size, show, show_done
 
 if TYPE_CHECKING:
     from odradek.client.admin.topics import TopicDescription
+    from odradek.model.ids import TopicPartition
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics.")]
+DESCRIBED = [
+    "topic",
+    "partition",
+    "leader",
+    "replicas",
+    "in_sync",
+    "offline",
+    "start_offset",
+    "end_offset",
+    "size",
+]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting of the topic. May be repeated."),
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a setting of the topic. May be repeated."),
 ]
 
 
@@ -27,16 +41,22 @@ Settings = Annotated[
 def create(
     names: Names,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many; -1 leaves it to the brokers.")
+        int,
+        typer.Option("--partitions", "-p", help="Number of partitions; -1 is the default of the brokers."),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="Copies of each; -1 leaves it to the brokers.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", help="Number of replicas; -1 is the default of the brokers."
+        ),
     ] = -1,
     config: Settings = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Topics that exist are no failure.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it could be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check whether the change could be made.")
+    ] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
@@ -96,26 +116,30 @@ def list_(
 @app.command()
 @command
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics (default: all).")] = None,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Without names: also those of the brokers themselves.")
+        bool, typer.Option("--internal", help="Without names: include internal topics.")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Show partitions, leaders and replicas of topics, or of all there are."""
+    """Show partitions of topics: leader, replicas, offsets, size at the leader."""
     with Target(bootstrap, extra).only_admin() as admin:
         wanted = names or sorted(admin.list_topics(include_internal=internal))
         found = admin.describe_topics(wanted)
+        facts = partition_facts(admin, (one for topic in found.values() for one in topic.partitions))
+    described = [_described(found[name], facts) for name in wanted]
     if json:
-        show([_described(found[name]) for name in wanted], [], as_json=True)
+        show(described, [], as_json=True)
         return
-    rows = [row for name in wanted for row in _described(found[name])["partitions"]]
-    show(rows, ["topic", "partition", "leader", "replicas", "in_sync", "offline"], as_json=False)
+    rows = [{**row, "size": as_size(row["size_bytes"])} for topic in described for row in topic["partitions"]]
+    show(rows, DESCRIBED, as_json=False, empty="no topics")
 
 
-def _described(topic: TopicDescription) -> dict[str, Any]:
+def _described(topic: TopicDescription, facts: Mapping[TopicPartition, PartitionFacts]) -> dict[str, Any]:
+    from odradek import TopicPartition
+
     partitions = [
         {
             "topic": one.topic,
@@ -125,6 +149,7 @@ def _described(topic: TopicDescription) -> dict[str, Any]:
             "replicas": list(one.replicas),
             "in_sync": list(one.in_sync),
             "offline": list(one.offline),
+            **facts[TopicPartition(one.topic, one.partition)]._asdict(),
         }
         for one in topic.partitions
     ]
@@ -139,37 +164,46 @@ def _described(topic: TopicDescription) -> dict[str, Any]:
 @app.command()
 @command
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic.")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="The new total; it can only grow.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="New number of partitions; it can only grow."),
     ] = None,
     config: Settings = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Put a setting back to its default. May be repeated."),
+        typer.Option("--unset", metavar="NAME", help="Set a setting back to its default. May be repeated."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it could be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check whether the change could be made.")
+    ] = False,
+    json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Give a topic more partitions, or change its settings."""
+    """Add partitions to a topic, or change its settings."""
     from odradek import ConfigResource
 
     changes: dict[str, object] = {**pairs(config or (), "--config"), **dict.fromkeys(unset or ())}
     if partitions is None and not changes:
-        wrong_use("nothing to alter: give --partitions, --config or --unset")
+        wrong_use("one of --partitions, --config and --unset must be given")
     with Target(bootstrap, extra).only_admin() as admin:
         if partitions is not None:
             admin.create_partitions({name: partitions}, validate_only=dry_run)
         if changes:
             admin.alter_configs({ConfigResource.topic(name): changes}, validate_only=dry_run)
+    altered = {"topic": name, "partitions": partitions, "settings": changes, "dry_run": dry_run}
+    show_done("could alter" if dry_run else "altered", [altered if json else {"topic": name}], as_json=json)
 
 
 @app.command()
 @command
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Unknown topics are no failure.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
+    ] = False,
+    json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
@@ -177,8 +211,11 @@ def delete(
     from odradek import SomeFailed, UnknownTopic
 
     with Target(bootstrap, extra).only_admin() as admin:
+        gone = list(names)
         try:
             admin.delete_topics(names)
         except SomeFailed as failed:
             if not if_exists or not all(isinstance(one, UnknownTopic) for one in failed.errors.values()):
                 raise
+            gone = [name for name in names if name not in failed.errors]
+    show_done("deleted", [{"topic": name} for name in gone], as_json=json)

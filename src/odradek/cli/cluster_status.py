@@ -1,0 +1,161 @@
+"""``odradek status`` and ``odradek brokers``: a cluster at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from odradek.cli.cluster import Bootstrap, Extra, Json, Target
+from odradek.cli.ending import command
+from odradek.cli.partitions import log_dirs_of
+from odradek.cli.tables import as_size, show, show_facts, show_json
+
+if TYPE_CHECKING:
+    from odradek.client.admin.cluster import ClusterDescription, VersionRange
+    from odradek.client.admin.log_dirs import LogDir
+    from odradek.client.blocking.admin import Admin
+    from odradek.client.values import Node, PartitionInfo
+
+# Highest versions of Produce and Fetch that releases of Apache Kafka offer, newest first.
+_RELEASES: Final = (
+    (13, 18, "4.1 or later"),
+    (12, 17, "4.0"),
+    (11, 17, "3.9"),
+    (11, 16, "3.8"),
+    (10, 16, "3.7"),
+    (9, 15, "3.5 or 3.6"),
+    (9, 13, "3.1 to 3.4"),
+    (9, 12, "2.8 or 3.0"),
+    (8, 12, "2.7"),
+    (8, 11, "2.4 to 2.6"),
+    (7, 11, "2.3"),
+    (7, 10, "2.1 or 2.2"),
+    (6, 8, "2.0"),
+    (5, 7, "1.1"),
+    (5, 6, "1.0"),
+    (3, 5, "0.11"),
+)
+BROKERS: Final = ["broker", "host", "port", "rack", "controller", "leaders", "replicas", "size", "disk_free"]
+
+
+class PartitionCounts(NamedTuple):
+    """Numbers of partitions: all, those with replicas out of sync, and those without a leader."""
+
+    total: int
+    under_replicated: int
+    leaderless: int
+
+
+def guess_version(offered: Mapping[str, VersionRange]) -> str:
+    """Return the release of Apache Kafka whose versions of Produce and Fetch a broker offers."""
+    highest = [offered[name].highest if name in offered else -1 for name in ("Produce", "Fetch")]
+    for produce, fetch, release in _RELEASES:
+        if highest[0] >= produce and highest[1] >= fetch:
+            return release
+    return "before 0.11"
+
+
+def partition_counts(partitions: Iterable[PartitionInfo]) -> PartitionCounts:
+    """Count partitions and those that need attention."""
+    listed = list(partitions)
+    return PartitionCounts(
+        len(listed),
+        sum(len(one.in_sync) < len(one.replicas) for one in listed),
+        sum(one.leader < 0 for one in listed),
+    )
+
+
+@command
+def status(json: Json = False, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
+    """Show the state of a cluster: controller, brokers, topics, partitions.
+
+    Exits with 1 if no broker answers.
+
+    Example: odradek status && echo ready
+    """
+    target = Target(bootstrap, extra)
+    with target.only_admin() as admin:
+        found = _status(admin, target.bootstrap)
+    if json:
+        show_json(found)
+        return
+    controller = found["controller"]
+    show_facts(
+        {
+            "bootstrap": found["bootstrap"],
+            "cluster": found["cluster_id"],
+            "speaks": f"Kafka {found['kafka_version']}",
+            "controller": f"broker {controller}" if controller is not None else "not known",
+            "brokers": found["brokers"],
+            "topics": f"{found['topics']}, and {found['internal_topics']} internal",
+            "partitions": found["partitions"],
+            "under-replicated": found["under_replicated_partitions"],
+            "without a leader": found["leaderless_partitions"],
+        }
+    )
+
+
+def _status(admin: Admin, bootstrap: str) -> dict[str, Any]:
+    cluster = admin.describe_cluster()
+    listed = admin.list_topics(include_internal=True)
+    counts = partition_counts(_partitions(admin, listed))
+    internal = sum(one.is_internal for one in listed.values())
+    return {
+        "bootstrap": bootstrap,
+        "cluster_id": cluster.cluster_id,
+        "kafka_version": guess_version(admin.api_versions()),
+        "controller": None if cluster.controller is None else cluster.controller.id,
+        "brokers": len(cluster.nodes),
+        "topics": len(listed) - internal,
+        "internal_topics": internal,
+        "partitions": counts.total,
+        "under_replicated_partitions": counts.under_replicated,
+        "leaderless_partitions": counts.leaderless,
+    }
+
+
+def _partitions(admin: Admin, topics: Iterable[str]) -> list[PartitionInfo]:
+    """Return the partitions of topics, passing over those deleted since they were listed."""
+    from odradek import SomeFailed
+
+    try:
+        described = admin.describe_topics(topics)
+    except SomeFailed as failed:
+        described = dict(failed.results)
+    return [one for topic in described.values() for one in topic.partitions]
+
+
+@command
+def brokers(json: Json = False, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
+    """List the brokers of a cluster, and what each holds."""
+    with Target(bootstrap, extra).only_admin() as admin:
+        cluster = admin.describe_cluster()
+        partitions = _partitions(admin, admin.list_topics(include_internal=True))
+        directories = log_dirs_of(admin, [node.id for node in cluster.nodes])
+    rows = [_broker(node, cluster, partitions, directories.get(node.id)) for node in cluster.nodes]
+    if not json:
+        for row in rows:
+            row |= {"size": as_size(row["size_bytes"]), "disk_free": as_size(row["disk_free_bytes"])}
+    show(rows, BROKERS, as_json=json)
+
+
+def _broker(
+    node: Node,
+    cluster: ClusterDescription,
+    partitions: list[PartitionInfo],
+    directories: Mapping[str, LogDir] | None,
+) -> dict[str, Any]:
+    known = list((directories or {}).values())
+    sizes = [replica.size_bytes for one in known for replica in one.replicas.values()]
+    free = [one.usable_bytes for one in known if one.usable_bytes >= 0]
+    return {
+        "broker": node.id,
+        "host": node.host,
+        "port": node.port,
+        "rack": node.rack,
+        "controller": cluster.controller is not None and cluster.controller.id == node.id,
+        "leaders": sum(one.leader == node.id for one in partitions),
+        "replicas": sum(node.id in one.replicas for one in partitions),
+        "size_bytes": None if directories is None else sum(sizes),
+        "disk_free_bytes": min(free) if free else None,
+    }

@@ -1,0 +1,54 @@
+"""Rules that hold for all commands alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from odradek import commands
+from odradek.version import VERSION
+
+WITHOUT_JSON = {
+    "serve": "--log-format json",
+    "dump-log": "prints the lines of Kafka's own tool",
+    "command-reference": "prints a page",
+}
+
+
+def all_commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from all_commands(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
+
+
+COMMANDS = dict(all_commands(typer.main.get_command(commands.app)))
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path not in WITHOUT_JSON])
+def test_a_command_can_print_json(path: str) -> None:
+    assert "--json" in {name for option in COMMANDS[path].params for name in option.opts}
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["topics", "-h"], ["topics", "list", "-h"], ["serve", "-h"]])
+def test_help_has_a_short_option_everywhere(arguments: list[str]) -> None:
+    result = CliRunner().invoke(commands.app, arguments)
+    assert result.exit_code == 0
+    assert result.output.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("arguments", [["-V"], ["--version"], ["version"]])
+def test_the_version_is_told(arguments: list[str]) -> None:
+    assert CliRunner().invoke(commands.app, arguments).output == f"odradek {VERSION}\n"
+
+
+def test_the_version_is_told_to_programs() -> None:
+    told = json.loads(CliRunner().invoke(commands.app, ["version", "--json"]).output)
+    assert told["version"] == VERSION
+    assert set(told) == {"version", "python", "codec"}
