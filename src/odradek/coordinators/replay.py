@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from odradek.coordinators.effects import Entry
-from odradek.log.rehearsal import NotAtHand, rehearse_read
+from odradek.log import rehearsal
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID
 from odradek.ports.files import FileSlice
@@ -55,11 +55,9 @@ async def read_piece(partition: Partition, offset: int, end_offset: int, bytes_m
     offset = max(offset, log.log_start_offset)
     if offset >= end_offset:
         return Piece([], end_offset, [])
-    try:
-        fetched = log.read(offset, bytes_max, end_offset, may_wait=False)
-    except NotAtHand:
-        await rehearse_read(log.segments, offset)
-        fetched = log.read(offset, bytes_max, end_offset)
+    fetched = await rehearsal.read(
+        log.segments, offset, lambda may_wait: log.read(offset, bytes_max, end_offset, may_wait=may_wait)
+    )
     segment, data = fetched.segment, fetched.data
     if segment is None or not isinstance(data, FileSlice):
         return Piece([], end_offset, [])  # compaction left nothing in between

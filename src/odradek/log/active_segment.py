@@ -126,6 +126,17 @@ class ActiveSegment(Segment):
     def aborted(self) -> list[AbortedTransaction]:
         return self._aborted_here
 
+    @property
+    def knows_aborted(self) -> bool:
+        return True
+
+    @property
+    def is_timed(self) -> bool:
+        return True
+
+    def modified_ms(self) -> int:
+        return self.place.files.modified_ms(self.path(LOG))
+
     def add_aborted(self, entry: AbortedTransaction) -> None:
         """Note a transaction whose abort marker was appended last. The file follows with the indexes."""
         self._aborted_here.append(entry)

@@ -11,9 +11,9 @@ from typing import Final
 
 from odradek.log.epochs import EpochEnd
 from odradek.log.producers import ProducerStates
-from odradek.log.rehearsal import NotAtHand, is_at_hand
+from odradek.log.rehearsal import is_at_hand
 from odradek.log.results import NOTHING, Appended, Fetched
-from odradek.log.segment import TimestampOffset
+from odradek.log.segment import NotAtHand, TimestampOffset
 from odradek.log.segment_format import Buffer
 from odradek.log.segmented_log import LogState, SegmentedLog
 from odradek.log.segments import cut
@@ -202,12 +202,16 @@ class Log(SegmentedLog):
             )
         if offset >= end_offset:
             return NOTHING
-        if not may_wait and not is_at_hand(self._segments, offset):
-            raise NotAtHand
+        place = self._place
+        place.may_wait = may_wait
         try:
+            if not may_wait and not is_at_hand(self._segments, offset):
+                raise NotAtHand
             return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:
             raise self._trust.refusal(error, "read") from error
+        finally:
+            place.may_wait = True
 
     # Searches by time.
 
@@ -266,16 +270,22 @@ class Log(SegmentedLog):
         )
         return self.append_as_leader(bytearray(batch), leader_epoch, now_ms, origin=Origin.COORDINATOR)
 
-    def aborted_between(self, from_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted_between(
+        self, from_offset: int, end_offset: int, may_wait: bool = True
+    ) -> list[AbortedTransaction]:
         """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``; it may
-        be some more. Readers of committed records leave out what belongs to them."""
+        be some more. Readers of committed records leave out what belongs to them.
+
+        ``NotAtHand`` if that would wait for the disk and must not.
+        """
         try:
-            return self._segments.aborted_between(from_offset, end_offset)
+            return self._segments.aborted_between(from_offset, end_offset, may_wait)
         except OSError as error:
             raise self._trust.refusal(error, "read") from error
 
-    def aborted_in(self, offset: int, fetched: Fetched) -> list[AbortedTransaction]:
+    def aborted_in(self, offset: int, fetched: Fetched, may_wait: bool = True) -> list[AbortedTransaction]:
         """Those that matter to what was read from ``offset`` on."""
         if fetched.segment is None:
             return []
-        return self.aborted_between(offset, self._segments.end_offset_of(fetched, self.log_end_offset))
+        end_offset = self._segments.end_offset_of(fetched, self.log_end_offset)
+        return self.aborted_between(offset, end_offset, may_wait)

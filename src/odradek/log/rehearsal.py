@@ -2,9 +2,12 @@
 
 The event loop owns a log and its segments; a thread may touch files only. So a search that finds something
 missing from memory is first run on copies of the segments, which share their files and nothing else. It
-leaves the pages it looked at in memory, and what it opened with the segments; the loop then searches for
-itself. What goes wrong in a rehearsal (segments may be removed or replaced meanwhile) is left to the loop's
-search to tell.
+leaves the pages it looked at in memory, and what it opened and learned with the segments; the loop then
+searches for itself. What goes wrong in a rehearsal (segments may be removed or replaced meanwhile) is left to
+the loop's search to tell.
+
+An index that a copy finds wrong is built anew by the thread. The segment goes by it at once if it is still
+part of the log, and it is written to its file by another thread after that.
 
 A copy reads indexes instead of mapping them: a mapped file that is cut by another ends the process.
 """
@@ -12,20 +15,34 @@ A copy reads indexes instead of mapping them: a mapped file that is cut by anoth
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
 from odradek.log.active_segment import ActiveSegment
-from odradek.log.segment import WINDOW_BYTES, OpenSegments, Segment, SegmentPlace, TimestampOffset
-from odradek.log.segment_format import OFFSETS
-from odradek.log.segments import SegmentList
-from odradek.model.errors import BrokerError, ErrorCode
+from odradek.log.segment import (
+    WINDOW_BYTES,
+    IndexWrong,
+    NotAtHand,
+    OpenSegments,
+    Segment,
+    SegmentPlace,
+    TimestampOffset,
+)
+from odradek.log.segment_format import LOG, OFFSET_INDEX, OFFSETS, TIME_INDEX, IndexBuilder
+from odradek.log.segments import AbortedUnread, SegmentList
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
 
 T = TypeVar("T")
 
 SEGMENTS_READ_MAX: Final = 2
 """A read looks into the segment that holds its offset and, if nothing follows there, into the next."""
+
+SEGMENTS_AT_ONCE: Final = 64
+"""Segments that a thread looks into for one question about several."""
+
+REHEARSALS_MAX: Final = 3
+"""How often a read is rehearsed before it waits after all, and a search begun again before it gives up."""
 
 COPIES_OPEN_MAX: Final = 2
 """A copy holds whole indexes in memory: few at a time."""
@@ -33,43 +50,75 @@ COPIES_OPEN_MAX: Final = 2
 _NO_END: Final = 2**63 - 1
 
 
-class NotAtHand(Exception):
-    """The search would wait for a disk; it is to be rehearsed first."""
-
-
 class SegmentCopy(Segment):
     """Another view of a segment's files, for a thread. It changes no file."""
 
-    __slots__ = ()
+    __slots__ = ("_has_read_offsets", "_is_active", "rebuilt")
 
     def __init__(self, original: Segment, place: SegmentPlace) -> None:
         super().__init__(place, original.base_offset, original.size)
+        self.rebuilt: IndexBuilder | None = None
+        self._has_read_offsets = False
+        self._is_active = isinstance(original, ActiveSegment)
         if isinstance(original, ActiveSegment):
             self._file = original.log_file
             self._offsets = bytes(original.offset_index())
             self._times = bytes(original.time_index())
             self._largest = original.largest()
+            self._aborted = list(original.aborted())
         else:
             self._file = original._file
             self._largest = original._largest
+            self._modified_ms = original._modified_ms
+            self._aborted = original._aborted
 
     def _map(self, suffix: str) -> tuple[memoryview, None]:
+        self._has_read_offsets |= suffix == OFFSET_INDEX
         try:
             return memoryview(self.place.files.read_whole(self.path(suffix))), None
         except FileNotFoundError:
             return memoryview(b"?"), None
 
     def rebuild_indexes(self) -> None:
-        """Files are written by the loop only."""
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"an index of {self.path('')} is to be rebuilt")
+        """Build the indexes in memory. Those of a segment that still grows are there, and never wrong."""
+        if self._is_active:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"no batch can be found in {self.path(LOG)}")
+        self.rebuilt = self.scan().indexes
+        self.rebuilt.add_largest_timestamp()
+        self.adopt_indexes(self.rebuilt)
+
+    def let_go(self) -> None:
+        aborted = self._aborted
+        super().let_go()
+        self._aborted = aborted  # it is what this copy was made for
 
     def give_back(self, original: Segment) -> None:
         """Spare the segment what was found here."""
-        if not isinstance(original, ActiveSegment):
-            original._largest = original._largest or self._largest
-            if original._file is None and self._file is not None:
-                original._file = self._file
-                original.place.opened.use(original)
+        if self._is_active or isinstance(original, ActiveSegment):
+            return
+        if self.rebuilt is not None:
+            original.adopt_indexes(self.rebuilt)
+        original._largest = original._largest or self._largest
+        if original._modified_ms is None:
+            original._modified_ms = self._modified_ms
+        if original._aborted is None:
+            original._aborted = self._aborted
+        if original._file is None:
+            original._file = self._file
+        if original._file is not None or original._offsets is not None or original._aborted:
+            original.place.opened.use(original)
+        if self._has_read_offsets:
+            self._map_for(original)
+
+    def _map_for(self, original: Segment) -> None:
+        """Map the index that was read here: its pages are in memory. What is wrong, a search will tell."""
+        original.place.may_wait = False
+        try:
+            original.offset_index()
+        except (OSError, IndexWrong):
+            return
+        finally:
+            original.place.may_wait = True
 
 
 def is_at_hand(segments: SegmentList, offset: int) -> bool:
@@ -103,6 +152,47 @@ def _searched(segment: Segment, offset: int) -> tuple[int, int]:
     return start, min(end, segment.size)
 
 
+async def read(segments: SegmentList, offset: int, look: Callable[[bool], T]) -> T:
+    """Read from this offset on; ``look`` is told whether it may wait. Rehearsed as often as need be."""
+    for _ in range(REHEARSALS_MAX):
+        try:
+            return look(False)
+        except NotAtHand as why:
+            await rehearse(segments, offset, why)
+    return look(True)
+
+
+async def rehearse(segments: SegmentList, offset: int, why: NotAtHand) -> None:
+    """Have in memory what a read from this offset said it would have waited for."""
+    if isinstance(why, IndexWrong):
+        with suppress(OSError, BrokerError):
+            await _rehearse(segments, [why.segment], lambda copies: copies[0].rebuild_indexes())
+    elif isinstance(why, AbortedUnread):
+        await _read_aborted(segments, why.segment, why.end_offset)
+    else:
+        await rehearse_read(segments, offset)
+
+
+async def _read_aborted(segments: SegmentList, first: Segment, end_offset: int) -> None:
+    """Know the aborted transactions from a segment on that have records below an offset."""
+    number = _number_holding(segments, first.base_offset)
+    chosen = [segments[at] for at in range(number, len(segments))[:SEGMENTS_AT_ONCE]]
+    with suppress(OSError, BrokerError, StorageError):
+        await _rehearse(
+            segments, chosen, lambda copies: copies.aborted_between(first.base_offset, end_offset)
+        )
+
+
+async def read_times(segments: SegmentList, chosen: Sequence[Segment]) -> None:
+    """Know how new these segments are: what retention and compaction go by.
+
+    Raises OSError if their files cannot be read.
+    """
+    some = [segment for segment in chosen if not segment.is_timed][:SEGMENTS_AT_ONCE]
+    if some:
+        await _rehearse(segments, some, lambda copies: [copy.newest_ms() for copy in copies])
+
+
 async def rehearse_read(segments: SegmentList, offset: int) -> None:
     """Have in memory what a read from this offset looks at before it knows what to send."""
     first = _number_holding(segments, offset)
@@ -111,37 +201,38 @@ async def rehearse_read(segments: SegmentList, offset: int) -> None:
         await _rehearse(segments, chosen, lambda copies: copies.read(offset, 1, _NO_END, _NO_END, True))
 
 
-async def find_time(
-    segments: SegmentList,
-    timestamp: int,
-    from_offset: int,
-    otherwise: Callable[[], TimestampOffset | None],
-) -> TimestampOffset | None:
+async def find_time(segments: SegmentList, timestamp: int, from_offset: int) -> TimestampOffset | None:
     """The first record at ``from_offset`` or later that is not older than ``timestamp``, found on a thread.
 
-    Looks into few segments: those whose times are not known yet, once, and those that reach the time.
+    Looks into few segments: those whose times are not known yet, once, and those that reach the time. Raises
+    OSError or BrokerError if they cannot be read.
     """
-    try:
-        untimed = segments.untimed(timestamp)
-        if untimed:
-            await _rehearse(segments, untimed, lambda copies: [copy.newest_ms() for copy in copies])
-        chosen = segments.reaching(timestamp, -1, SEGMENTS_READ_MAX)
-        while chosen:
-            found = await _rehearse(segments, chosen, lambda copies: copies.find_time(timestamp, from_offset))
-            if found is not None:
-                return found
-            chosen = segments.reaching(timestamp, chosen[-1].base_offset, SEGMENTS_READ_MAX)
-    except (OSError, BrokerError):
-        return otherwise()
+    return await _persistently(lambda: _find_time(segments, timestamp, from_offset))
+
+
+async def _find_time(segments: SegmentList, timestamp: int, from_offset: int) -> TimestampOffset | None:
+    while untimed := segments.untimed(timestamp):
+        await _rehearse(segments, untimed, lambda copies: [copy.newest_ms() for copy in copies])
+    chosen = segments.reaching(timestamp, -1, SEGMENTS_READ_MAX)
+    while chosen:
+        found = await _rehearse(segments, chosen, lambda copies: copies.find_time(timestamp, from_offset))
+        if found is not None:
+            return found
+        chosen = segments.reaching(timestamp, chosen[-1].base_offset, SEGMENTS_READ_MAX)
     return None
 
 
-async def search(segments: SegmentList, look: Callable[[SegmentList], T], otherwise: Callable[[], T]) -> T:
-    """What a thread finds in copies of all segments; what the loop finds for itself if that goes wrong."""
-    try:
-        return await _rehearse(segments, list(segments), look)
-    except (OSError, BrokerError):
-        return otherwise()
+async def search(segments: SegmentList, look: Callable[[SegmentList], T]) -> T:
+    """What a thread finds in copies of all segments. Raises OSError or BrokerError if they cannot be read."""
+    return await _persistently(lambda: _rehearse(segments, list(segments), look))
+
+
+async def _persistently(work: Callable[[], Awaitable[T]]) -> T:
+    """Search again if a file was gone: its segment may have left the log meanwhile."""
+    for _ in range(REHEARSALS_MAX):
+        with suppress(FileNotFoundError):
+            return await work()
+    return await work()
 
 
 async def _rehearse(
@@ -152,9 +243,35 @@ async def _rehearse(
     opened = OpenSegments(COPIES_OPEN_MAX)
     place = SegmentPlace(of.files, of.directory, opened, of.index_interval_bytes, of.index_bytes_max)
     copies = [SegmentCopy(one, place) for one in chosen]
+    rebuilt: list[tuple[Segment, IndexBuilder]] = []
     try:
         return await of.files.offload_read(lambda: search(SegmentList(list(copies))))
     finally:
         for copy, original in zip(copies, chosen, strict=True):
             if segments[_number_holding(segments, original.base_offset)] is original:
                 copy.give_back(original)
+                if copy.rebuilt is not None:
+                    rebuilt.append((original, copy.rebuilt))
+        for original, indexes in rebuilt:
+            await _write_indexes(original, indexes)
+
+
+async def _write_indexes(segment: Segment, indexes: IndexBuilder) -> None:
+    """Replace the index files of a segment, unless somebody else is about to."""
+    place, base_offset = segment.place, segment.base_offset
+    contents = [(segment.path(OFFSET_INDEX), indexes.offsets), (segment.path(TIME_INDEX), indexes.times)]
+    log_path = segment.path(LOG)
+
+    def work() -> None:
+        for path, index in contents:
+            if place.files.exists(log_path):
+                place.files.write_whole(path, bytes(index))
+
+    if base_offset not in place.rebuilding:
+        place.rebuilding.add(base_offset)
+        try:
+            # A full disk, or a segment on its way out: they are in memory, and will be built again.
+            with suppress(OSError):
+                await place.files.offload(work)
+        finally:
+            place.rebuilding.discard(base_offset)

@@ -1,7 +1,8 @@
 """One segment of a log, at rest: a file of batches, and the two sparse indexes into it.
 
 Its files are opened and its indexes mapped when first needed, and let go again by ``OpenSegments`` when too
-many are open. An index that is missing, or cannot be true, is rebuilt from the batches when it is met.
+many are open. An index that is missing, or cannot be true, is rebuilt from the batches when it is met: at
+once by whoever may wait, and else on a thread, after ``IndexWrong`` has told that it must be.
 
 Invariant: ``size`` is the position after the last whole batch.
 """
@@ -61,6 +62,18 @@ _LEGACY_TIMESTAMP = Struct(">q")
 _SMALLEST = 26
 
 
+class NotAtHand(Exception):
+    """A search would wait for a disk, and must not: it is to be rehearsed first."""
+
+
+class IndexWrong(NotAtHand):
+    """An index of this segment is to be rebuilt, which takes a look at all of its batches."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"an index of {segment.path(LOG)} is to be rebuilt")
+        self.segment = segment
+
+
 class BatchPlace(NamedTuple):
     position: int
     base_offset: int
@@ -103,7 +116,15 @@ class OpenSegments:
 class SegmentPlace:
     """Where the segments of one log live, and by what rules their indexes are made. Shared by all of them."""
 
-    __slots__ = ("directory", "files", "index_bytes_max", "index_interval_bytes", "opened")
+    __slots__ = (
+        "directory",
+        "files",
+        "index_bytes_max",
+        "index_interval_bytes",
+        "may_wait",
+        "opened",
+        "rebuilding",
+    )
 
     def __init__(
         self,
@@ -118,6 +139,10 @@ class SegmentPlace:
         self.opened = opened
         self.index_interval_bytes = index_interval_bytes
         self.index_bytes_max = index_bytes_max
+        self.may_wait = True
+        """Whether who searches now may wait for a whole segment to be read."""
+        self.rebuilding: set[int] = set()
+        """Base offsets of the segments whose index files are being replaced."""
 
     def path(self, base_offset: int, suffix: str) -> str:
         return f"{self.directory}/{file_name(base_offset, suffix)}"
@@ -133,6 +158,7 @@ class Segment:
         "_aborted",
         "_file",
         "_largest",
+        "_modified_ms",
         "_offsets",
         "_offsets_file",
         "_times",
@@ -151,6 +177,7 @@ class Segment:
         self._times: Buffer | None = None
         self._aborted: Sequence[AbortedTransaction] | None = None
         self._largest: TimestampOffset | None = None
+        self._modified_ms: int | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.place.directory}, {self.base_offset}, {self.size} bytes)"
@@ -254,6 +281,11 @@ class Segment:
         check_aborted(entries, self.base_offset, path)
         return entries
 
+    @property
+    def knows_aborted(self) -> bool:
+        """Whether ``aborted`` is known without a look into a file."""
+        return self._aborted is not None
+
     def has_no_aborted(self) -> None:
         """There is no index of aborted transactions, so nobody needs to look for it."""
         self._aborted = ()
@@ -296,7 +328,9 @@ class Segment:
         return view[: self.size]
 
     def rebuild_indexes(self) -> None:
-        """Write the indexes that the log file says there should be."""
+        """Write the indexes that the log file says there should be. Waits; ``IndexWrong`` if none may."""
+        if not self.place.may_wait:
+            raise IndexWrong(self)
         self.use_indexes(self.scan().indexes, durable=True)
 
     def use_indexes(self, indexes: IndexBuilder, *, durable: bool) -> None:
@@ -310,6 +344,10 @@ class Segment:
                 file.truncate(0)
                 file.append(index)
                 file.close()
+        self.adopt_indexes(indexes)
+
+    def adopt_indexes(self, indexes: IndexBuilder) -> None:
+        """Go by these indexes, which are in memory."""
         self._offsets, self._offsets_file, self._times = indexes.offsets, None, indexes.times
         self._largest = TimestampOffset(indexes.max_timestamp, indexes.offset_of_max_timestamp)
 
@@ -406,8 +444,8 @@ class Segment:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the largest timestamp is known without a look into a file."""
-        return self._largest is not None
+        """Whether ``newest_ms`` is known without a look at a file."""
+        return self._largest is not None and (self._largest.timestamp >= 0 or self._modified_ms is not None)
 
     def _read_largest(self) -> TimestampOffset:
         """Read the last entry alone: a search over many segments must not open them all."""
@@ -446,7 +484,10 @@ class Segment:
         return TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def modified_ms(self) -> int:
-        return self.place.files.modified_ms(self.path(LOG))
+        """When the log file was last written. A segment at rest is written no more."""
+        if self._modified_ms is None:
+            self._modified_ms = self.place.files.modified_ms(self.path(LOG))
+        return self._modified_ms
 
     def newest_ms(self) -> int:
         """The largest timestamp or, where records have none, when the file was last written."""

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Self
 
+from odradek.log import rehearsal
 from odradek.log.active_segment import ActiveSegment
 from odradek.log.checkpoints import PARTITION_METADATA, encode_partition_metadata, read_partition_metadata
 from odradek.log.cleaned_segment import CleanedSegment
@@ -25,7 +26,7 @@ from odradek.log.producer_history import ProducerHistory, remove_snapshots, snap
 from odradek.log.retention import Due, LogFacts, find_due
 from odradek.log.segment import Segment, SegmentPlace
 from odradek.log.segment_format import DirectoryKind, directory_name
-from odradek.log.segments import SegmentList
+from odradek.log.segments import SegmentList, Untimed
 from odradek.log.settings import LogConfig
 from odradek.log.trust import Trust
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
@@ -325,15 +326,15 @@ class SegmentedLog:
         Their files are renamed now and removed by ``remove_going`` after ``file.delete.delay.ms``. Whoever
         reads from them goes on. ``now_ms`` is the wall clock's.
         """
-        if not self._find_due(now_ms):
+        if not await self._find_due(now_ms):
             return []
         async with self._flushing.one_at_a_time():
-            due = self._find_due(now_ms)
+            due = await self._find_due(now_ms)
             if len(due) == len(self._segments):
                 self.roll(now_ms)
                 # The log must not be found without segments: it would begin at offset 0 again.
                 await self._sync_names()
-                due = self._find_due(now_ms)[: len(self._segments) - 1]
+                due = (await self._find_due(now_ms))[: len(self._segments) - 1]
             if due:
                 self._let_go_of(self._segments.drop_first(len(due)), monotonic_ms)
                 start, cuts = self._segments[0].base_offset, self._cuts
@@ -350,13 +351,26 @@ class SegmentedLog:
             self._flushing.names_changed = True
             raise self._trust.sync_refusal(error, "sync") from error
 
-    def _find_due(self, now_ms: int) -> list[Due]:
-        self._trust.require()
-        of = LogFacts(self.log_start_offset, self.high_watermark, self.size_bytes)
+    async def _find_due(self, now_ms: int) -> list[Due]:
+        """The segments that go now, without a wait after that; their times are read on a thread."""
+        count = 1
+        while True:
+            self._trust.require()
+            of = LogFacts(self.log_start_offset, self.high_watermark, self.size_bytes)
+            facts = self._segments.facts(self.log_end_offset, with_times=self._config.deletes_by_time)
+            try:
+                return find_due(facts, of, self._config, now_ms)
+            except Untimed as untimed:
+                await self._read_times(untimed.segment, count)
+                count = rehearsal.SEGMENTS_AT_ONCE  # the first one is often the only one asked about
+
+    async def _read_times(self, first: Segment, count: int) -> None:
+        """Know how new a segment is, and some of those after it."""
         try:
-            return find_due(self._segments.facts(self.log_end_offset), of, self._config, now_ms)
+            await rehearsal.read_times(self._segments, self._segments.since(first.base_offset)[:count])
         except OSError as error:
-            raise self._trust.refusal(error, "search") from error
+            if first in self._segments:  # else it has left the log meanwhile
+                raise self._trust.refusal(error, "search") from error
 
     def _let_go_of(self, segments: Sequence[Segment], monotonic_ms: int) -> None:
         """Mark segments that are no longer part of the log. They stand before all that is."""

@@ -11,12 +11,32 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import is_
+from typing import Final
 
 from odradek.log.results import NOTHING, Fetched
 from odradek.log.retention import SegmentFacts
-from odradek.log.segment import Segment, TimestampOffset
+from odradek.log.segment import NotAtHand, Segment, TimestampOffset
 from odradek.log.transaction_index import AbortedTransaction, overlapping
 from odradek.ports.files import FileSlice
+
+_NO_END: Final = 2**63 - 1
+
+
+class Untimed(NotAtHand):
+    """The newest time of this segment is to be read from its files."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"the time of {segment} is not known")
+        self.segment = segment
+
+
+class AbortedUnread(NotAtHand):
+    """The aborted transactions from this segment on, up to an offset, are to be read from files."""
+
+    def __init__(self, segment: Segment, end_offset: int) -> None:
+        super().__init__(f"the aborted transactions of {segment} are not known")
+        self.segment = segment
+        self.end_offset = end_offset
 
 
 class SegmentList:
@@ -80,12 +100,18 @@ class SegmentList:
         self._bases[first : first + len(run)] = [by.base_offset]
         del self._peaks[first:]
 
-    def facts(self, log_end_offset: int) -> Iterator[SegmentFacts]:
-        """What retention goes by. One at a time: the time of a segment may have to be read from a file."""
+    def facts(self, log_end_offset: int, *, with_times: bool = True) -> Iterator[SegmentFacts]:
+        """What retention goes by. One at a time: ``Untimed`` if the time of a segment must be read first.
+
+        Without times, all segments pass for as new as can be.
+        """
         ends = [*self._bases[1:], log_end_offset]
         for number, segment in enumerate(self._segments):
             is_last = number == len(ends) - 1
-            yield SegmentFacts(segment.base_offset, ends[number], segment.size, segment.newest_ms(), is_last)
+            if with_times and not segment.is_timed:
+                raise Untimed(segment)
+            newest_ms = segment.newest_ms() if with_times else _NO_END
+            yield SegmentFacts(segment.base_offset, ends[number], segment.size, newest_ms, is_last)
 
     def since(self, offset: int) -> list[Segment]:
         """The segment that holds ``offset`` and all after it."""
@@ -116,11 +142,19 @@ class SegmentList:
             return cut(segment, found.position, size_bytes, found.size_bytes, bytes_max, at_least_one)
         return NOTHING
 
-    def aborted_between(self, from_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``."""
+    def aborted_between(
+        self, from_offset: int, end_offset: int, may_wait: bool = True
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``.
+
+        ``AbortedUnread`` if that would wait for the disk and must not.
+        """
         found: list[AbortedTransaction] = []
         for number in range(max(bisect_right(self._bases, from_offset) - 1, 0), len(self._segments)):
-            entries = self._segments[number].aborted()
+            segment = self._segments[number]
+            if not may_wait and not segment.knows_aborted:
+                raise AbortedUnread(segment, end_offset)
+            entries = segment.aborted()
             if entries:
                 some, is_all = overlapping(entries, from_offset, end_offset)
                 found += some

@@ -56,6 +56,11 @@ class LogConfig:
         return cls(**values, decompressed_bytes_max=decompressed_bytes_max)
 
     @property
+    def deletes_by_time(self) -> bool:
+        """Whether segments go because of their age."""
+        return "delete" in self.cleanup_policy and self.retention_ms >= 0
+
+    @property
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 

@@ -16,6 +16,7 @@ from odradek.log.compaction import (
     measure,
 )
 from odradek.log.log import Log
+from odradek.log.rehearsal import SEGMENTS_AT_ONCE, read_times
 from odradek.log.segment import Segment
 from odradek.log.segment_format import LOG
 from odradek.model.ids import NO_TIMESTAMP
@@ -32,9 +33,7 @@ async def look_at(log: Log, first_dirty: FirstDirty, now_ms: int) -> Cleanable:
     """
     config = log.config
     dirty = [one for one in log.segments.since(first_dirty.offset) if one is not log.segments[-1]]
-    # Read on the loop, as retention does: a segment remembers its newest time.
-    times = ((one.base_offset, one.newest_ms()) for one in dirty)
-    young = find_first_young(times, now_ms, config.min_compaction_lag_ms)
+    young = await _first_young(log, dirty, now_ms)
     firsts: list[int] = []
     if now_ms > config.max_compaction_lag_ms and dirty:
         firsts = await dirty[0].place.files.offload(lambda: first_timestamps(dirty))
@@ -42,6 +41,20 @@ async def look_at(log: Log, first_dirty: FirstDirty, now_ms: int) -> Cleanable:
     extents = [SegmentExtent(one.base_offset, one.size) for one in log.segments]
     uncleanable = find_uncleanable(log.last_stable_offset, log.recovery_point, extents[-1].base_offset, young)
     return measure(extents, first_dirty.offset, uncleanable, overdue)
+
+
+async def _first_young(log: Log, dirty: Sequence[Segment], now_ms: int) -> int | None:
+    """The first dirty segment that is too young for a round. Times are read on a thread, once."""
+    lag_ms = log.config.min_compaction_lag_ms
+    for first in range(0, len(dirty), SEGMENTS_AT_ONCE) if lag_ms > 0 else ():
+        some = dirty[first : first + SEGMENTS_AT_ONCE]
+        await read_times(log.segments, some)
+        # One that has left the log meanwhile stays without a time; the next survey looks again.
+        times = [(one.base_offset, one.newest_ms()) for one in some if one.is_timed]
+        young = find_first_young(times, now_ms, lag_ms)
+        if young is not None:
+            return young
+    return None
 
 
 def first_timestamps(segments: Sequence[Segment]) -> list[int]:

@@ -23,11 +23,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
+from odradek.log import rehearsal
 from odradek.log.directories import LogDirectories
 from odradek.log.directory import LogDirectory
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.log import Log
-from odradek.log.rehearsal import is_at_hand, rehearse_read
 from odradek.log.segment_format import DIRECTORY_NAME_LENGTH_MAX, DirectoryKind, directory_name
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
@@ -438,8 +438,10 @@ def common_end(current: Log, future: Log) -> int:
 
 async def _have_at_hand(current: Log, offset: int) -> None:
     """Let the event loop find a batch without waiting for the disk."""
-    if offset < current.log_end_offset and not is_at_hand(current.segments, offset):
-        await rehearse_read(current.segments, offset)
+    with suppress(BrokerError):  # what is wrong, the read itself will tell
+        await rehearsal.read(
+            current.segments, offset, lambda may_wait: current.read(offset, 1, may_wait=may_wait)
+        )
 
 
 async def _first_base_offset(current: Log, source: LogDirectory) -> int:

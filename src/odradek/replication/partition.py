@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from odradek.log import rehearsal
 from odradek.log.log import Appended, Log
-from odradek.log.segment import TimestampOffset
+from odradek.log.segment import NotAtHand, TimestampOffset
 from odradek.log.segments import SegmentList
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicId, TopicPartition
@@ -267,7 +267,7 @@ class Partition:
                 return result
         try:
             fetched = log.read(asked.fetch_offset, bytes_max, end_offset, at_least_one, may_wait)
-            aborted = log.aborted_in(asked.fetch_offset, fetched) if is_committed else None
+            aborted = log.aborted_in(asked.fetch_offset, fetched, may_wait) if is_committed else None
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
         data = b"" if fetched.is_cut_short else fetched.data
@@ -278,9 +278,9 @@ class Partition:
             result.aborted = [(one.producer_id, one.first_offset) for one in aborted]
         return result
 
-    async def rehearse(self, asked: FetchPartition) -> None:
-        """Have in memory what a read has to look at before it knows what to give."""
-        await rehearsal.rehearse_read(self.log.segments, asked.fetch_offset)
+    async def rehearse(self, asked: FetchPartition, why: NotAtHand) -> None:
+        """Have in memory what a read said it would have waited for."""
+        await rehearsal.rehearse(self.log.segments, asked.fetch_offset, why)
 
     def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
         """Read from this partition's files away from the loop."""
@@ -331,8 +331,10 @@ class Partition:
         self._require_readable(current_leader_epoch, replica_id)
         try:
             found = await self._search(timestamp)
-        except StorageError as broken:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        except OSError as error:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, str(self.log.refusal(error, "search"))
+            ) from error
         self._require_readable(current_leader_epoch, replica_id)
         if found is None or found.offset >= self._readable_end(isolation, replica_id):
             return NOT_FOUND
@@ -341,8 +343,8 @@ class Partition:
     def _search(self, timestamp: int) -> Awaitable[TimestampOffset | None]:
         log, start = self.log, self.log.log_start_offset
         if timestamp == MAX_TIMESTAMP:
-            return rehearsal.search(log.segments, SegmentList.find_largest_time, log.offset_of_max_timestamp)
-        return rehearsal.find_time(log.segments, timestamp, start, lambda: log.offset_for_time(timestamp))
+            return rehearsal.search(log.segments, SegmentList.find_largest_time)
+        return rehearsal.find_time(log.segments, timestamp, start)
 
     def offsets_before(self, timestamp: int, count_max: int, replica_id: int, now_ms: int) -> list[int]:
         """ListOffsets 0: consumers are capped at the high watermark."""

@@ -25,12 +25,7 @@ def _fill(bench: Any, times: list[int]) -> Log:
 
 
 def _find(log: Log, timestamp: int) -> Any:
-    def not_needed() -> None:
-        raise AssertionError("the thread found nothing out")
-
-    return asyncio.run(
-        rehearsal.find_time(log.segments, timestamp, log.log_start_offset, not_needed)  # type: ignore[arg-type]
-    )
+    return asyncio.run(rehearsal.find_time(log.segments, timestamp, log.log_start_offset))
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.lists(st.integers(0, 32), max_size=4))

@@ -22,7 +22,8 @@ from typing import Literal
 from odradek.broker.dispatch import Call
 from odradek.broker.pending import Pending
 from odradek.config import broker as settings
-from odradek.log.rehearsal import NotAtHand
+from odradek.log.rehearsal import REHEARSALS_MAX
+from odradek.log.segment import NotAtHand
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId
 from odradek.model.levels import IsolationLevel
@@ -79,9 +80,15 @@ def fetch(request: FetchRequest, call: Call) -> Result:
 async def _rehearsed(
     first: Reading, request: FetchRequest, call: Call, context: FetchContext, replica_id: int
 ) -> Answer | Pending[Answer]:
-    """Read again, once what was not in memory is."""
-    await asyncio.gather(*(partition.rehearse(asked) for partition, asked in first.not_at_hand))
-    return _answer(Reading(request, call, context, replica_id, may_wait=True), request, call)
+    """Read again, once what was not in memory is; as often as need be."""
+    reading = first
+    for left in reversed(range(REHEARSALS_MAX)):
+        waits = [partition.rehearse(asked, why) for partition, asked, why in reading.not_at_hand]
+        await asyncio.gather(*waits)
+        reading = Reading(request, call, context, replica_id, may_wait=left == 0)
+        if not reading.not_at_hand:
+            break
+    return _answer(reading, request, call)
 
 
 def _answer(reading: Reading, request: FetchRequest, call: Call) -> Answer | Pending[Answer]:
@@ -126,7 +133,7 @@ class Reading:
         self._size_bytes = 0
         self._urgent = bool(context.error)
         self._may_wait = may_wait
-        self.not_at_hand: list[tuple[Partition, FetchPartition]] = []
+        self.not_at_hand: list[tuple[Partition, FetchPartition, NotAtHand]] = []
         self._partitions: list[Partition | None] = []
         self._results: list[FetchResult] = []
         for asked in context.partitions:
@@ -172,9 +179,9 @@ class Reading:
             result = self._read_or_refuse(asked, partition)
         except BrokerError as refused:
             result = FetchResult(asked, refused.code)
-        except NotAtHand:
+        except NotAtHand as why:
             assert partition is not None
-            self.not_at_hand.append((partition, asked))
+            self.not_at_hand.append((partition, asked, why))
             return FetchResult(asked, ErrorCode.NONE)
         if result.error or result.diverging_epoch >= 0:
             self._urgent = True
