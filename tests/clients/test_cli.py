@@ -85,6 +85,21 @@ def test_topics_are_created_listed_described_altered_and_deleted(run: Run, topic
     assert topic not in run("topics", "list").lines
 
 
+def test_internal_topics_are_listed_when_asked_for(run: Run, topic: str) -> None:
+    hidden = f"__{topic}"
+    run("topics", "create", topic, hidden)
+    assert topic in run("topics", "list").lines
+    assert hidden not in run("topics", "list").lines
+    assert hidden not in [one["topic"] for one in run("topics", "list", "--json").json]
+    assert hidden not in run("topics", "describe").out
+    assert {topic, hidden} <= set(run("topics", "list", "--internal").lines)
+    assert hidden in run("topics", "describe", "--internal").out
+    assert hidden in run("topics", "describe", hidden).out
+    told = {one["topic"]: one["internal"] for one in run("topics", "list", "--internal", "--json").json}
+    assert (told[topic], told[hidden]) == (False, True)
+    run("topics", "delete", hidden)
+
+
 def test_a_topic_that_exists_is_a_failure_unless_that_is_fine(run: Run, topic: str) -> None:
     run("topics", "create", topic, "--dry-run")
     run("topics", "create", topic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
+_INTERNAL_PREFIX: Final = "__"
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics.")]
 DESCRIBED = [
     "topic",
@@ -93,7 +94,7 @@ def create(
 @command
 def list_(
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also those of the brokers themselves.")
+        bool, typer.Option("--internal", help="Include internal topics: those whose names begin with __.")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
@@ -103,8 +104,9 @@ def list_(
     with Target(bootstrap, extra).only_admin() as admin:
         found = admin.list_topics(include_internal=internal)
     rows = [
-        {"topic": one.name, "topic_id": one.topic_id, "internal": one.is_internal}
+        {"topic": one.name, "topic_id": one.topic_id, "internal": one.is_internal or _is_internal(one.name)}
         for one in sorted(found.values())
+        if internal or not _is_internal(one.name)
     ]
     if json:
         show(rows, [], as_json=True)
@@ -126,7 +128,8 @@ def describe(
 ) -> None:
     """Show partitions of topics: leader, replicas, offsets, size at the leader."""
     with Target(bootstrap, extra).only_admin() as admin:
-        wanted = names or sorted(admin.list_topics(include_internal=internal))
+        listed = [] if names else sorted(admin.list_topics(include_internal=internal))
+        wanted = names or [name for name in listed if internal or not _is_internal(name)]
         found = admin.describe_topics(wanted)
         facts = partition_facts(admin, (one for topic in found.values() for one in topic.partitions))
     described = [_described(found[name], facts) for name in wanted]
@@ -135,6 +138,11 @@ def describe(
         return
     rows = [{**row, "size": as_size(row["size_bytes"])} for topic in described for row in topic["partitions"]]
     show(rows, DESCRIBED, as_json=False, empty="no topics")
+
+
+def _is_internal(name: str) -> bool:
+    """Whether a name is that of an internal topic: of brokers, or of Spark pipelines."""
+    return name.startswith(_INTERNAL_PREFIX)
 
 
 def _described(topic: TopicDescription, facts: Mapping[TopicPartition, PartitionFacts]) -> dict[str, Any]:

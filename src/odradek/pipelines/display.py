@@ -24,6 +24,10 @@ class Display(Protocol):
         """Something that happened, in words."""
         ...
 
+    def doing(self, words: str) -> None:
+        """Something that takes a while and begins now."""
+        ...
+
     def batch(self, progress: Progress) -> None:
         """A batch that ended."""
         ...
@@ -43,6 +47,9 @@ class LineDisplay:
 
     def say(self, words: str) -> None:
         print(words, file=self._out, flush=True)
+
+    def doing(self, words: str) -> None:
+        self.say(words)
 
     def batch(self, progress: Progress) -> None:
         if progress.row_count:
@@ -64,6 +71,9 @@ class JsonDisplay:
     def say(self, words: str) -> None:
         """Words are for people."""
 
+    def doing(self, words: str) -> None:
+        """Words are for people."""
+
     def batch(self, progress: Progress) -> None:
         self.event("progress", **batches.to_json(progress))
 
@@ -75,7 +85,7 @@ class JsonDisplay:
 
 
 class TerminalDisplay:
-    """The newest batch in a line that is written over; what is said stays above it."""
+    """The newest batch, or what is being done, in a line written over; what is said stays above it."""
 
     def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
@@ -87,9 +97,12 @@ class TerminalDisplay:
         self._console.print(words, markup=False)
 
     def batch(self, progress: Progress) -> None:
+        self.doing(line_of(progress))
+
+    def doing(self, words: str) -> None:
         from rich.text import Text
 
-        line = Text(line_of(progress), no_wrap=True, overflow="ellipsis")
+        line = Text(words, no_wrap=True, overflow="ellipsis")
         if self._status is None:
             self._status = self._console.status(line, spinner="dots")
             self._status.start()

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.pipelines import frames, sink_topics, sinks, topic_pins, transforms
+from odradek.pipelines import frames, sinks, topic_pins, transforms
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.dead_letters import DeadLetterShare, TooManyDeadLetters
 from odradek.pipelines.failures import Failure, explain
@@ -162,7 +162,6 @@ def run_query(spec: Spec, given: argparse.Namespace, report: Report, orders: Ord
         report.tell("replayed", rows=_replay(spark, spec, given.replay), skipped=False)
         report.tell("ended", reason="once")
     else:
-        sink_topics.check_sink_topics(spec)
         topic_pins.pin_topics(spec, Checkpoint(spec.checkpoint))
         query = sinks.start_query(outgoing_frame(spark, spec, streaming=True), spec, once=given.once)
         jvm: Any = spark.sparkContext._jvm

@@ -18,7 +18,7 @@ from odradek.model.ids import TopicPartition
 from odradek.pipelines.display import Display, display_for
 from odradek.pipelines.lag import WaitingRecords
 from odradek.pipelines.metrics import LOOPBACK, MetricsServer
-from odradek.pipelines.progress import Offsets, Progress, late_text, read_progress, seconds_text
+from odradek.pipelines.progress import Offsets, Progress, counted, late_text, read_progress, seconds_text
 from odradek.pipelines.standing import Standing, State, to_json
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Listener:
         self._oldest_waiting = oldest_waiting
         self._age_read_ms: int | None = None
         self._record_fails = False
+        self._is_idle_told = False
+        self._driver_started_ms = 0
 
     @property
     def last_failure(self) -> str | None:
@@ -95,7 +97,10 @@ class Listener:
 
     def driver_started(self, pid: int) -> None:
         self.batches_since_start = 0
+        self._is_idle_told = False
+        self._driver_started_ms = self._clock.monotonic_ms()
         self._now(self.standing.started(self._clock.wall_ms(), pid))
+        self._display.doing("starting Spark …")
         self._display.event("driver_started", pid=pid)
 
     def driver_ended(self, returncode: int, will_retry_in_s: float | None) -> None:
@@ -144,6 +149,8 @@ class Listener:
 
     def _started(self, event: Mapping[str, Any]) -> None:
         self._now(self.standing.running(self._clock.wall_ms()))
+        took_s = (self._clock.monotonic_ms() - self._driver_started_ms) / 1000
+        self._display.say(f"Spark is ready after {seconds_text(took_s)}; {self.standing.name} is running")
         self._display.event("started", query_id=event.get("query_id"), run_id=event.get("run_id"))
 
     def _progress(self, event: Mapping[str, Any]) -> None:
@@ -155,6 +162,9 @@ class Listener:
     def _idle(self, event: Mapping[str, Any]) -> None:
         del event
         self._now(self.standing.idle(self._clock.wall_ms()))
+        if not self._is_idle_told:
+            self._display.doing("all records are read; waiting for new ones")
+            self._is_idle_told = True
 
     def _failed(self, event: Mapping[str, Any]) -> None:
         self.failed(str(event["message"]))
@@ -193,16 +203,16 @@ class Listener:
 
 def summary(standing: Standing, rows_replayed: int | None = None) -> str:
     """What a run did, in one line."""
-    done = [f"{standing.batch_count:,} batches", f"{standing.row_count:,} rows"]
+    done = [counted(standing.batch_count, "batch"), counted(standing.row_count, "row")]
     words = [
         f"{standing.name} {standing.state}",
-        *(done if rows_replayed is None else [f"{rows_replayed:,} rows replayed"]),
+        *(done if rows_replayed is None else [f"{counted(rows_replayed, 'row')} replayed"]),
         seconds_text((standing.updated_ms - standing.started_ms) / 1000),
     ]
     if standing.restart_count:
-        words.append(f"{standing.restart_count} restarts")
+        words.append(counted(standing.restart_count, "restart"))
     if standing.dead_letter_count:
-        words.append(f"{standing.dead_letter_count:,} dead letters")
+        words.append(counted(standing.dead_letter_count, "dead letter"))
     if standing.late_dropped_count:
         words.append(late_text(standing.late_dropped_count))
     return " · ".join(words)
@@ -241,10 +251,16 @@ def watching(
     metrics_port: int | None = None,
     metrics_host: str = LOOPBACK,
     record: Pinned | None = None,
+    before: Standing | None = None,
 ) -> Iterator[Listener]:
-    """A listener with all it tells to: terminal or JSON lines, the status file, metrics if wanted."""
+    """A listener with all it tells to: terminal or JSON lines, the status file, metrics if wanted.
+
+    ``before`` is the run before this one, whose counts go on.
+    """
     now_ms = clock.wall_ms()
     standing = Standing(spec.name, os.getpid(), platform.node(), now_ms, now_ms, once)
+    if before is not None:
+        standing = before.next_run(os.getpid(), platform.node(), now_ms, once=once)
     port = spec.observe.metrics_port if metrics_port is None else metrics_port
     with ExitStack() as opened:
         display = display_for(as_json=json)

@@ -111,19 +111,24 @@ def line_of(progress: Progress) -> str:
     """``batch 42 · 120,000 rows · 310,000 rows/s · 0.39 s · lag 0 rows, 0 s``, and what is unusual."""
     words = [
         f"batch {progress.batch_id}",
-        f"{progress.row_count:,} rows",
+        counted(progress.row_count, "row"),
         f"{progress.rows_per_s:,.0f} rows/s",
         seconds_text(progress.batch_ms / 1000),
     ]
     if progress.lag_rows is not None:
         words.append(lag_text(progress.lag_rows, progress.lag_s))
     if progress.dead_letter_count:
-        words.append(f"{progress.dead_letter_count:,} dead letters")
+        words.append(counted(progress.dead_letter_count, "dead letter"))
     if progress.late_dropped_count:
         words.append(late_text(progress.late_dropped_count))
     if progress.state_row_count:
         words.append(f"{progress.state_row_count:,} rows of state")
     return " · ".join(words)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: ``1 row``, ``1,200 rows``, ``2 batches``."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def late_text(dropped_count: int) -> str:
@@ -132,7 +137,7 @@ def late_text(dropped_count: int) -> str:
 
 
 def lag_text(rows: int, seconds: float | None) -> str:
-    return f"lag {rows:,} rows" + ("" if seconds is None else f", {seconds_text(seconds)}")
+    return f"lag {counted(rows, 'row')}" + ("" if seconds is None else f", {seconds_text(seconds)}")
 
 
 def seconds_text(seconds: float) -> str:

@@ -18,14 +18,16 @@ from odradek.client.connect import real_world
 from odradek.pipelines import lease as leases
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.driver_process import DriverProcess
-from odradek.pipelines.listener import Listener, watching
+from odradek.pipelines.listener import STATUS, Listener, watching
 from odradek.pipelines.new_start import settle
 from odradek.pipelines.plan_guard import PLAN_FILE, check_plan, planning_of
 from odradek.pipelines.restarts import Restarts
 from odradek.pipelines.retention import check_retention
 from odradek.pipelines.session import log_file, process_environment
+from odradek.pipelines.sink_topics import check_topics
 from odradek.pipelines.spec_parts import Spec
 from odradek.pipelines.standing import State
+from odradek.pipelines.status import read_standing
 from odradek.ports.clock import Clock
 
 LOOPBACK: Final = "127.0.0.1"
@@ -83,9 +85,11 @@ def _supervised(spec: Spec, arguments: list[str], master: str | None, told: Tell
     with ExitStack() as opened:
         opened.enter_context(leases.local_lock(spec))
         check_before(spec, checkpoint, clock)
+        check_topics(spec, checkpoint.state())
         # The status file is about the pipeline's own runs, and a replay is none.
         record = None if "--replay" in arguments else checkpoint
-        listener = opened.enter_context(watching(spec, clock, record=record, **told._asdict()))
+        before = None if record is None else read_standing(checkpoint.read_pinned(STATUS))
+        listener = opened.enter_context(watching(spec, clock, record=record, before=before, **told._asdict()))
         lease = None
         if spec.lease_brokers is not None:
             lease = opened.enter_context(leases.joining(spec, listener.say))

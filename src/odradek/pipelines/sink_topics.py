@@ -1,7 +1,6 @@
-"""Whether the topics that a pipeline writes to are there, looked at before its query starts.
+"""Topics of a pipeline that do not exist: found before Spark starts, which takes a while.
 
 A producer waits two minutes for a topic that somebody may be making, and each task of a batch does so again.
-Whoever starts a pipeline is told at once.
 """
 
 from __future__ import annotations
@@ -16,8 +15,13 @@ from odradek.pipelines.spec_parts import Spec
 
 if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
+    from odradek.pipelines.checkpoint import CheckpointState
 
 _AUTO_CREATION: Final = "auto.create.topics.enable"
+
+
+class SourceRefused(Exception):
+    """A topic that the pipeline reads does not exist."""
 
 
 def written_topics(spec: Spec) -> dict[str, str]:
@@ -26,6 +30,25 @@ def written_topics(spec: Spec) -> dict[str, str]:
     if spec.dead_letter is not None:
         named["[dead_letter] topic"] = spec.dead_letter.topic
     return {key: topic for key, topic in named.items() if topic is not None}
+
+
+def source_refusal(spec: Spec, existing: Iterable[str]) -> str | None:
+    """What to say if a topic that the pipeline reads is missing. Pure."""
+    key, names = (
+        ("assign", sorted(spec.source.assign)) if spec.source.assign else ("topics", spec.source.topics)
+    )
+    if spec.source.type != "topic" or spec.source.pattern is not None:
+        return None
+    there = set(existing)
+    missing = [name for name in names if name not in there]
+    if not missing:
+        return None
+    one = len(missing) == 1
+    return (
+        f"topic{'' if one else 's'} {' and '.join(missing)} ([source] {key}) {'does' if one else 'do'} not "
+        f"exist on {spec.source.brokers}: create {'it' if one else 'them'} with odradek topics create "
+        f"{' '.join(missing)} -b {spec.source.brokers}, or correct the name{'' if one else 's'}"
+    )
 
 
 def refusal(spec: Spec, existing: Iterable[str]) -> str | None:
@@ -37,8 +60,20 @@ def refusal(spec: Spec, existing: Iterable[str]) -> str | None:
     named = " and ".join(f"topic {topic} ({key})" for key, topic in missing.items())
     return (
         f"{named} {'does' if len(missing) == 1 else 'do'} not exist on {spec.sink.brokers}, where topics are "
-        f"not made by themselves: odradek topics create {next(iter(missing.values()))}, or correct the name"
+        f"not made by themselves: odradek topics create {' '.join(missing.values())} "
+        f"-b {spec.sink.brokers}, or correct the name"
     )
+
+
+def check_topics(spec: Spec, state: CheckpointState) -> None:
+    """Raise SinkRefused or SourceRefused if a topic is missing and nobody would make it."""
+    # A topic that was read before and is gone is a data loss, of which the source tells more.
+    if spec.source.type == "topic" and not state.has_begun:
+        with admin_for(spec.source.brokers, spec.source.options) as admin:
+            words = source_refusal(spec, admin.list_topics())
+        if words is not None:
+            raise SourceRefused(words)
+    check_sink_topics(spec)
 
 
 def check_sink_topics(spec: Spec) -> None:
@@ -47,11 +82,11 @@ def check_sink_topics(spec: Spec) -> None:
         return
     with admin_for(spec.sink.brokers, {**shared_secrets(spec), **spec.sink.options}) as admin:
         words = refusal(spec, admin.list_topics())
-        if words is not None and not _makes_topics(admin):
+        if words is not None and not makes_topics(admin):
             raise SinkRefused(words)
 
 
-def _makes_topics(admin: Admin) -> bool:
+def makes_topics(admin: Admin) -> bool:
     """Whether brokers make a topic that a producer asks for; who may not read that finds out by trying."""
     from odradek import ConfigResource
 

@@ -39,6 +39,17 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Totals:
+    """Counts of several runs of a pipeline, since its checkpoint began."""
+
+    run_count: int = 0
+    batch_count: int = 0
+    row_count: int = 0
+    dead_letter_count: int = 0
+    late_dropped_count: int = 0
+
+
+@dataclass(frozen=True)
 class Standing:
     """One run of a pipeline, from its start until now. Counts are those of this run."""
 
@@ -57,6 +68,23 @@ class Standing:
     late_dropped_count: int = 0
     dead_letter_count: int = 0
     last: Progress | None = None
+    earlier: Totals = Totals()
+    """Counts of the runs before this one."""
+
+    @property
+    def totals(self) -> Totals:
+        """Counts of all runs, this one included."""
+        return Totals(
+            self.earlier.run_count + 1,
+            self.earlier.batch_count + self.batch_count,
+            self.earlier.row_count + self.row_count,
+            self.earlier.dead_letter_count + self.dead_letter_count,
+            self.earlier.late_dropped_count + self.late_dropped_count,
+        )
+
+    def next_run(self, pid: int, host: str, now_ms: int, *, once: bool) -> Standing:
+        """The next run as it begins."""
+        return Standing(self.name, pid, host, now_ms, now_ms, once, earlier=self.totals)
 
     def started(self, now_ms: int, driver_pid: int | None) -> Standing:
         """A driver process runs, and will tell when its query does."""
@@ -119,6 +147,8 @@ def from_json(value: Mapping[str, Any]) -> Standing:
     kept["state"] = State(kept["state"])
     if kept.get("failure") is not None:
         kept["failure"] = Failure(**kept["failure"])
+    if kept.get("earlier") is not None:
+        kept["earlier"] = Totals(**kept["earlier"])
     if kept.get("last") is not None:
         kept["last"] = batches.from_json(kept["last"])
     return Standing(**kept)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.cli.ending import CommandFailed
 from odradek.model.client_errors import ClientError
 from odradek.pipelines.lag import PartitionLag, read_lag, total
 from odradek.pipelines.listener import STATUS
-from odradek.pipelines.progress import lag_text, seconds_text, to_json
-from odradek.pipelines.standing import Standing, from_json
+from odradek.pipelines.progress import counted, lag_text, late_text, seconds_text, to_json
+from odradek.pipelines.standing import Standing, Totals, from_json
 
 if TYPE_CHECKING:
     from odradek.pipelines.checkpoint import Checkpoint, CheckpointState
@@ -124,8 +124,8 @@ def _batch_lines(status: Status) -> list[tuple[str, str]]:
     if last is not None:
         ago = seconds_text(max(0, status.now_ms - last.at_ms) / 1000)
         lines.append(("last batch", f"{last.batch_id}, {_moment(last.at_ms)} ({ago} ago)"))
-        rate = f"{last.row_count:,} rows, {last.rows_per_s:,.0f} rows/s, {seconds_text(last.batch_ms / 1000)}"
-        lines.append(("rows", rate))
+        took = seconds_text(last.batch_ms / 1000)
+        lines.append(("rows", f"{counted(last.row_count, 'row')}, {last.rows_per_s:,.0f} rows/s, {took}"))
     elif status.batch_id is not None:
         lines.append(("last batch", str(status.batch_id)))
     if status.unfinished is not None and not status.running:
@@ -137,11 +137,11 @@ def _run_lines(status: Status) -> list[tuple[str, str]]:
     run = status.standing
     if run is None:
         return []
-    lines = [
-        ("this run" if status.running else "last run", f"since {_moment(run.started_ms)}"),
-        ("so far", f"{run.batch_count:,} batches, {run.row_count:,} rows"),
-        ("restarts", str(run.restart_count)),
-    ]
+    done = f"{counted(run.batch_count, 'batch')}, {counted(run.row_count, 'row')}"
+    lines = [("this run" if status.running else "last run", f"since {_moment(run.started_ms)}: {done}")]
+    if run.earlier.run_count:
+        lines.append(("all runs", _totals_text(run.totals)))
+    lines.append(("restarts", str(run.restart_count)))
     if run.dead_letter_count:
         lines.append(("dead letters", f"{run.dead_letter_count:,}"))
     if run.late_dropped_count:
@@ -149,6 +149,19 @@ def _run_lines(status: Status) -> list[tuple[str, str]]:
     if run.failure is not None:
         lines.append(("last failure", f"{_moment(run.failure.at_ms)}: {run.failure.message}"))
     return lines
+
+
+def _totals_text(totals: Totals) -> str:
+    words = [
+        counted(totals.run_count, "run"),
+        counted(totals.batch_count, "batch"),
+        counted(totals.row_count, "row"),
+    ]
+    if totals.dead_letter_count:
+        words.append(counted(totals.dead_letter_count, "dead letter"))
+    if totals.late_dropped_count:
+        words.append(late_text(totals.late_dropped_count))
+    return ", ".join(words)
 
 
 def as_json(status: Status) -> dict[str, Any]:
@@ -173,6 +186,7 @@ def as_json(status: Status) -> dict[str, Any]:
         "restart_count": None if run is None else run.restart_count,
         "dead_letter_count": None if run is None else run.dead_letter_count,
         "late_dropped_count": None if run is None else run.late_dropped_count,
+        "all_runs": None if run is None else asdict(run.totals),
         "last_failure": None if failure is None else {"at_ms": failure.at_ms, "message": failure.message},
         "progress": last,
         "group": status.group,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from odradek.pipelines.display import JsonDisplay, LineDisplay
 from odradek.pipelines.listener import AGE_EVERY_MS, STATUS, Listener, summary
 from odradek.pipelines.progress import Offsets
-from odradek.pipelines.standing import Standing, State, from_json
+from odradek.pipelines.standing import Standing, State, Totals, from_json, to_json
 
 RECORDED = json.loads((Path(__file__).parent / "recorded_progress.json").read_text(encoding="utf-8"))
 
@@ -93,6 +94,38 @@ def test_a_run_is_followed_from_start_to_end() -> None:
     assert standing.last is not None
     assert standing.driver_pid is None
     assert stage.lines[-1] == "orders done · 2 batches · 15 rows · 2.50 s"
+
+
+def test_one_is_not_many() -> None:
+    stage = Stage()
+    stage.hear(event="progress", progress=batch(rows=1))
+    stage.listener.close(State.DONE)
+    assert stage.lines[-1] == "orders done · 1 batch · 1 row · 0 s"
+
+
+def test_a_run_counts_on_from_those_before() -> None:
+    first = replace(Standing("orders", 7, "castle", 0, 0), batch_count=3, row_count=30, dead_letter_count=1)
+    second = replace(first.next_run(8, "castle", 5_000, once=True), batch_count=1, row_count=5)
+    assert (second.pid, second.started_ms, second.once, second.batch_count) == (8, 5_000, True, 1)
+    assert second.earlier == Totals(1, 3, 30, 1, 0)
+    third = second.next_run(9, "inn", 6_000, once=False)
+    assert third.totals == Totals(3, 4, 35, 1, 0)
+    assert from_json(json.loads(json.dumps(to_json(third)))) == third
+
+
+def test_people_hear_at_once_that_spark_starts_and_then_that_it_runs() -> None:
+    stage = Stage()
+    stage.listener.driver_started(99)
+    assert stage.lines == ["starting Spark …"]
+    stage.clock.now_ms += 6200
+    stage.hear(event="started", query_id="q", run_id="r")
+    assert stage.lines[1:] == ["Spark is ready after 6.20 s; orders is running"]
+    stage.hear(event="idle")
+    stage.hear(event="idle")
+    assert stage.lines[2:] == ["all records are read; waiting for new ones"]
+    stage.hear(event="progress", progress=batch())
+    stage.hear(event="idle")
+    assert len(stage.lines) == 4, "said once a driver"
 
 
 def test_batches_without_rows_are_no_news_for_people() -> None:

@@ -11,7 +11,7 @@ from tests.unit.pipelines.pipeline_spec import spec_of
 from odradek.pipelines.checkpoint import CheckpointState, PlannedBatch
 from odradek.pipelines.lag import PartitionLag
 from odradek.pipelines.progress import Progress
-from odradek.pipelines.standing import Failure, Standing, State, from_json, to_json
+from odradek.pipelines.standing import Failure, Standing, State, Totals, from_json, to_json
 from odradek.pipelines.status import NOT_ASKED, Status, as_json, gather, lines_of, read_standing
 
 RUN = Standing("orders", 7, "castle", 1_000, 2_000, state=State.RUNNING)
@@ -64,8 +64,22 @@ def test_people_see_the_last_batch_its_lag_and_the_last_failure() -> None:
     assert lines["lag"] == "6 rows, 2.50 s"
     assert lines["restarts"] == "2"
     assert lines["last failure"] == "1970-01-01 00:00:03 UTC: disk full"
-    assert lines["so far"] == "1 batches, 1,200 rows"
+    assert lines["this run"] == "since 1970-01-01 00:00:01 UTC: 1 batch, 1,200 rows"
+    assert "all runs" not in lines
     assert lines["run by"] == "castle"
+
+
+def test_earlier_runs_are_counted() -> None:
+    run = replace(RUN.progressed(BATCH, 61_000), earlier=Totals(2, 9, 800, 3, 0))
+    status = seen(run)
+    assert dict(lines_of(status))["all runs"] == "3 runs, 10 batches, 2,000 rows, 3 dead letters"
+    assert as_json(status)["all_runs"] == {
+        "run_count": 3,
+        "batch_count": 10,
+        "row_count": 2000,
+        "dead_letter_count": 3,
+        "late_dropped_count": 0,
+    }
 
 
 def test_programs_see_the_same() -> None:
@@ -86,7 +100,7 @@ def test_a_batch_that_was_cut_short_is_told_when_nobody_runs_it() -> None:
 def test_brokers_that_are_away_cost_only_the_lag() -> None:
     lines = dict(lines_of(seen(RUN, lag="no broker answers")))
     assert lines["lag"] == "not known: no broker answers"
-    assert lines["so far"] == "0 batches, 0 rows"
+    assert lines["last run"] == "since 1970-01-01 00:00:01 UTC: 0 batches, 0 rows"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"name": "x", "state": "no such"}'])
