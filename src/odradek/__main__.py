@@ -21,6 +21,7 @@ _VALUES = {
     "--port": "port",
     "--data-dir": "data_dir",
     "--log-level": "log_level",
+    "--log-format": "log_format",
 }
 _FLAGS = {"--ephemeral": "ephemeral", "--check-config": "check_config"}
 

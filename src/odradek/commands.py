@@ -15,7 +15,7 @@ from odradek.cli.cluster_status import brokers, status
 from odradek.cli.consume import consume
 from odradek.cli.ending import command
 from odradek.cli.produce import produce
-from odradek.cli.serving import CheckConfig, Config, DataDir, Ephemeral, Host, LogLevel, Port, Set
+from odradek.cli.serving import CheckConfig, Config, DataDir, Ephemeral, Host, LogFormat, LogLevel, Port, Set
 from odradek.cli.tables import show_json, show_line
 from odradek.pipelines import commands as pipelines
 from odradek.version import VERSION
@@ -65,6 +65,7 @@ def serve(
     check_config: CheckConfig = False,
     set_: Set = None,
     log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Run a broker until it is interrupted (Ctrl-C or SIGTERM).
 
@@ -84,7 +85,7 @@ def serve(
     from odradek.broker.main import run
 
     options = ServeOptions(
-        config, tuple(set_ or ()), host, port, data_dir, ephemeral, check_config, log_level
+        config, tuple(set_ or ()), host, port, data_dir, ephemeral, check_config, log_level, log_format
     )
     raise typer.Exit(run(options, dict(os.environ)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -185,3 +186,48 @@ def test_a_configuration_is_checked_without_a_trace(tmp_path: Path) -> None:
         f"odradek: log.dirs: {tmp_path}/file/data cannot be made: {tmp_path}/file is not a directory"
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_log_of_a_day_is_short_and_has_a_line_for_all_that_matters(tmp_path: Path) -> None:
+    options = ("--ephemeral", "--log-level", "info", "--log-format", "json")
+    with serving(*options, cwd=tmp_path) as (process, lines):
+        environment = {**os.environ, "ODRADEK_BOOTSTRAP": address_in(lines)}
+
+        def run(*words: str) -> None:
+            subprocess.run(
+                [PROGRAM, *words],
+                input=b"hello\n",
+                env=environment,
+                check=True,
+                capture_output=True,
+                timeout=SECONDS_MAX,
+            )
+
+        run("topics", "create", "letters", "-p", "3")
+        run("produce", "letters")
+        run("consume", "letters", "-g", "readers", "--from-beginning", "-n", "1")
+        run("topics", "delete", "letters")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=SECONDS_MAX)
+    logged = [json.loads(line) for line in err.splitlines()]
+    names = [one["event"] for one in logged]
+    expected = {
+        "broker.logs_loaded",
+        "broker.started",
+        "topics.topic_created",
+        "control.leadership_changed",
+        "coordinators.rebalance_started",
+        "coordinators.rebalance_completed",
+        "controller.topic_deleted",
+        "broker.stopping",
+        "broker.stopped",
+    }
+    assert expected - set(names) == set()
+    assert len(names) < 25, names
+    changed = [one["leading"] for one in logged if one["event"] == "control.leadership_changed"]
+    assert changed == [3, 50], "a line for a topic, however many partitions it has"
+    started = [one for one in logged if one["event"] == "coordinators.rebalance_started"]
+    assert [one["group"] for one in started] == ["readers"] * len(started)
+    assert "joined" in started[0]["reason"]
+    assert "left" in started[-1]["reason"]
+    assert all(one["time"].endswith("Z") for one in logged)

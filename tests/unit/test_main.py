@@ -15,7 +15,7 @@ from odradek.__main__ import read_plain_serve
 from odradek.broker.main import run
 from odradek.broker.serve_options import ServeOptions
 from odradek.broker.serve_options import arguments as arguments_of
-from odradek.config.broker import ODRADEK_LOG_LEVEL
+from odradek.config.broker import ODRADEK_LOG_FORMAT, ODRADEK_LOG_LEVEL
 from odradek.telemetry import events
 
 
@@ -56,6 +56,7 @@ def test_anything_else_goes_to_the_commands(arguments: list[str]) -> None:
         ["serve", "--config", "server.properties", "--log-level", "debug", "--set", "c=3"],
         ["serve", "--host", "::1", "--port", "1", "--data-dir", "d"],
         ["serve", "--ephemeral", "--check-config"],
+        ["serve", "--log-format", "json"],
     ],
 )
 def test_both_readings_of_serve_are_equal(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +128,13 @@ def test_an_unknown_log_level_is_refused(
 def test_the_levels_of_the_setting_are_those_of_the_events() -> None:
     assert [level for level in (*events.LEVELS, "loud") if ODRADEK_LOG_LEVEL.check(level) is None] == list(
         events.LEVELS
+    )
+
+
+def test_the_formats_of_the_setting_are_those_of_the_events() -> None:
+    assert ODRADEK_LOG_FORMAT.check is not None
+    assert [form for form in (*events.FORMATS, "xml") if ODRADEK_LOG_FORMAT.check(form) is None] == list(
+        events.FORMATS
     )
 
 

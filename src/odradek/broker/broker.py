@@ -256,7 +256,9 @@ class Broker:
             await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
         finally:
             telling.cancel()
-        self._log_recovered(self._world.clock.monotonic_ms() - now_ms)
+        took_ms = self._world.clock.monotonic_ms() - now_ms
+        log.info("logs_loaded", logs=sum(one.log_count for one in self._directories), took_ms=took_ms)
+        self._log_recovered(took_ms)
 
     async def _tell_of_loading(self) -> None:
         starts = [directory.loading for directory in self._directories]

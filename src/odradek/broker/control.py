@@ -24,6 +24,9 @@ from odradek.controller.state import LiveBroker
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Leadership
 from odradek.replication.replicas import Replicas
+from odradek.telemetry import events
+
+log = events.logger("control")
 
 
 class LocalChannel:
@@ -45,10 +48,15 @@ class LocalChannel:
         self._topics = topics
 
     async def leader_and_isr(self, order: SendLeaderAndIsr) -> list[TopicPartition]:
-        return await self._replicas.obey(
+        offline = await self._replicas.obey(
             {partition: (one.topic_id, _leadership(one)) for partition, one in order.orders.items()},
             {partition for partition, one in order.orders.items() if one.is_new},
         )
+        if order.orders:
+            leading = sum(one.leader == self._broker_id for one in order.orders.values())
+            following = len(order.orders) - leading
+            log.info("leadership_changed", leading=leading, following=following, offline=len(offline))
+        return offline
 
     async def update_metadata(self, news: SendUpdateMetadata) -> None:
         gone: dict[int, BrokerImage | None] = dict.fromkeys(self._image.brokers.keys() - news.brokers.keys())

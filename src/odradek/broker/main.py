@@ -36,6 +36,8 @@ CONFIG_BYTES_MAX = 1024 * 1024
 
 WRONG_USE = 2
 
+log = events.logger("broker")
+
 
 def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
     """Serve until a signal; return the exit status. Problems are printed as plain lines, not tracebacks."""
@@ -55,7 +57,8 @@ def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
 
 
 def _start(loaded: sources.Loaded, options: ServeOptions) -> None:
-    events.configure(sys.stderr, loaded.settings[settings.ODRADEK_LOG_LEVEL], sys.stderr.isatty())
+    level, form = loaded.settings[settings.ODRADEK_LOG_LEVEL], loaded.settings[settings.ODRADEK_LOG_FORMAT]
+    events.configure(sys.stderr, level, sys.stderr.isatty(), form=form)
     for warning in loaded.warnings:
         _tell(f"warning: {warning}")
     if codec.WHY_PURE is not None:
@@ -116,7 +119,7 @@ async def _serve(loaded: sources.Loaded, options: ServeOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # nohup has SIGHUP ignored, and means it.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, stopping.set)
+            loop.add_signal_handler(number, _stop, stopping, number)
     broker = Broker(loaded.given, _world(loaded), _tell_of_loading)
     try:
         await broker.start()
@@ -133,6 +136,12 @@ async def _serve(loaded: sources.Loaded, options: ServeOptions) -> None:
     finally:
         await broker.stop()
     _tell("stopped")
+
+
+def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
+    if not stopping.is_set():
+        log.info("stopping", signal=number.name)
+        stopping.set()
 
 
 async def _first(*happenings: asyncio.Event) -> None:

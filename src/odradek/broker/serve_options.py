@@ -21,6 +21,7 @@ class ServeOptions(NamedTuple):
     ephemeral: bool = False
     check_config: bool = False
     log_level: str | None = None
+    log_format: str | None = None
 
 
 def contradictions(options: ServeOptions) -> list[str]:
@@ -57,3 +58,5 @@ def _shortcuts(options: ServeOptions, data_dir: str | None) -> Iterator[str]:
         yield f"log.dirs={data_dir}"
     if options.log_level is not None:
         yield f"odradek.log.level={options.log_level}"
+    if options.log_format is not None:
+        yield f"odradek.log.format={options.log_format}"

@@ -57,6 +57,14 @@ Set = Annotated[
         help="Set a setting, over the file and over ODRADEK_… variables. May be repeated.",
     ),
 ]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--log-format",
+        metavar="FORMAT",
+        help="Format of events: text or json. Without it: $ODRADEK_LOG_FORMAT, or text.",
+    ),
+]
 LogLevel = Annotated[
     str | None,
     typer.Option(

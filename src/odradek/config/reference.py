@@ -50,6 +50,20 @@ A listener that other machines can reach and that asks nobody who they are needs
 `odradek.allow.anonymous=true` such a broker does not start.
 """
 
+_LOGGING = """
+## Logging
+
+`odradek serve` prints where it listens on stdout, and events on stderr: time in UTC, level, event, fields.
+
+```text
+2026-01-31T12:00:00.123Z INFO    coordinators.rebalance_started group=g generation=3 members=2 reason="..."
+```
+
+`--log-level info` (or `ODRADEK_LOG_LEVEL=info`, or `odradek.log.level`) shows starts and stops, loaded logs,
+changes of leadership in one line each, topics created and deleted, and rebalances with their reasons; `debug`
+adds a line for each partition. `--log-format json` (or `odradek.log.format`) writes a JSON object a line.
+"""
+
 _HEAD = (
     "| setting | type | default | allowed | change | importance | meaning |\n|---|---|---|---|---|---|---|\n"
 )
@@ -82,6 +96,7 @@ def _parts() -> Iterator[str]:
     for setting, value, reason in profiles.SERVE:
         yield f"| `{setting.name}` | `{value}` | {default_cell(setting)} | {reason} |\n"
     yield _OPENNESS
+    yield _LOGGING
     yield "\n## Odradek's own\n\n" + _table(OWN_SETTINGS)
     for heading, settings in broker.AREAS.items():
         yield f"\n## {heading}\n\n" + _table(settings)

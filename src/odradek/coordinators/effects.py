@@ -8,7 +8,7 @@ who has not rejoined) is the machine's own and is lost with it, as it may be.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from odradek.model.errors import ErrorCode
@@ -71,7 +71,14 @@ class Perform(NamedTuple):
     task: Any
 
 
-Effect = Reply | Append | Arm | Disarm | Perform
+class LogEvent(NamedTuple):
+    """Write an event to the broker's log, at level info."""
+
+    event: str
+    fields: Mapping[str, object]
+
+
+Effect = Reply | Append | Arm | Disarm | Perform | LogEvent
 Effects = list[Effect]
 
 

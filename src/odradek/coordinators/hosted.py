@@ -18,7 +18,18 @@ from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from odradek.coordinators.appends import Appends, CommitWatch, UnderWay
-from odradek.coordinators.effects import Append, Arm, Disarm, Effect, Effects, Machine, Now, Perform, Reply
+from odradek.coordinators.effects import (
+    Append,
+    Arm,
+    Disarm,
+    Effect,
+    Effects,
+    LogEvent,
+    Machine,
+    Now,
+    Perform,
+    Reply,
+)
 from odradek.coordinators.replay import Ended, Told, Written
 from odradek.model.errors import BrokerError, ErrorCode, ProtocolViolation, StorageError
 from odradek.model.ids import NO_PRODUCER_ID
@@ -182,6 +193,8 @@ class Hosted(Generic[M]):
             timer = self._timers.pop(effect.timer, None)
             if timer is not None:
                 timer.cancel()
+        elif isinstance(effect, LogEvent):
+            log.info(effect.event, **effect.fields)
         elif isinstance(effect, Perform):
             self._around.perform(self.partition.topic_partition.partition, effect.task)
         else:

@@ -23,6 +23,8 @@ APPLIED_AT_ONCE_MAX: Final = 100
 """Entries applied before others get their turn: about a millisecond."""
 LOOK_AGAIN_MS: Final = 50
 """How long a load waits for the high watermark, or for a log that could not be read, until it looks again."""
+LONG_LOAD_MS: Final = 1_000
+"""Loads that clients notice, because they wait for their coordinator, are logged."""
 
 log = events.logger("coordinators")
 
@@ -38,6 +40,8 @@ class Runtime(Generic[M]):
         self._hosted: dict[int, Hosted[M]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._later: dict[int, list[Any]] = {}
+        self._loading_since_ms = 0
+        self._loaded_count = 0
         # One piece of a log in memory at a time, however many partitions come at once.
         self._reading = asyncio.Semaphore(1)
 
@@ -64,6 +68,8 @@ class Runtime(Generic[M]):
         if self._is_stopped or (hosted is not None and hosted.partition is partition):
             return
         self.resign(number)
+        if not self._loads:
+            self._loading_since_ms, self._loaded_count = self._around.clock.monotonic_ms(), 0
         hosted = self._hosted[number] = Hosted(partition, self._make_machine(number), self._around)
         self._loads[number] = asyncio.get_running_loop().create_task(self._load(number, hosted))
 
@@ -77,7 +83,7 @@ class Runtime(Generic[M]):
         if load is not None:
             load.cancel()
         hosted.leave()
-        log.info("partition_unloaded", partition=hosted.partition.topic_partition)
+        log.debug("partition_unloaded", partition=hosted.partition.topic_partition)
 
     # Commands and questions.
 
@@ -143,8 +149,13 @@ class Runtime(Generic[M]):
             log.failure("load_broken", broken, partition=name)
             return
         del self._loads[number]
-        took_ms = self._around.clock.monotonic_ms() - began_ms
-        log.info("partition_loaded", partition=name, took_ms=took_ms)
+        now_ms = self._around.clock.monotonic_ms()
+        log.debug("partition_loaded", partition=name, took_ms=now_ms - began_ms)
+        self._loaded_count += 1
+        took_ms = now_ms - self._loading_since_ms
+        if not self._loads and took_ms >= LONG_LOAD_MS:
+            # One line for all partitions that came together, which are fifty at a time.
+            log.info("partitions_loaded", topic=name.topic, partitions=self._loaded_count, took_ms=took_ms)
 
     async def _replay(self, hosted: Hosted[M]) -> None:
         offset, end_offset = 0, hosted.partition.log.log_end_offset

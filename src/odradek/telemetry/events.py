@@ -3,7 +3,7 @@
     log = events.logger("listener")
     log.info("connection_refused", peer="10.0.0.7:5123", reason="too many")
 
-    2026-01-31 12:00:00.123 INFO    listener.connection_refused peer=10.0.0.7:5123 reason="too many"
+    2026-01-31T12:00:00.123Z INFO    listener.connection_refused peer=10.0.0.7:5123 reason="too many"
 
 Event names are past tense and unique. A field's value is quoted if it holds spaces, quotes, ``=`` or control
 characters, so that one event is always one line and fields can be told apart. The standard library's
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 ROOT: Final = "odradek"
 LEVELS: Final = {
@@ -26,6 +26,9 @@ LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+
+FORMATS: Final = ("text", "json")
+"""Lines for people, or a JSON object a line with time, level, event and the event's fields."""
 
 ROOT_NAME: Final = "root"
 """Name of the logger that all others follow, in ``levels`` and ``set_level``."""
@@ -126,18 +129,20 @@ def _level_name(found: logging.Logger) -> str:
     return _KAFKA_NAMES.get(number, logging.getLevelName(number))
 
 
-def configure(stream: TextIO, level: str = "info", colour: bool = False) -> None:
+def configure(stream: TextIO, level: str = "info", colour: bool = False, *, form: str = "text") -> None:
     """Write events of this level and above to a stream. May be called again; the last call counts.
 
-    Raises ValueError for a level that is none of LEVELS.
+    Raises ValueError for a level that is none of LEVELS, and a form that is none of FORMATS.
     """
     if level not in LEVELS:
         raise ValueError(f"log level must be one of {', '.join(LEVELS)}, not {level!r}")
+    if form not in FORMATS:
+        raise ValueError(f"log format must be one of {', '.join(FORMATS)}, got {form!r}")
     root = logging.getLogger(ROOT)
     for handler in root.handlers[:]:
         root.removeHandler(handler)
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Lines(colour))
+    handler.setFormatter(_Lines(colour) if form == "text" else _Objects())
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
     root.propagate = False
@@ -147,12 +152,12 @@ class _Lines(logging.Formatter):
     """Time in UTC, level, event, fields."""
 
     def __init__(self, colour: bool) -> None:
-        super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s")
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
         self._colour = colour
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         del datefmt
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.created))
+        return _moment(record)
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
@@ -160,10 +165,34 @@ class _Lines(logging.Formatter):
         return f"{start}{line}{_RESET}" if start else line
 
 
-def _shown(value: object) -> str:
+class _Objects(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, Any] = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", None) or record.getMessage(),
+        }
+        for name, value in getattr(record, "fields", {}).items():
+            found.setdefault(name, value if isinstance(value, int | float | None) else _cut(value))
+        if record.exc_info:
+            found["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(found, ensure_ascii=False)
+
+
+def _moment(record: logging.LogRecord) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+def _cut(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    if len(text) > _VALUE_CHARACTERS_MAX:
-        text = f"{text[:_VALUE_CHARACTERS_MAX]}…"
+    return text if len(text) <= _VALUE_CHARACTERS_MAX else f"{text[:_VALUE_CHARACTERS_MAX]}…"
+
+
+def _shown(value: object) -> str:
+    text = _cut(value)
     if text and text.isprintable() and not any(mark in text for mark in ' "='):
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -31,7 +31,7 @@ from typing import Any
 import pytest
 from tests.support.group_world import GroupWorld
 
-from odradek.coordinators.effects import Append, Arm, Disarm, Effect, Entry, Reply
+from odradek.coordinators.effects import Append, Arm, Disarm, Effect, Entry, LogEvent, Reply
 from odradek.coordinators.groups import commands as c
 from odradek.coordinators.groups.rebalance import JoinEnds, SessionEnds, SyncEnds
 from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
@@ -46,7 +46,7 @@ HAS_ID = re.compile(r"-\d+$")
 class Scenario:
     def __init__(self) -> None:
         self.world = GroupWorld()
-        self.world.on_effect = lambda effect: self.lines.append(_shown(effect))
+        self.world.on_effect = self._show
         self.lines: list[str] = []
         self.line = ""
 
@@ -160,6 +160,11 @@ class Scenario:
 
     def _set(self, words: list[str], _options: dict[str, str]) -> None:
         self.world.set(**{words[0]: int(words[1])})
+
+    def _show(self, effect: Effect) -> None:
+        # Events of the log have a test of their own: unit/coordinators/groups/test_rebalance_events.py.
+        if not isinstance(effect, LogEvent):
+            self.lines.append(_shown(effect))
 
 
 def _partition(text: str) -> TopicPartition:

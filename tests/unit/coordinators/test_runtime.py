@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from odradek.coordinators.hosted import MAY_COME_FROM, UNDER_WAY_BYTES_MAX, Hosted, HostState, RuntimeSettings
+from odradek.coordinators.runtime import Runtime
 from odradek.log.settings import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import Compression
@@ -337,3 +338,26 @@ def test_a_hosted_partition_goes_from_state_to_state_as_the_table_says(
 
     play(scenario)
     assert set(MAY_COME_FROM) == set(HostState)
+
+
+@pytest.mark.parametrize(("waits_ms", "lines"), [(100, 0), (1_500, 1)])
+def test_loads_that_clients_wait_for_are_logged_in_one_line(
+    caplog: pytest.LogCaptureFixture, waits_ms: int, lines: int
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.serve(1, FOLLOWER_ID)
+        desk.ask("set", b"a", 1)
+        other: Runtime[Counter] = Runtime(lambda number: Counter(), desk.around)
+        other.start()
+        other.lead(desk.partition)
+        await desk.clock.sleep_ms(waits_ms)
+        desk.follow(1)
+        while other.is_loading:
+            await desk.clock.sleep_ms(10)
+        await other.stop()
+
+    with caplog.at_level(logging.INFO, logger="odradek"):
+        play(scenario)
+    told = [record.getMessage() for record in caplog.records if "loaded" in record.getMessage()]
+    assert len(told) == lines
+    assert all(line.startswith("coordinators.partitions_loaded topic=") for line in told)

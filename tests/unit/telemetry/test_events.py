@@ -1,6 +1,10 @@
+import datetime
 import io
+import json
 import logging
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,8 +29,8 @@ def written(level: str = "debug", colour: bool = False) -> io.StringIO:
 def test_an_event_is_one_line_of_time_level_name_and_fields() -> None:
     stream = written()
     events.logger("listener").info("connection_refused", peer="10.0.0.7:5123", limit=3, reason="too many")
-    date, time, rest = stream.getvalue().split(" ", 2)
-    assert (len(date), len(time)) == (10, 12)
+    moment, rest = stream.getvalue().split(" ", 1)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", moment)
     assert rest == 'INFO    listener.connection_refused peer=10.0.0.7:5123 limit=3 reason="too many"\n'
 
 
@@ -107,3 +111,63 @@ def test_the_last_set_up_counts() -> None:
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="must be one of debug, info, warning, error, not 'loud'"):
         events.configure(io.StringIO(), "loud")
+
+
+def test_a_moment_has_its_time_zone() -> None:
+    stream = written()
+    record = logging.LogRecord("odradek.x", logging.INFO, "", 0, "%s", ("x.happened",), None)
+    record.created, record.msecs = 1_769_860_800.25, 250.0
+    logging.getLogger("odradek.x").handle(record)
+    assert stream.getvalue() == "2026-01-31T12:00:00.250Z INFO    x.happened\n"
+
+
+def written_json() -> io.StringIO:
+    stream = io.StringIO()
+    events.configure(stream, "debug", form="json")
+    return stream
+
+
+def test_an_event_is_one_json_object_a_line_for_programs() -> None:
+    stream = written_json()
+    events.logger("listener").bind(broker=0).warning("connection_refused", limit=3, reason="a\nb", whole=None)
+    (line,) = stream.getvalue().splitlines()
+    found = json.loads(line)
+    moment = datetime.datetime.fromisoformat(found.pop("time"))
+    assert moment.utcoffset() == datetime.timedelta(0)
+    assert found == {
+        "level": "warning",
+        "event": "listener.connection_refused",
+        "broker": 0,
+        "limit": 3,
+        "reason": "a\nb",
+        "whole": None,
+    }
+
+
+def test_fields_of_json_are_bounded_and_cannot_stand_for_the_head() -> None:
+    stream = written_json()
+    events.logger("x").info("happened", level="high", path=Path("/p"), long="y" * 10_000)
+    found = json.loads(stream.getvalue())
+    assert (found["level"], found["path"]) == ("info", "/p")
+    assert len(found["long"]) < 1200
+
+
+def test_a_failure_in_json_brings_its_traceback_in_one_line() -> None:
+    stream = written_json()
+    try:
+        raise OSError("disk on fire")
+    except OSError as reason:
+        events.logger("x").failure("task_failed", reason, task="flush")
+    (line,) = stream.getvalue().splitlines()
+    assert "Traceback" in json.loads(line)["traceback"]
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be one of text, json, got 'xml'"):
+        events.configure(io.StringIO(), "info", form="xml")
+
+
+def test_lines_of_others_are_json_too() -> None:
+    stream = written_json()
+    logging.getLogger("odradek.other").error("plain %s", "words")
+    assert json.loads(stream.getvalue())["event"] == "plain words"

@@ -39,4 +39,13 @@ ODRADEK_LOG_LEVEL = choice(
     among=("debug", "info", "warning", "error"),
 )
 
+ODRADEK_LOG_FORMAT = choice(
+    "odradek.log.format",
+    "text",
+    LOW,
+    "Format of events on stderr: `text` for people, or `json`, one object a line with time, level, event and "
+    "its fields. `odradek serve --log-format` sets it too.",
+    among=("text", "json"),
+)
+
 OWN_SETTINGS = declared(globals())

@@ -16,6 +16,7 @@ from odradek.coordinators.groups.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     SessionEnds,
     await_join,
+    because,
     dismiss,
     joined,
     prepare,
@@ -134,7 +135,7 @@ def _add(group: Group, name: str, command: Join, to: Any, turn: Turn) -> None:
     group.start_joining(member, to)
     turn.arm(SessionEnds(group.name, name), NEW_MEMBER_JOIN_TIMEOUT_MS)
     if group.can_rebalance:
-        prepare(group, turn)
+        prepare(group, because(f"member {name} joined", command.reason), turn)
 
 
 # Members of the group, by its state.
@@ -146,7 +147,7 @@ def _rejoin(group: Group, member: Member, command: Join, to: Any, turn: Turn) ->
     group.change(member, command.protocols, command.rebalance_timeout_ms, command.session_timeout_ms)
     await_join(group, member, to, turn)
     if group.can_rebalance:
-        prepare(group, turn)
+        prepare(group, because(f"member {member.member} rejoined", command.reason), turn)
 
 
 def _rejoin_while_completing(group: Group, member: Member, command: Join, to: Any, turn: Turn) -> None:

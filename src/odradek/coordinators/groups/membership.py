@@ -56,7 +56,7 @@ def take_up(group: Group, turn: Turn) -> None:
     for member in group.members.values():
         renew_session(group, member, turn)
     if len(group.members) > turn.settings.members_max:
-        prepare(group, turn)
+        prepare(group, f"the group has more than {turn.settings.members_max} members", turn)
 
 
 def give_up(group: Group, turn: Turn) -> None:

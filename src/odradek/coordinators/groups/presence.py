@@ -14,7 +14,7 @@ from odradek.coordinators.groups.commands import (
     Left,
 )
 from odradek.coordinators.groups.group import Group, State
-from odradek.coordinators.groups.rebalance import remove_member, remove_pending, renew_session
+from odradek.coordinators.groups.rebalance import because, remove_member, remove_pending, renew_session
 from odradek.coordinators.groups.turn import Turn
 from odradek.model.errors import ErrorCode
 
@@ -75,7 +75,8 @@ def _leave(group: Group, leaver: Leaver, turn: Turn) -> ErrorCode:
     else:
         code = group.identity_error(name, leaver.instance)
     if code is ErrorCode.NONE:
-        remove_member(group, group.members[name], turn)
+        reason = because(f"member {name} left", leaver.reason)
+        remove_member(group, group.members[name], reason, turn)
     return code
 
 

@@ -51,19 +51,19 @@ def session_ended(group: Group, name: str, turn: Turn) -> None:
     if member.is_excused:
         renew_session(group, member, turn)
     else:
-        remove_member(group, member, turn)
+        remove_member(group, member, f"session of member {name} expired", turn)
 
 
 # Members that go.
 
 
-def remove_member(group: Group, member: Member, turn: Turn) -> None:
+def remove_member(group: Group, member: Member, reason: str, turn: Turn) -> None:
     """A member leaves or failed: whoever waits for it is told, and the others share anew."""
     dismiss(group, member, turn)
     if group.state is State.PREPARING_REBALANCE:
         try_complete_join(group, turn)
     elif group.can_rebalance and group.state is not State.EMPTY:
-        prepare(group, turn)
+        prepare(group, reason, turn)
 
 
 def remove_pending(group: Group, name: str, turn: Turn) -> None:
@@ -121,8 +121,20 @@ def joined(group: Group, member: Member, *, tells_members: bool) -> Joined:
 # Preparing.
 
 
-def prepare(group: Group, turn: Turn) -> None:
+def because(what: str, client_reason: str | None) -> str:
+    """Return the reason of a rebalance, with what the client said of it."""
+    return f"{what}: {client_reason}" if client_reason else what
+
+
+def prepare(group: Group, reason: str, turn: Turn) -> None:
     """Ask all members to join again."""
+    turn.log(
+        "rebalance_started",
+        group=group.name,
+        generation=group.generation,
+        members=len(group.members),
+        reason=reason,
+    )
     if group.state is State.COMPLETING_REBALANCE:
         drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
     expect_no_sync(group, turn)
@@ -188,6 +200,13 @@ def complete_join(group: Group, turn: Turn) -> None:
         return
     turn.disarm(JoinEnds(group.name))
     group.begin_generation()
+    turn.log(
+        "rebalance_completed",
+        group=group.name,
+        generation=group.generation,
+        members=len(group.members),
+        protocol=group.protocol,
+    )
     if group.members:
         _complete(group, turn)
     else:
@@ -235,6 +254,8 @@ def sync_ended(group: Group, turn: Turn) -> None:
     """Members that took part in the rebalance and never asked for their assignment are gone."""
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.unsynced:
         return
-    for member in [each for name, each in group.members.items() if name in group.unsynced]:
+    late = [each for name, each in group.members.items() if name in group.unsynced]
+    reason = f"{len(late)} of {len(group.members)} members did not sync in time"
+    for member in late:
         dismiss(group, member, turn)
-    prepare(group, turn)
+    prepare(group, reason, turn)

@@ -16,6 +16,7 @@ from odradek.coordinators.groups.rebalance import (
     SessionEnds,
     answer_join,
     answer_sync,
+    because,
     joined,
     prepare,
     renew_session,
@@ -40,7 +41,8 @@ def replace_static(group: Group, name: str, command: Join, to: Any, turn: Turn) 
         turn.append([group_entry(group.name, group.to_store(assignments))], outcome)
     elif group.can_rebalance:
         # The leader may be assigning to the old id, or the protocol changes.
-        prepare(group, turn)
+        reason = f"static member {command.instance} was replaced by {name}"
+        prepare(group, because(reason, command.reason), turn)
 
 
 def _fence(group: Group, member: Member, turn: Turn) -> None:

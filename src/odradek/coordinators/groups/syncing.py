@@ -112,7 +112,7 @@ class AssignmentStored:
         if group.storing is not self:
             return
         drop_assignments(group, store_error(code), turn)
-        prepare(group, turn)
+        prepare(group, f"the assignment was not stored: {code.name}", turn)
 
     def abandoned(self, turn: Turn) -> None:
         """Those who wait are answered with their group."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from odradek.coordinators.effects import Append, Arm, Disarm, Effects, Entry, Now, Reply, Stamp
+from odradek.coordinators.effects import Append, Arm, Disarm, Effects, Entry, LogEvent, Now, Reply, Stamp
 from odradek.coordinators.groups.settings import GroupSettings
 from odradek.model.errors import ErrorCode
 
@@ -59,6 +59,9 @@ class Turn:
 
     def disarm(self, timer: Hashable) -> None:
         self.effects.append(Disarm(timer))
+
+    def log(self, event: str, **fields: object) -> None:
+        self.effects.append(LogEvent(event, fields))
 
     def append(self, entries: Sequence[Entry], outcome: Outcome, stamp: Stamp | None = None) -> None:
         self.under_way[outcome] = None

@@ -1,0 +1,108 @@
+"""Every rebalance is logged, with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.group_world import GroupWorld
+
+from odradek.coordinators.effects import Effect, LogEvent
+from odradek.coordinators.groups.commands import Heartbeat, Join, Joined, Leave, Leaver, Sync
+
+PROTOCOLS = (("range", b""),)
+
+
+class World(GroupWorld):
+    """Keeps the events of the machine."""
+
+    def __init__(self) -> None:
+        super().__init__(initial_rebalance_delay_ms=0)
+        self.logged: list[tuple[str, dict[str, Any]]] = []
+        self.on_effect = self._keep
+
+    def _keep(self, effect: Effect) -> None:
+        if isinstance(effect, LogEvent):
+            self.logged.append((effect.event, dict(effect.fields)))
+
+    def join(self, who: str, member: str = "", reason: str | None = None, **other: Any) -> str:
+        """Join; return the member's id."""
+        command = Join(
+            group="g",
+            member=member,
+            instance=None,
+            client_id=who,
+            client_host="h",
+            rebalance_timeout_ms=20_000,
+            session_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=other.get("protocols", PROTOCOLS),
+            needs_known_member=False,
+            may_skip_assignment=False,
+            reason=reason,
+        )
+        self.submit(command, who)
+        self.wait(1)
+        answers = [one for one in self.answers_to(who) if isinstance(one, Joined)]
+        return answers[-1].member if answers else ""
+
+    def sync(self, member: str, generation: int) -> None:
+        self.submit(Sync("g", generation, member, None, "consumer", "range", {member: b"a"}), member)
+        self.commit_all()
+
+    def reasons(self) -> list[str]:
+        return [fields["reason"] for event, fields in self.logged if event == "rebalance_started"]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_first_rebalance_is_logged_from_its_start_to_its_generation(world: World) -> None:
+    member = world.join("a", reason="subscribed")
+    assert world.logged == [
+        (
+            "rebalance_started",
+            {
+                "group": "g",
+                "generation": 0,
+                "members": 1,
+                "reason": f"member {member} joined: subscribed",
+            },
+        ),
+        ("rebalance_completed", {"group": "g", "generation": 1, "members": 1, "protocol": "range"}),
+    ]
+
+
+def test_a_member_that_leaves_is_the_reason(world: World) -> None:
+    member = world.join("a")
+    world.sync(member, 1)
+    world.submit(Leave("g", (Leaver(member, None, "closed"),)), "a")
+    assert world.reasons()[1:] == [f"member {member} left: closed"]
+    assert world.logged[-1] == (
+        "rebalance_completed",
+        {"group": "g", "generation": 2, "members": 0, "protocol": None},
+    )
+
+
+def test_a_member_that_is_not_heard_of_is_the_reason(world: World) -> None:
+    member = world.join("a")
+    world.sync(member, 1)
+    world.wait(10_000)
+    assert world.reasons()[1:] == [f"session of member {member} expired"]
+
+
+def test_a_member_that_does_not_sync_is_the_reason(world: World) -> None:
+    member = world.join("a")
+    for _ in range(4):
+        world.wait(5_000)
+        world.submit(Heartbeat("g", 1, member, None), "beat")
+    assert world.reasons()[1:] == ["1 of 1 members did not sync in time"]
+
+
+def test_a_leader_that_joins_again_is_the_reason(world: World) -> None:
+    member = world.join("a")
+    world.sync(member, 1)
+    world.join("a", member, reason="topics changed")
+    assert world.reasons()[1:] == [f"member {member} rejoined: topics changed"]
