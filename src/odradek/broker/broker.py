@@ -55,6 +55,7 @@ from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Connection, Network
+from odradek.ports.workers import Workers
 from odradek.replication.fetch_sessions import FetchSessions
 from odradek.replication.move_pace import PIECE_BYTES_MAX, RETRY_MS_MIN, MoveLimits
 from odradek.replication.replicas import Replicas
@@ -103,6 +104,7 @@ class World:
     network: Network
     host_name: Callable[[], str]
     open_store: Callable[[str], Ensemble]
+    workers: Workers
 
 
 class Broker:
@@ -301,6 +303,7 @@ class Broker:
             clockwork.wheel,
             clockwork.arm,
             lambda: self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS],
+            self._world.workers,
             self._move_limits,
             self._cleaner,
         )
@@ -527,6 +530,9 @@ class Broker:
         self._replicas.release_all()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._replicas.settle_appends()
+                # What was appended just now may wait for replicas.
+                self._replicas.release_all()
                 await self._dispatcher.settle()
                 # A fetch that waited for the disk may have come to wait for records.
                 self._replicas.release_all()

@@ -28,6 +28,7 @@ from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
 from odradek.system.limits import raise_open_files
 from odradek.system.network import SocketNetwork
+from odradek.system.workers import ThreadWorkers
 from odradek.telemetry import events
 from odradek.version import VERSION
 
@@ -168,6 +169,7 @@ def _world(loaded: sources.Loaded) -> World:
         network,
         socket.getfqdn,
         lambda path: EmbeddedEnsemble(path, clock, offload=files.offload),
+        ThreadWorkers(),
     )
 
 

@@ -83,6 +83,20 @@ class Verification:
             then(dict.fromkeys(names, refused.code))
 
 
+def transaction_check(partition: Partition, producer_id: int) -> Callable[[], None]:
+    """A check that no marker was written since now; it raises INVALID_TXN_STATE.
+
+    For writes that were let through and wait for something else: a marker ends their transaction.
+    """
+    seen = _Seen(partition, partition.leader_epoch, partition.log.producers.get(producer_id))
+
+    def check() -> None:
+        if not seen.is_as_before(producer_id):
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE, "the transaction ended before the write")
+
+    return check
+
+
 def has_transaction_open(partition: Partition, producer_id: int) -> bool:
     producer = partition.log.producers.get(producer_id)
     return producer is not None and producer.transaction_first_offset >= 0

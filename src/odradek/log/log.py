@@ -22,7 +22,15 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.ports.files import FileSlice
 from odradek.records.control import EndMarker, build_end_marker
 from odradek.records.layout import BatchHeader
-from odradek.records.validation import PRODUCE_VERSION_LATEST, Origin, accept, check_replicated
+from odradek.records.rules import NO_BOUND, AppendRules, WorkBound
+from odradek.records.validation import (
+    PRODUCE_VERSION_LATEST,
+    Accepted,
+    Origin,
+    accept,
+    check_replicated,
+    relocate,
+)
 
 __all__ = ["Appended", "Fetched", "Log", "LogState"]
 
@@ -37,6 +45,11 @@ class Log(SegmentedLog):
 
     # Appends.
 
+    @property
+    def append_rules(self) -> AppendRules:
+        """What produced batches are held to."""
+        return self._rules
+
     def append_as_leader(
         self,
         buffer: Buffer,
@@ -45,8 +58,12 @@ class Log(SegmentedLog):
         *,
         origin: Origin = Origin.CLIENT,
         produce_version: int = PRODUCE_VERSION_LATEST,
+        bound: WorkBound = NO_BOUND,
     ) -> Appended:
-        """Check what a producer sent, give it offsets and append it. The buffer is the log's from here on."""
+        """Check what a producer sent, give it offsets and append it. The buffer is the log's from here on.
+
+        Raises ``BoundExceeded``, and changes nothing, if the check takes more than ``bound``.
+        """
         accepted = accept(
             buffer,
             next_offset=self.log_end_offset,
@@ -55,7 +72,17 @@ class Log(SegmentedLog):
             rules=self._rules,
             origin=origin,
             produce_version=produce_version,
+            bound=bound,
         )
+        return self._append_accepted(accepted, now_ms, origin)
+
+    def append_accepted(self, accepted: Accepted, leader_epoch: int, now_ms: int) -> Appended:
+        """Append what was checked by ``accept`` for any other offset and leader epoch."""
+        return self._append_accepted(
+            relocate(accepted, self.log_end_offset, leader_epoch), now_ms, Origin.CLIENT
+        )
+
+    def _append_accepted(self, accepted: Accepted, now_ms: int, origin: Origin) -> Appended:
         headers = accepted.headers
         if not headers:
             return Appended(-1, -1, -1, self.log_start_offset)

@@ -3,9 +3,14 @@
 Invariant: no output is larger than the bound given, whatever the input claims. Zlib and snappy take the
 bound as it is. For lz4 and zstd the output goes into a buffer of ours that starts at a size the input makes
 plausible and grows eightfold up to the bound, so a small batch costs little and a bomb costs at most one
-buffer of the bound. Output past the bound is
-MESSAGE_TOO_LARGE, which makes a producer split the batch; input that is no such stream is INVALID_RECORD,
-which no producer retries.
+buffer of the bound. Large buffers are mapped: their pages become memory only as they are written, and the
+interpreter's lock is not held while they do. Output past the bound is MESSAGE_TOO_LARGE
+(``UnpackedTooLarge``), which makes a producer split the batch; input that is no such stream is
+INVALID_RECORD, which no producer retries.
+
+What a leader accepts is bounded by ``odradek.decompressed.bytes.max``. What is stored is bounded by
+``DECOMPRESSED_BYTES_MAX`` alone, which no setting exceeds: whatever was accepted once can be read, cleaned
+and converted, also after that setting was lowered, and so can what Kafka stored.
 
 Framings: gzip and zstd as they are. Snappy in xerial's framing (8 bytes of magic, two int32 versions, then
 int32-sized raw blocks), written always, while a raw block alone is read too. LZ4 frames of independent 64 KiB
@@ -15,6 +20,7 @@ writers that became the format: written so, and not checked on reading.
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from collections.abc import Callable
 from typing import Final
@@ -26,11 +32,15 @@ from odradek.model.levels import Compression
 from odradek.ports.files import Buffer
 from odradek.records._xxh32 import xxh32
 
-DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
-"""What one batch may decompress to: as much as the largest default request could carry uncompressed."""
+DECOMPRESSED_BYTES_MAX: Final = 2**31 - 1
+"""The largest size of a stored batch's records: Kafka counts them in an int32."""
 
 _FIRST_GUESS_MIN: Final = 4 * 1024
 _GROWTH: Final = 8
+_MAPPED_BYTES_MIN: Final = 1024 * 1024
+"""Smaller output buffers are cheaper to clear than to map."""
+_GZIP_STEP_BYTES: Final = 256 * 1024
+"""Output of one call to zlib, which collects what it gives in pieces and joins them: a copy each."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_MEMBERS_MAX: Final = 16
@@ -46,6 +56,15 @@ _LZ4_DESCRIPTOR: Final = b"\x60\x40"
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED_BIT: Final = 0x8000_0000
 _LZ4_DEFAULT_LEVEL: Final = 9
+
+
+class UnpackedTooLarge(BrokerError):
+    """Raised when a batch decompresses to more than the bound."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch must decompress to <= {bytes_max} bytes, got more"
+        )
 
 
 def decompress(codec_id: int, data: Buffer, bytes_max: int, *, magic: int = 2) -> memoryview:
@@ -77,11 +96,11 @@ def compress(codec: Compression, data: Buffer, level: int | None = None, *, magi
 
 
 def _inflate(
-    into: Callable[[memoryview, bytearray], int], data: memoryview, guess: int, bytes_max: int
+    into: Callable[[memoryview, bytearray | mmap.mmap], int], data: memoryview, guess: int, bytes_max: int
 ) -> memoryview:
     size = min(max(guess, _FIRST_GUESS_MIN), bytes_max)
     while True:
-        out = bytearray(size)
+        out = _blank(size)
         try:
             return memoryview(out)[: into(data, out)]
         except cramjam.DecompressionError as failed:
@@ -89,13 +108,13 @@ def _inflate(
             if "write whole buffer" not in str(failed):
                 raise _not_a_stream(str(failed)) from failed
         if size >= bytes_max:
-            raise _too_large(bytes_max)
+            raise UnpackedTooLarge(bytes_max)
         del out
         size = min(size * _GROWTH, bytes_max)
 
 
-def _too_large(bytes_max: int) -> BrokerError:
-    return BrokerError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch decompresses to more than {bytes_max} bytes")
+def _blank(size: int) -> bytearray | mmap.mmap:
+    return bytearray(size) if size < _MAPPED_BYTES_MIN else mmap.mmap(-1, size)
 
 
 def _not_a_stream(why: str) -> BrokerError:
@@ -107,23 +126,24 @@ def _read_gzip(data: Buffer, bytes_max: int) -> memoryview:
 
     As Java does: members that follow one another are joined, other bytes after a member are ignored.
     """
-    parts = []
-    room = bytes_max
+    out = bytearray()
     for _ in range(_GZIP_MEMBERS_MAX):
         member = zlib.decompressobj(wbits=31)
-        try:
-            part = member.decompress(data, room + 1)
-        except zlib.error as failed:
-            raise _not_a_stream(str(failed)) from failed
-        room -= len(part)
-        if room < 0:
-            raise _too_large(bytes_max)
-        if not member.eof:
-            raise _not_a_stream("the gzip stream is cut off")
-        parts.append(part)
+        while not member.eof:
+            step = min(_GZIP_STEP_BYTES, bytes_max - len(out) + 1)
+            try:
+                part = member.decompress(data, step)
+            except zlib.error as failed:
+                raise _not_a_stream(str(failed)) from failed
+            out += part
+            if len(out) > bytes_max:
+                raise UnpackedTooLarge(bytes_max)
+            data = member.unconsumed_tail
+            if not member.eof and not data and len(part) < step:
+                raise _not_a_stream("the gzip stream is cut off")
         data = member.unused_data
         if not data.startswith(_GZIP_MAGIC):
-            return memoryview(b"".join(parts))
+            return memoryview(out)
     raise _not_a_stream(f"more than {_GZIP_MEMBERS_MAX} gzip members")
 
 
@@ -151,8 +171,8 @@ def _read_snappy_blocks(blocks: list[memoryview], bytes_max: int) -> memoryview:
         sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
         # A raw block states its size; snappy cannot exceed it, so the statement is checked before allocating.
         if sum(sizes) > bytes_max:
-            raise _too_large(bytes_max)
-        out = memoryview(bytearray(sum(sizes)))
+            raise UnpackedTooLarge(bytes_max)
+        out = memoryview(_blank(sum(sizes)))
         position = 0
         for block, size in zip(blocks, sizes, strict=True):
             cramjam.snappy.decompress_raw_into(block, out[position : position + size])

@@ -41,7 +41,7 @@ def up_convert(view: memoryview, headers: Sequence[BatchHeader], append: Append)
 def _checked(view: memoryview, header: BatchHeader, append: Append) -> Iterator[Record]:
     """The records of a message up to the first that breaks a rule; then the rest is only looked at."""
     faults: list[tuple[int, RecordFault]] = []
-    for index, message in enumerate(read_message(view, header, append.rules.decompressed_bytes_max)):
+    for index, message in enumerate(read_message(view, header, append.unpacked_bytes_max)):
         fault = _fault(message.magic, message.record, header, append)
         if fault is not None and len(faults) < RECORD_FAULTS_MAX:
             faults.append((index, fault))

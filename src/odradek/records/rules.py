@@ -45,6 +45,28 @@ class AppendRules:
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
+class WorkBound(NamedTuple):
+    """The most that checking one buffer may take where it is checked."""
+
+    plain_bytes_max: int
+    """Size of a batch that is kept as it is."""
+    worked_bytes_max: int
+    """Size of a batch or message set that is decompressed, recompressed or converted."""
+    unpacked_bytes_max: int
+    """Size of the records after decompression."""
+
+
+NO_BOUND: Final = WorkBound(INT64_MAX, INT64_MAX, INT64_MAX)
+ON_THE_LOOP: Final = WorkBound(2 << 20, 64 << 10, 512 << 10)
+"""About two milliseconds at most, for the slowest codec: the event loop serves others after that."""
+ORDINARY: Final = WorkBound(INT64_MAX, INT64_MAX, 16 << 20)
+"""Enough for the batches of nearly all producers; larger ones are unpacked one at a time."""
+
+
+class BoundExceeded(Exception):
+    """Raised when checking a buffer takes more than the given ``WorkBound``; the buffer is unchanged."""
+
+
 class RecordFault(NamedTuple):
     """Why a record is refused, and the code its batch is refused with."""
 
@@ -68,6 +90,7 @@ class Append:
     now_ms: int
     rules: AppendRules
     origin: Origin
+    unpacked_bytes_max: int
 
     @property
     def stamps(self) -> bool:

@@ -21,7 +21,7 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import Compression
 from odradek.records import codec
 from odradek.records.batch import seal
-from odradek.records.compression import compress, decompress
+from odradek.records.compression import UnpackedTooLarge, compress, decompress
 from odradek.records.layout import (
     APPEND_TIME_BIT,
     BATCH_OVERHEAD,
@@ -40,10 +40,13 @@ from odradek.records.legacy import up_convert
 from odradek.records.rules import (
     KEYLESS,
     MARKED,
+    NO_BOUND,
     Append,
     AppendRules,
+    BoundExceeded,
     Origin,
     RecordErrors,
+    WorkBound,
     record_errors,
     refused,
 )
@@ -51,11 +54,14 @@ from odradek.records.rules import (
 __all__ = [
     "PRODUCE_VERSION_LATEST",
     "Accepted",
+    "BoundExceeded",
+    "WorkBound",
     "AppendRules",
     "Origin",
     "RecordErrors",
     "accept",
     "check_replicated",
+    "relocate",
 ]
 
 PRODUCE_VERSION_LATEST: Final = 11
@@ -111,13 +117,17 @@ def accept(
     rules: AppendRules,
     origin: Origin = Origin.CLIENT,
     produce_version: int = PRODUCE_VERSION_LATEST,
+    bound: WorkBound = NO_BOUND,
 ) -> Accepted:
     """Check a buffer and make it ready to be appended at ``next_offset``.
 
     A writable buffer is patched in place where possible, and belongs to the result; on a refusal
-    (``BrokerError``, or ``RecordErrors`` when records are to blame) it is unchanged. A Produce below 3 may
-    hold messages of magic 0 and 1, or nothing.
+    (``BrokerError``, or ``RecordErrors`` when records are to blame) it is unchanged, as it is on
+    ``BoundExceeded``. A Produce below 3 may hold messages of magic 0 and 1, or nothing.
     """
+    size_bytes = len(buffer)
+    if size_bytes > bound.plain_bytes_max:
+        raise BoundExceeded
     if not rules.compression:
         header = codec.accept_in_place(
             buffer,
@@ -133,11 +143,35 @@ def accept(
         )
         if header is not None:
             return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
-    append = Append(next_offset, leader_epoch, now_ms, rules, origin)
+    if size_bytes > bound.worked_bytes_max:
+        raise BoundExceeded
+    unpacked_max = min(rules.decompressed_bytes_max, bound.unpacked_bytes_max)
+    append = Append(next_offset, leader_epoch, now_ms, rules, origin, unpacked_max)
+    try:
+        return _accept_worked(buffer, append, produce_version)
+    except UnpackedTooLarge:
+        if unpacked_max < rules.decompressed_bytes_max:
+            raise BoundExceeded from None
+        raise
+
+
+def relocate(accepted: Accepted, next_offset: int, leader_epoch: int) -> Accepted:
+    """Move an accepted batch to the offset and leader epoch that it is appended with after all."""
+    if not accepted.headers:
+        return accepted
+    data = memoryview(accepted.data)
+    if data.readonly:
+        data = memoryview(bytearray(data))
+    codec.place(data, 0, next_offset, leader_epoch)
+    return _placed(data, codec.read_headers(data)[0], accepted.append_time_ms)
+
+
+def _accept_worked(buffer: codec.Buffer, append: Append, produce_version: int) -> Accepted:
+    """Accept what cannot be taken as it is, or is at fault."""
     if produce_version >= _ZSTD_SINCE:
         header = _accept_compressed(buffer, append, produce_version)
         if header is not None:
-            return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
+            return _placed(buffer, header, append.now_ms if append.stamps else -1)
     return _accept_any(memoryview(buffer), append, produce_version)
 
 
@@ -153,7 +187,7 @@ def _accept_compressed(buffer: codec.Buffer, append: Append, produce_version: in
         return None
     view = memoryview(buffer)
     try:
-        records = decompress(codec_id, view[BATCH_OVERHEAD:], rules.decompressed_bytes_max)
+        records = decompress(codec_id, view[BATCH_OVERHEAD:], append.unpacked_bytes_max)
     except BrokerError:
         # Nothing is decompressed twice; but a fault that shows without decompressing goes first.
         _check_batch(_read_checked(view, append, produce_version)[0], append.origin)
@@ -246,7 +280,7 @@ def _check_size(size_bytes: int, rules: AppendRules) -> None:
 
 def _accept_batch(view: memoryview, header: BatchHeader, append: Append) -> Accepted:
     _check_batch(header, append.origin)
-    records = codec.records_of(view, header, append.rules.decompressed_bytes_max)
+    records = codec.records_of(view, header, append.unpacked_bytes_max)
     walked = _walk(records, header, append)
     if not walked.consecutive:
         raise refused("offset deltas that are not 0, 1, 2 and so on")

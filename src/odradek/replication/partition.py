@@ -18,7 +18,8 @@ from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicI
 from odradek.model.levels import ACKS_ALL, IsolationLevel
 from odradek.ports.files import Buffer
 from odradek.records.control import EndMarker
-from odradek.records.rules import Origin
+from odradek.records.rules import ON_THE_LOOP, Origin
+from odradek.records.validation import Accepted
 from odradek.replication import acks as ack_rules
 from odradek.replication.fetch_sessions import FetchPartition, FetchResult
 from odradek.replication.progress import Progress
@@ -70,6 +71,7 @@ class Partition:
         "_progress",
         "awaits_flush",
         "broker_id",
+        "has_queued_appends",
         "is_leader",
         "is_offline",
         "leader",
@@ -92,6 +94,8 @@ class Partition:
         self.is_leader = False
         self.awaits_flush = False
         """Whether what was appended last is to be flushed before it is acknowledged and read."""
+        self.has_queued_appends = False
+        """Whether appends wait in an ``AppendQueue``; later ones go behind them."""
         self.is_offline = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
@@ -149,6 +153,7 @@ class Partition:
         """Append what a producer sent. The high watermark moves at once if no follower has a say.
 
         If ``awaits_flush`` is set then, the caller sees to a flush, and tells of its end with ``flushed``.
+        Raises ``BoundExceeded`` if the records are to be validated away from the event loop first.
         """
         self._check_before_append(acks)
         try:
@@ -157,6 +162,7 @@ class Partition:
                 self.leader_epoch,
                 now_ms,
                 produce_version=produce_version,
+                bound=ON_THE_LOOP,
             )
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
@@ -164,6 +170,12 @@ class Partition:
             self.awaits_flush = True
         self._advance_high_watermark(now_ms)
         return appended
+
+    def append_accepted(self, accepted: Accepted, acks: int, now_ms: int) -> Appended:
+        """Append what was validated elsewhere, as ``append`` does."""
+        self._check_before_append(acks)
+        log, epoch = self.log, self.leader_epoch
+        return self._append_checked(lambda: log.append_accepted(accepted, epoch, now_ms), now_ms)
 
     def append_end_marker(
         self, marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int
@@ -186,6 +198,9 @@ class Partition:
 
     def _append_own(self, append: Callable[[], Appended], now_ms: int) -> Appended:
         self._check_before_append(ACKS_ALL)
+        return self._append_checked(append, now_ms)
+
+    def _append_checked(self, append: Callable[[], Appended], now_ms: int) -> Appended:
         try:
             appended = append()
         except StorageError as broken:

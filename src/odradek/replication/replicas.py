@@ -22,6 +22,8 @@ from odradek.log.settings import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.clock import Clock
+from odradek.ports.workers import Workers
+from odradek.replication.append_queue import AppendQueue, QueuedAppend
 from odradek.replication.flushes import Flushes, Told
 from odradek.replication.log_moves import CleaningPause, LogMoves, NoCleaning
 from odradek.replication.move_pace import MoveLimits
@@ -56,6 +58,7 @@ class Replicas:
         wheel: TimingWheel,
         arm: Callable[[int], None],
         lag_max_ms: Callable[[], int],
+        workers: Workers,
         move_limits: Callable[[], MoveLimits] = MoveLimits,
         cleaning: CleaningPause | None = None,
     ) -> None:
@@ -74,6 +77,7 @@ class Replicas:
         self._produces = Purgatory("produce", wheel)
         self._fetches = Purgatory("fetch", wheel)
         self._flushes = Flushes(self._flushed)
+        self._appends = AppendQueue(workers, clock)
         self.role_observers: list[Callable[[Partition], None]] = []
         """Told of a partition that this broker may lead from now on, or no longer, before who waits is."""
         self.moves = LogMoves(
@@ -131,6 +135,14 @@ class Replicas:
     def appended(self, partition: Partition) -> None:
         """Records were appended, and the high watermark may have moved: wake who waits for that."""
         self._fetches.check_and_complete(partition)
+
+    def queue_append(self, partition: Partition, append: QueuedAppend) -> None:
+        """Append once the records are validated, after all appends that wait for this."""
+        self._appends.add(partition, append)
+
+    async def settle_appends(self) -> None:
+        """For a stop: what was begun is appended and answered."""
+        await self._appends.settle()
 
     def flush(self, partition: Partition, told: Told) -> None:
         """Flush a partition that awaits it, and tell of the end: nothing, or what failed."""

@@ -25,6 +25,7 @@ from odradek.testing.clock import Process, VirtualClock
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
 from odradek.testing.network import MemoryHost, MemoryNetwork
+from odradek.testing.workers import InlineWorkers
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.client_connection import ClientConnection, Response
 from odradek.wire.compile import decoder, parts_encoder
@@ -195,6 +196,7 @@ class MemoryBroker:
             cluster.network.host(BROKER_HOST),
             lambda: BROKER_HOST,
             self._open_store,
+            cluster.workers,
         )
         self.broker = Broker(given, world)
 
@@ -233,6 +235,7 @@ class MemoryCluster:
         self.files = MemoryFileSystem(self.clock.wall_ms)
         self.network = MemoryNetwork(SeededEntropy(seed), delay_max_ms=delay_max_ms, splits=splits)
         self.ensemble = _Ensemble(self.clock, SeededEntropy(seed))
+        self.workers = InlineWorkers()
         self.files.make_directories(DIRECTORY)
         self.files.sync_dir("/")
 

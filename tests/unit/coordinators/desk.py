@@ -21,6 +21,7 @@ from odradek.replication.replicas import Replicas
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
+from odradek.testing.workers import InlineWorkers
 
 TOPIC = "__counters"
 TOPIC_ID = b"c" * 16
@@ -132,6 +133,7 @@ class Desk:
             wheel,
             arm,
             lambda: 10_000,
+            InlineWorkers(),
         )
         self.around = Surroundings(
             self.replicas, self.clock, wheel, arm, lambda: self.settings, self._perform

@@ -18,6 +18,7 @@ from odradek.replication.partition import Leadership, Partition
 from odradek.replication.replicas import Replicas
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
+from odradek.testing.workers import InlineWorkers
 from odradek.timers.wheel import TimingWheel
 
 BROKER_ID = 1
@@ -81,6 +82,7 @@ class Shed:
             self.wheel,
             self.armed.append,
             lambda: LAG_MAX_MS,
+            InlineWorkers(),
         )
 
     async def obey(

@@ -4,10 +4,11 @@ v2 adds the append time to the answer, v3 the transactional id and magic 2 (one 
 start offset, v7 zstd, v8 the records that were at fault, v9 is flexible, v10 names the new leader on a stale
 one. Versions 0 to 2 carry message sets of magic 0 and 1, converted on append.
 
-Each partition succeeds or fails alone. acks=0 gets no answer: an error closes the connection instead, so that
-the producer looks up its leaders again. acks=all waits for the in-sync replicas in the produce purgatory.
-Where ``flush.messages`` asks for a flush, every answer waits for that first, with no bound but the disk's:
-the time a producer grants is for replicas.
+Each partition succeeds or fails alone. Records that take long to validate are validated on threads, in order
+per partition; the loop serves other requests meanwhile. acks=0 gets no answer: an error closes the connection
+instead, so that the producer looks up its leaders again. acks=all waits for the in-sync replicas in the
+produce purgatory. Where ``flush.messages`` asks for a flush, every answer waits for that first, with no bound
+but the disk's: the time a producer grants is for replicas.
 
 The first write of a transaction to a partition is let through by the transaction's coordinator; without a
 transactional id in the request, nothing of a transaction is written at all.
@@ -15,18 +16,21 @@ transactional id in the request, nothing of a transaction is written at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from odradek.broker.dispatch import Call, NoAnswer
 from odradek.broker.pending import Pending
+from odradek.broker.transaction_verification import transaction_check
+from odradek.log.log import Appended
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
 from odradek.model.levels import ACKS_ALL, ACKS_NONE
 from odradek.records.batch_author import Author, is_transactional, transactional_author
-from odradek.records.validation import RecordErrors
+from odradek.records.rules import BoundExceeded, RecordErrors
 from odradek.replication.acks import are_acks_known
+from odradek.replication.append_queue import AppendResult, QueuedAppend
 from odradek.replication.delayed_produce import AwaitedAppend, DelayedProduce
 from odradek.replication.partition import Partition
 from odradek.wire.messages.produce import (
@@ -64,7 +68,8 @@ ROUTINE: Final = frozenset(
 """Refusals that are part of a producer's day: it looks for the leader, or tries again."""
 
 Refusals = Mapping[TopicPartition, ErrorCode]
-Result = ProduceResponse | NoAnswer | Pending[ProduceResponse]
+Answer = ProduceResponse | NoAnswer | Pending[ProduceResponse]
+Result = Answer | Pending[Answer]
 
 
 def produce(request: ProduceRequest, call: Call) -> Result | Pending[Result]:
@@ -107,65 +112,137 @@ def _verify_first(request: ProduceRequest, transactional_id: str, call: Call) ->
 
 def _append_all(request: ProduceRequest, call: Call, refusals: Refusals | None) -> Result:
     """Append to all partitions but those refused. ``refusals`` is None outside of transactions."""
-    acks = request.acks
-    waiting: list[AwaitedAppend] = []
-    unflushed: list[AwaitedAppend] = []
-    now_ms = call.broker.clock.wall_ms()
-    topics = []
-    for topic in request.topic_data:
-        name = topic.name
-        entries = [
-            _append(name, data, acks, now_ms, call, waiting, unflushed, refusals)
-            for data in topic.partition_data
-        ]
-        topics.append(TopicProduceResponse(name, entries))
-    response = ProduceResponse(topics)
-    if unflushed:
-        return _flush_first(request, response, unflushed, waiting, call)
-    if acks == ACKS_NONE:
-        return NoAnswer(_first_error(response))
-    if not waiting:
-        return response
-    return _wait(request, response, waiting, call, Pending())
+    appends = Appends(request, call, refusals)
+    if appends.queued:
+        appends.then = Pending()
+        return appends.then
+    return appends.result()
 
 
-def _append(
-    topic: str,
-    data: PartitionProduceData,
-    acks: int,
-    now_ms: int,
-    call: Call,
-    waiting: list[AwaitedAppend],
-    unflushed: list[AwaitedAppend],
-    refusals: Refusals | None,
-) -> PartitionProduceResponse:
-    """Append to one partition and give its entry of the answer."""
-    index = data.index
-    replicas = call.broker.replicas
-    try:
-        if refusals is None:
-            if is_transactional(data.records):
-                raise BrokerError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id was given"
-                )
-        elif refusals and (topic, index) in refusals:
-            raise _as_producers_know(refusals[TopicPartition(topic, index)])
-        if topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
-            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the brokers")
-        partition = replicas.leader_of(topic, index)
-        appended = partition.append(data.records, acks, call.version, now_ms)
-    except BrokerError as refused:
-        _trace(topic, index, refused, call)
-        return _refused(index, refused)
-    entry = PartitionProduceResponse(
-        index, 0, appended.first_offset, appended.append_time_ms, partition.log.log_start_offset
+class Appends:
+    """The appends of one request, and what its answer waits for: validation, flushes, replicas."""
+
+    __slots__ = (
+        "_acks",
+        "_call",
+        "_close",
+        "_refusals",
+        "_request",
+        "_response",
+        "_unflushed",
+        "_waiting",
+        "queued",
+        "then",
     )
-    replicas.appended(partition)
-    if partition.awaits_flush:
-        unflushed.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
-    if acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
-        waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
-    return entry
+
+    def __init__(self, request: ProduceRequest, call: Call, refusals: Refusals | None) -> None:
+        self._request = request
+        self._call = call
+        self._refusals = refusals
+        self._acks = request.acks
+        self._waiting: list[AwaitedAppend] = []
+        self._unflushed: list[AwaitedAppend] = []
+        self._close: str | None = None
+        self.queued = 0
+        """Appends whose records are being validated on threads."""
+        self.then: Pending[Answer] | None = None
+        """Completed with ``result`` once nothing is queued."""
+        now_ms = call.broker.clock.wall_ms()
+        topics = []
+        for topic in request.topic_data:
+            name = topic.name
+            entries = [self._append(name, data, now_ms) for data in topic.partition_data]
+            topics.append(TopicProduceResponse(name, entries))
+        self._response = ProduceResponse(topics)
+
+    def result(self) -> Answer:
+        """The answer, or what it waits for."""
+        if self._close is not None:
+            return NoAnswer(self._close)
+        if self._unflushed:
+            return _flush_first(self._request, self._response, self._unflushed, self._waiting, self._call)
+        if self._acks == ACKS_NONE:
+            return NoAnswer(_first_error(self._response))
+        if not self._waiting:
+            return self._response
+        return _wait(self._request, self._response, self._waiting, self._call, Pending())
+
+    def _append(self, topic: str, data: PartitionProduceData, now_ms: int) -> PartitionProduceResponse:
+        """Append to one partition and give its entry of the answer."""
+        index = data.index
+        refusals, call = self._refusals, self._call
+        try:
+            if refusals is None:
+                if is_transactional(data.records):
+                    raise BrokerError(
+                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id was given"
+                    )
+            elif refusals and (topic, index) in refusals:
+                raise _as_producers_know(refusals[TopicPartition(topic, index)])
+            if topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
+                raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the brokers")
+            partition = call.broker.replicas.leader_of(topic, index)
+            if partition.has_queued_appends:
+                return self._queue(partition, data)
+            appended = partition.append(data.records, self._acks, call.version, now_ms)
+        except BrokerError as refused:
+            _trace(topic, index, refused, call)
+            return _refused(index, refused)
+        except BoundExceeded:
+            return self._queue(partition, data)
+        entry = PartitionProduceResponse(
+            index, 0, appended.first_offset, appended.append_time_ms, partition.log.log_start_offset
+        )
+        self._appended(partition, appended, entry)
+        return entry
+
+    def _appended(self, partition: Partition, appended: Appended, entry: PartitionProduceResponse) -> None:
+        self._call.broker.replicas.appended(partition)
+        if partition.awaits_flush:
+            self._unflushed.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+        if self._acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
+            self._waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+
+    # Appends that are validated first.
+
+    def _queue(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
+        """Append once the records are validated; the entry is filled in then."""
+        entry = PartitionProduceResponse(data.index, 0, -1)
+        self.queued += 1
+        replicas = self._call.broker.replicas
+        append = QueuedAppend(
+            b"" if data.records is None else data.records,
+            self._acks,
+            self._call.version,
+            self._transaction_check(partition, data),
+            partial(self._told, partition, entry),
+        )
+        replicas.queue_append(partition, append)
+        return entry
+
+    def _transaction_check(self, partition: Partition, data: PartitionProduceData) -> Callable[[], None]:
+        """Hold on to what the coordinator let through: a marker written meanwhile ends the transaction."""
+        author = None if self._refusals is None else transactional_author(data.records)
+        return _nothing_to_check if author is None else transaction_check(partition, author.producer_id)
+
+    def _told(self, partition: Partition, entry: PartitionProduceResponse, result: AppendResult) -> None:
+        if result is None:
+            self._close = "Produce failed inside the broker"
+        elif isinstance(result, BrokerError):
+            _trace(*partition.topic_partition, result, self._call)
+            _fill_refusal(entry, result)
+        else:
+            entry.base_offset = result.first_offset
+            entry.log_append_time_ms = result.append_time_ms
+            entry.log_start_offset = partition.log.log_start_offset
+            self._appended(partition, result, entry)
+        self.queued -= 1
+        if not self.queued and self.then is not None:
+            self.then.complete(self.result())
+
+
+def _nothing_to_check() -> None:
+    pass
 
 
 def _as_producers_know(code: ErrorCode) -> BrokerError:
@@ -196,12 +273,17 @@ def _trace(topic: str, index: int, refused: BrokerError, call: Call) -> None:
 
 def _refused(index: int, refused: BrokerError) -> PartitionProduceResponse:
     entry = PartitionProduceResponse(index, refused.code, -1)
+    _fill_refusal(entry, refused)
+    return entry
+
+
+def _fill_refusal(entry: PartitionProduceResponse, refused: BrokerError) -> None:
+    entry.error_code = refused.code
     entry.error_message = refused.message
     if isinstance(refused, RecordErrors):
         entry.record_errors = [
             BatchIndexAndErrorMessage(record_index, why) for record_index, why in refused.record_errors
         ]
-    return entry
 
 
 def _flush_first(

@@ -1,0 +1,126 @@
+"""Appends whose records are validated on threads, in arrival order per partition.
+
+Decompressing a batch can take a thousand times longer than receiving it. Batches that take more than the
+event loop may give in one go (``ON_THE_LOOP``) are validated by ``Workers`` and appended afterwards; appends
+to the same partition that come meanwhile wait behind them. Batches that unpack to more than ``ORDINARY``
+allows are validated one at a time over all partitions, which bounds the memory that unpacking takes: one
+batch of ``odradek.decompressed.bytes.max``, and an ordinary one per thread.
+
+Invariant: each append is told of once, from the event loop, in the order of the asking. Leadership, ISR and
+transaction are checked again at the moment of the append.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from odradek.log.log import Appended
+from odradek.model.errors import BrokerError
+from odradek.ports.clock import Clock
+from odradek.ports.files import Buffer
+from odradek.ports.workers import Workers
+from odradek.records.rules import ORDINARY, BoundExceeded
+from odradek.records.validation import Accepted, accept
+from odradek.replication.partition import Partition
+from odradek.telemetry import events
+
+log = events.logger("append_queue")
+
+AppendResult = Appended | BrokerError | None
+"""The append, its refusal, or None after a failure inside the broker: only closing the connection is left."""
+
+
+class QueuedAppend:
+    """Records of one produce request for one partition.
+
+    ``check`` raises ``BrokerError`` if they must not be appended any more: it is called right before.
+    """
+
+    __slots__ = ("acks", "check", "produce_version", "records", "told")
+
+    def __init__(
+        self,
+        records: Buffer,
+        acks: int,
+        produce_version: int,
+        check: Callable[[], None],
+        told: Callable[[AppendResult], None],
+    ) -> None:
+        self.records = records
+        self.acks = acks
+        self.produce_version = produce_version
+        self.check = check
+        self.told = told
+
+
+class AppendQueue:
+    def __init__(self, workers: Workers, clock: Clock) -> None:
+        self._workers = workers
+        self._clock = clock
+        self._waiting: dict[Partition, deque[QueuedAppend]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, partition: Partition, append: QueuedAppend) -> None:
+        """Append after all that waits for this partition, and tell of it."""
+        waiting = self._waiting.get(partition)
+        if waiting is not None:
+            waiting.append(append)
+            return
+        self._waiting[partition] = deque([append])
+        partition.has_queued_appends = True
+        task = asyncio.get_running_loop().create_task(self._run(partition))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Return once nothing waits; for a stop."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _run(self, partition: Partition) -> None:
+        waiting = self._waiting[partition]
+        while waiting:
+            append = waiting[0]
+            try:
+                result: AppendResult = await self._append(partition, append)
+            except BrokerError as refused:
+                result = refused
+            except Exception as broken:  # noqa: BLE001 - the edge of a task: others wait
+                log.failure("append_broken", broken, partition=partition.topic_partition)
+                result = None
+            waiting.popleft()
+            if not waiting:
+                del self._waiting[partition]
+                partition.has_queued_appends = False
+            append.told(result)
+
+    async def _append(self, partition: Partition, append: QueuedAppend) -> Appended:
+        append.check()
+        try:
+            return partition.append(
+                append.records, append.acks, append.produce_version, self._clock.wall_ms()
+            )
+        except BoundExceeded:
+            pass
+        now_ms = self._clock.wall_ms()
+        accepted = await self._validate(partition, append, now_ms)
+        append.check()
+        return partition.append_accepted(accepted, append.acks, now_ms)
+
+    async def _validate(self, partition: Partition, append: QueuedAppend, now_ms: int) -> Accepted:
+        validate = partial(
+            accept,
+            append.records,
+            next_offset=0,
+            leader_epoch=partition.leader_epoch,
+            now_ms=now_ms,
+            rules=partition.log.append_rules,
+            produce_version=append.produce_version,
+        )
+        try:
+            return await self._workers.run(partial(validate, bound=ORDINARY))
+        except BoundExceeded:
+            return await self._workers.run_alone(validate)
