@@ -22,6 +22,8 @@ from odradek.broker.dispatch import Dispatcher
 from odradek.broker.group_coordinator import Groups
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.listener import ConnectionLimits, Listener
+from odradek.broker.metadata import AllTopicsAnswers
+from odradek.broker.request_memory import RequestMemory, bound_of
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
 from odradek.broker.start_checks import (
@@ -37,6 +39,7 @@ from odradek.broker.topics import Topics
 from odradek.broker.transaction_coordinator import Transactions
 from odradek.broker.transaction_markers import Markers
 from odradek.broker.transaction_verification import Verification
+from odradek.broker.turns import Turns
 from odradek.broker.upkeep import SOON_MS, Upkeep
 from odradek.cluster.image import ClusterImage
 from odradek.config import broker as settings
@@ -80,6 +83,8 @@ STOP_TIMEOUT_S = 30
 LAST_ANSWERS_MS = 5_000
 # A start that takes longer than this says how far it is, and does so again after as long.
 LOADING_TOLD_MS = 3_000
+# How often it is looked for a request that holds up others and is not completed.
+STALLED_CHECK_MS = 5_000
 # New partitions for which every disk was too full are tried again after this long.
 UNPLACED_RETRY_MS = 5_000
 
@@ -179,6 +184,10 @@ class Broker:
         self._markers = self._make_markers()
         self._transactions = self._make_transactions(clockwork)
         self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
+        self._turns = Turns(self._world.clock.monotonic_ms, asyncio.get_running_loop().call_soon)
+        self._memory = RequestMemory(
+            bound_of(values[settings.QUEUED_MAX_REQUEST_BYTES], values[settings.SOCKET_REQUEST_MAX_BYTES])
+        )
         self._dispatcher = Dispatcher(HANDLERS, self._make_context(store), self._queue)
         await self._listen(bound)
         await store.ensure_path(paths.BROKER_IDS)
@@ -369,6 +378,7 @@ class Broker:
             clock=self._world.clock,
             config=self.config,
             image=self.image,
+            all_topics_answers=AllTopicsAnswers(self.image),
             replicas=self._replicas,
             directories=self._directories,
             topics=self._topics,
@@ -403,8 +413,9 @@ class Broker:
             listener.name,
             self._dispatcher.begin,
             listener.session_ended,
-            asyncio.get_running_loop().call_soon,
+            self._turns,
             self._queue,
+            self._memory,
             frame_bytes_max=values[settings.SOCKET_REQUEST_MAX_BYTES],
             under_way_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
             scratch=self._scratch,
@@ -446,6 +457,7 @@ class Broker:
         idle_check_ms = min(max(idle_ms // 4, 10), 60_000) if idle_ms >= 0 else 60_000
         return [
             Chore("close_idle", idle_check_ms, self._close_idle),
+            Chore("close_stalled", STALLED_CHECK_MS, self._close_stalled),
             *Upkeep(self._directories, self.config, self._world.clock).chores(),
             Chore("retry_flushes", SOON_MS, self._replicas.retry_flushes),
             Chore("retry_unplaced", UNPLACED_RETRY_MS, self._retry_unplaced),
@@ -460,6 +472,9 @@ class Broker:
             now_ms = self._world.clock.monotonic_ms()
             for listener in self._listeners:
                 listener.close_idle(now_ms, idle_ms)
+
+    async def _close_stalled(self) -> None:
+        self._memory.close_stalled(self._world.clock.monotonic_ms())
 
     async def _retry_unplaced(self) -> None:
         placed = await self._replicas.retry_unplaced()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.broker.group_coordinator import Groups
+    from odradek.broker.metadata import AllTopicsAnswers
     from odradek.broker.topics import Topics
     from odradek.broker.transaction_coordinator import Transactions
     from odradek.broker.transaction_markers import Markers
@@ -32,6 +33,7 @@ class Context:
     clock: Clock
     config: Layers
     image: ClusterImage
+    all_topics_answers: AllTopicsAnswers
     replicas: Replicas
     directories: LogDirectories
     topics: Topics

@@ -60,13 +60,22 @@ class NoAnswer:
         self.close = close
 
 
+class Encoded:
+    """A handler's result that is encoded already, because others get the same; its parts must not change."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """One API: its versions, and where to get what serves it and what refuses a whole request.
 
     What serves it is a plain function. What that does before it returns happens in the order requests
-    arrived; it returns a response, a ``Pending`` one, a coroutine of one, or ``NoAnswer``. What is pending
-    may come to a coroutine, and a coroutine to something pending.
+    arrived; it returns a response, an ``Encoded`` or ``Pending`` one, a coroutine of one, or ``NoAnswer``.
+    What is pending may come to a coroutine, and a coroutine to something pending.
     """
 
     api_key: int
@@ -181,10 +190,13 @@ class Dispatcher:
 
 
 def _answer(session: Session, request: Request, route: Route, response: Any) -> None:
-    if type(response) is NoAnswer:
+    kind = type(response)
+    if kind is NoAnswer:
         session.answer_nothing(request)
         if response.close is not None:
             session.end(response.close)
+    elif kind is Encoded:
+        session.answer(request, response.parts)
     else:
         session.answer(request, route.encode(response))
 

@@ -1,16 +1,55 @@
-"""Metadata answers from the cluster image."""
+"""Metadata answers from the cluster image.
+
+An answer about all topics can be a thousand times larger than its request. It is encoded once per change of
+the image and form of the answer, and then sent to everyone who asks.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.topic_names import is_legal_topic_name
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS, NO_LEADER, TopicId
+from odradek.ports.files import Part
 from odradek.wire.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+
+FORMS_KEPT_MAX: Final = 16
+"""Clients of a cluster are of few kinds; each form is as large as the answer."""
+
+
+class AnswerForm(NamedTuple):
+    """All that an answer about all topics depends on, besides the image."""
+
+    version: int
+    listener: str
+    with_topic_operations: bool
+    with_cluster_operations: bool
+
+
+class AllTopicsAnswers:
+    """Encoded answers about all topics, each made once per change of the image."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._change_count = -1
+        self._kept: dict[AnswerForm, list[Part]] = {}
+
+    def get(self, form: AnswerForm, encode: Callable[[], list[Part]]) -> list[Part]:
+        """The answer of this form, from ``encode`` if it is not there yet."""
+        if self._change_count != self._image.change_count or len(self._kept) > FORMS_KEPT_MAX:
+            self._kept.clear()
+            self._change_count = self._image.change_count
+        parts = self._kept.get(form)
+        if parts is None:
+            parts = self._kept[form] = encode()
+        return parts
 
 
 def brokers(image: ClusterImage, listener: str) -> list[MetadataResponseBroker]:

@@ -1,8 +1,9 @@
 """One client's connection: pumps bytes into requests, starts them in order, sends answers in order.
 
 Bounds kept here: the size of a frame (by the wire layer), how many requests of this connection are under
-way, and how many bytes of answers wait for a peer that does not read. At a bound the session stops reading,
-so the peer feels it through TCP; nothing is dropped.
+way, how many bytes of answers wait for a peer that does not read, and how long requests are begun before
+other connections have their turn (``Turns``). At a bound the session stops reading, so the peer feels it
+through TCP; nothing is dropped. Once the connection is gone, its requests that were not begun are forgotten.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from odradek.broker.request_memory import RequestMemory
 from odradek.broker.request_queue import RequestQueue
+from odradek.broker.turns import TURN_MS, Turns
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
@@ -18,8 +21,8 @@ from odradek.telemetry import events
 from odradek.telemetry.bounded_events import BoundedEvents
 from odradek.wire.server_connection import Request, ServerConnection
 
-# Answers waiting for a slow reader, before its next requests are left unread.
-OUTPUT_BYTES_MAX = 4 * 1024 * 1024
+# Answers waiting for a slow reader, before its next requests are begun or read.
+OUTPUT_BYTES_MAX = 1024 * 1024
 
 log = events.logger("session")
 
@@ -32,20 +35,24 @@ class Session:
         "_begin_request",
         "_connection",
         "_corked",
-        "_defer",
         "_ended",
         "_held_max",
         "_lost",
+        "_memory",
         "_output",
         "_paused",
         "_queue",
         "_queued_before",
+        "_sent_bytes",
         "_tell_ended",
         "_trace",
+        "_turns",
         "_under_way_max",
         "_wire",
         "active",
+        "held_bytes",
         "idle_since_ms",
+        "is_in_line",
         "listener_name",
         "under_way",
     )
@@ -56,8 +63,9 @@ class Session:
         listener_name: str,
         begin: Callable[[Request, Session], None],
         ended: Callable[[Session], None],
-        defer: Callable[[Callable[[], None]], object],
+        turns: Turns,
         queue: RequestQueue,
+        memory: RequestMemory,
         *,
         frame_bytes_max: int,
         under_way_max: int,
@@ -69,8 +77,9 @@ class Session:
         self.listener_name = listener_name
         self._begin_request = begin
         self._tell_ended = ended
-        self._defer = defer
+        self._turns = turns
         self._queue = queue
+        self._memory = memory
         self._wire = ServerConnection(frame_bytes_max, scratch)
         self._trace = trace
         self._under_way_max = under_way_max
@@ -82,7 +91,11 @@ class Session:
         self._lost = False
         self._ended = False
         self._queued_before = 0
+        self._sent_bytes = 0
         self.under_way = 0
+        self.held_bytes = 0
+        """Bytes of requests that were received and not answered, as ``RequestMemory`` counts them."""
+        self.is_in_line = False
         self.active = True
         self.idle_since_ms = 0
 
@@ -101,32 +114,37 @@ class Session:
 
     def bytes_received(self, count: int) -> None:
         self.active = True
+        self.held_bytes += count
+        self._memory.used += count
         try:
             requests = self._wire.received(count)
         except RemoteProtocolViolation as bad:
             self.end(str(bad), "violation")
             return
-        self._corked = True
-        for request in requests:
-            if self._backlog or self.under_way >= self._under_way_max:
-                self._backlog.append(request)
+        if len(requests) == 1 and not self._backlog and self.under_way < self._under_way_max:
+            self._corked = True
+            self._begin(requests[0])
+            self._corked = False
+            self._send_output()
+        elif requests:
+            self._backlog.extend(requests)
+            if self._turns.is_idle:
+                self._begin_backlog()
             else:
-                self._begin(request)
-        self._corked = False
-        self._send_output()
-        violation = self._wire.violation
-        if violation is not None:
-            self.end(str(violation), "violation")
-            return
+                self._turns.add(self)
+        self._end_if_violated()
         self._maybe_pause()
 
     def output_drained(self) -> None:
-        self._go_on()
+        self.read_on()
 
     def connection_lost(self, reason: str | None) -> None:
         self._lost = True
         self._queue.forget(self)
-        self._backlog.clear()
+        self._forget_backlog()
+        self._release_bytes(self._wire.partial_bytes)
+        self._wire.release()
+        self._memory.forget(self)
         if reason is not None:
             log.info("connection_broken", peer=self.peer, reason=reason)
         self._tell_ended(self)
@@ -136,6 +154,7 @@ class Session:
     def answer(self, request: Request, parts: list[Part]) -> None:
         """Send this answer as soon as all earlier ones are on their way."""
         self.under_way -= 1
+        self._release_bytes(len(request.frame) + 4)
         if self._lost:
             return
         self._output += self._wire.answer(request, parts)
@@ -145,6 +164,7 @@ class Session:
     def answer_nothing(self, request: Request) -> None:
         """The request asked for no answer (acks=0)."""
         self.under_way -= 1
+        self._release_bytes(len(request.frame) + 4)
         if self._lost:
             return
         self._output += self._wire.no_answer(request)
@@ -160,6 +180,7 @@ class Session:
             log.warning("connection_closed", peer=self.peer, reason=reason)
         else:
             self._trace.warning("connection_closed", kind, peer=self.peer, reason=reason)
+        self._forget_backlog()
         self._send_output()
         self._connection.close(flush=True)
 
@@ -171,7 +192,7 @@ class Session:
 
     def release(self) -> None:
         self._under_way_max = self._held_max
-        self._go_on()
+        self.take_turn()
 
     def stop_reading(self) -> None:
         """For a graceful stop: what is under way is still answered, nothing more is read."""
@@ -195,8 +216,22 @@ class Session:
         self._connection.close()
 
     def read_on(self) -> None:
-        """The bound that held this session is no longer reached."""
-        self._go_on()
+        """A bound that held this session may be no longer reached."""
+        if self._backlog:
+            self._turns.add(self)
+        else:
+            self._resume()
+
+    @property
+    def has_partial_request(self) -> bool:
+        return self._wire.partial_bytes > 0
+
+    def take_turn(self) -> None:
+        """Begin requests that waited, for as long as a turn lasts; then read again if no bound is reached."""
+        if not self._lost and self._under_way_max:
+            self._begin_backlog()
+            self._end_if_violated()
+            self._resume()
 
     def _begin(self, request: Request) -> None:
         if self._ended:
@@ -210,36 +245,70 @@ class Session:
             log.failure("request_failed", broken, peer=self.peer, api_key=request.api_key)
             self.end(f"API {request.api_key} failed inside the broker")
 
+    def _begin_backlog(self) -> None:
+        """Begin requests in order until a bound is reached or the turn is over."""
+        backlog, turns = self._backlog, self._turns
+        ends_ms = turns.now_ms() + TURN_MS
+        self._corked = True
+        while backlog and self.under_way < self._under_way_max and self._has_room():
+            self._begin(backlog.popleft())
+            if backlog and turns.now_ms() >= ends_ms:
+                turns.add(self)
+                break
+        self._corked = False
+        self._send_output()
+
+    def _has_room(self) -> bool:
+        """Whether the peer takes its answers."""
+        if self._wire.answered_bytes - self._sent_bytes > OUTPUT_BYTES_MAX:
+            self._send_output()
+        return self._connection.queued_bytes <= OUTPUT_BYTES_MAX
+
+    def _forget_backlog(self) -> None:
+        self._release_bytes(sum(len(request.frame) + 4 for request in self._backlog))
+        self._backlog.clear()
+
+    def _release_bytes(self, count: int) -> None:
+        self.held_bytes -= count
+        memory = self._memory
+        memory.used -= count
+        if memory.waiting:
+            memory.wake()
+
+    def _end_if_violated(self) -> None:
+        """Close behind the last request that came before bytes that are no request."""
+        if not self._backlog and self._wire.violation is not None:
+            self.end(str(self._wire.violation), "violation")
+
     def _after_late_answer(self) -> None:
         self._send_output()
         if self._paused or self._backlog:
             # Not at once: the answer may come from inside another session's request, whose own late answers
             # may do the same to others, and so on.
-            self._defer(self._go_on)
+            self._turns.add(self)
 
-    def _go_on(self) -> None:
-        """Begin what waited, then read again if no bound is reached."""
-        if self._lost or self._under_way_max == 0:
+    def _resume(self) -> None:
+        """Read again if no bound is reached."""
+        if not self._paused or self._lost or self._under_way_max == 0:
             return
-        backlog = self._backlog
-        self._corked = True
-        while backlog and self.under_way < self._under_way_max:
-            self._begin(backlog.popleft())
-        self._corked = False
-        self._send_output()
-        if self._paused and self._may_read():
+        if self._may_read():
             self._paused = False
             self._connection.resume()
-        elif self._paused and self._queue.is_full:
-            # It may have paused for another reason, and nothing but the queue will wake it from here on.
-            self._queue.hold(self)
+        else:
+            # It may have paused for another reason, and nothing but the bound will wake it from here on.
+            self._await_bounds()
 
     def _maybe_pause(self) -> None:
         if not self._paused and not self._lost and not self._may_read():
             self._paused = True
             self._connection.pause()
-            if self._queue.is_full:
-                self._queue.hold(self)
+            self._await_bounds()
+
+    def _await_bounds(self) -> None:
+        if self._queue.is_full:
+            self._queue.hold(self)
+        elif not self._memory.may_read(self):
+            self._memory.wait(self)
 
     def _may_read(self) -> bool:
         return (
@@ -247,9 +316,12 @@ class Session:
             and not self._backlog
             and self._connection.queued_bytes <= OUTPUT_BYTES_MAX
             and not self._queue.is_full
+            and self._memory.may_read(self)
+            and self._wire.violation is None
         )
 
     def _send_output(self) -> None:
+        self._sent_bytes = self._wire.answered_bytes
         if self._output:
             output, self._output = self._output, []
             self._connection.send(output)

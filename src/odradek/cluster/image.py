@@ -80,9 +80,11 @@ class ClusterDelta:
 class ClusterImage:
     """What requests look things up in. Its dictionaries are for reading; ``apply`` changes them."""
 
-    __slots__ = ("_by_id", "_nodes", "brokers", "controller_id", "topics")
+    __slots__ = ("_by_id", "_nodes", "brokers", "change_count", "controller_id", "topics")
 
     def __init__(self) -> None:
+        self.change_count = 0
+        """How often the image has changed: what was derived from it holds while this stays the same."""
         self.controller_id = NO_CONTROLLER
         self.brokers: dict[int, BrokerImage] = {}
         self.topics: dict[str, TopicImage] = {}
@@ -120,6 +122,7 @@ class ClusterImage:
 
         News of partitions whose topic is not known are passed over: it was deleted while they came.
         """
+        self.change_count += 1
         if delta.controller_id is not None:
             self.controller_id = delta.controller_id
         if delta.brokers:

@@ -292,8 +292,9 @@ class SocketConnection:
         self._queue.clear()
         self.queued_bytes = 0
         self._socket.close()
-        if self._receiver is not None:
-            self._receiver.connection_lost(reason)
+        receiver, self._receiver = self._receiver, None  # the two would keep each other from being freed
+        if receiver is not None:
+            receiver.connection_lost(reason)
 
 
 class SocketListener:

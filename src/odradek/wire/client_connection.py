@@ -21,7 +21,7 @@ from odradek.wire.headers import RequestHeader, decode_response_header, encode_r
 _size = Struct(">i")
 
 # A broker announces what it was asked for: room for that is made at once, up to more than fetch.max.bytes.
-_FIRST_BYTES: Final = 64 * 1024 * 1024
+_ANNOUNCED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Response(NamedTuple):
@@ -46,7 +46,7 @@ class ClientConnection:
         scratch: memoryview | None = None,
         allocate: Callable[[int], bytearray | memoryview] = bytearray,
     ) -> None:
-        self._frames = FrameReader(frame_bytes_max, scratch, _FIRST_BYTES, allocate)
+        self._frames = FrameReader(frame_bytes_max, scratch, _ANNOUNCED_BYTES_MAX, allocate)
         self._client_id = client_id
         self._next_id = 0
         self._waiting: deque[RequestHeader] = deque()

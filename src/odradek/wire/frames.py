@@ -4,8 +4,9 @@ Layout: size int32, then that many bytes. Bytes are received into a scratch buff
 share: what lies in it belongs to one reader from ``buffer()`` to ``received()``, and no longer. Frames that
 are whole by then are copied out of it, the beginning of the next one is kept aside; a large frame gets its
 own buffer as soon as its size is known, and the rest of it is received straight into that. Its buffer grows
-with what has arrived, so that announcing much and sending little costs the peer's words, not our memory. A
-frame given out owns its bytes: nothing here touches them again.
+with what has arrived, so that announcing much and sending little costs the peer's words, not our memory:
+fourfold up to ``FIRST_BYTES``, twofold beyond. A frame given out owns its bytes: nothing here touches them
+again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ LARGE_BYTES: Final = 64 * 1024
 """A frame above this that is not complete in scratch gets a buffer of its own."""
 
 FIRST_BYTES: Final = 1024 * 1024 + LARGE_BYTES
-"""The most that is set aside for a large frame on its announcement alone: a little more than the records of
-one partition in an answer to Fetch, which else would be copied for the few bytes around them."""
+"""A little more than the records of one partition: their buffer is not doubled for the bytes around them."""
+_GROWTH: Final = 4
+_SMALL_BYTES: Final = 4 * 1024
 
 _size_at = Struct(">i").unpack_from
 
@@ -35,14 +37,15 @@ def make_scratch() -> memoryview:
 class FrameReader:
     """Receive into ``buffer()``, tell ``received`` how much arrived, get the frames that are complete.
 
+    For a large frame ``announced_bytes_max`` is set aside on its announcement alone, where peers are trusted.
     ``allocate`` makes the buffers of large frames. They need not be empty: each byte is received before
     anybody sees it.
     """
 
     __slots__ = (
         "_allocate",
+        "_announced_bytes_max",
         "_filled",
-        "_first_bytes",
         "_large",
         "_large_bytes",
         "_large_view",
@@ -56,12 +59,12 @@ class FrameReader:
         self,
         frame_bytes_max: int,
         scratch: memoryview | None = None,
-        first_bytes: int = FIRST_BYTES,
+        announced_bytes_max: int = 0,
         allocate: Callable[[int], bytearray | memoryview] = bytearray,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._allocate = allocate
-        self._first_bytes = first_bytes
+        self._announced_bytes_max = announced_bytes_max
         self.violation: RemoteProtocolViolation | None = None
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
@@ -79,7 +82,8 @@ class FrameReader:
             self._scratch[: len(rest)] = rest
             return self._scratch[len(rest) :]
         if self._filled == len(self._large):
-            self._set_aside(min(2 * self._filled, self._large_bytes))
+            larger = max(2 * self._filled, min(_GROWTH * self._filled, FIRST_BYTES))
+            self._set_aside(min(larger, self._large_bytes))
         return self._large_view[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
@@ -92,6 +96,16 @@ class FrameReader:
             self._filled += count
             return self._finish_large()
         return self._cut(len(self._rest) + count)
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes received of a frame that is not complete, with its size."""
+        return len(self._rest) if self._large is None else 4 + self._filled
+
+    def release(self) -> None:
+        """Let go of what was received; nothing more will be."""
+        self._rest = b""
+        self._large, self._large_view = None, memoryview(b"")
 
     def _cut(self, end: int) -> list[memoryview]:
         frames: list[memoryview] = []
@@ -126,7 +140,8 @@ class FrameReader:
     def _begin_large(self, size: int, start: int, end: int) -> None:
         self._large_bytes = size
         self._filled = 0
-        self._set_aside(min(size, self._first_bytes))
+        arrived = min(max(_GROWTH * (end - start), _SMALL_BYTES), FIRST_BYTES)
+        self._set_aside(min(size, max(arrived, self._announced_bytes_max)))
         self._large_view[: end - start] = self._scratch[start:end]
         self._filled = end - start
 

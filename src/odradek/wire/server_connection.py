@@ -53,12 +53,24 @@ class Request:
 class ServerConnection:
     """Sans-IO: receive into ``receive_buffer()``, send what ``answer`` gives."""
 
-    __slots__ = ("_frames", "_waiting")
+    __slots__ = ("_frames", "_waiting", "answered_bytes")
 
     def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
         """``scratch`` may be shared by connections that receive one after the other; see ``frames``."""
         self._frames = FrameReader(frame_bytes_max, scratch)
         self._waiting: deque[Request] = deque()
+        self.answered_bytes = 0
+        """Size of all answers so far."""
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes received of a request that is not complete."""
+        return self._frames.partial_bytes
+
+    def release(self) -> None:
+        """Let go of all requests and of what was received: the connection is gone."""
+        self._frames.release()
+        self._waiting.clear()
 
     @property
     def unanswered(self) -> int:
@@ -106,6 +118,7 @@ class ServerConnection:
         size = 4
         for part in parts:
             size += len(part)
+        self.answered_bytes += size
         if request.api_version >= RESPONSE_FLEXIBLE_SINCE.get(request.api_key, NEVER):
             head = _pack_tagged(size + 1, request.correlation_id)
         else:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.request_memory import RequestMemory
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
+from odradek.broker.turns import Turns
 from odradek.ports.files import Part
 from odradek.wire.server_connection import Request
 
@@ -76,7 +78,15 @@ def frame(correlation_id: int, api_key: int = METADATA, version: int = 1, body: 
 class Bench:
     """A session on a fake connection; requests are kept until a test answers them."""
 
-    def __init__(self, queue: RequestQueue | None = None, under_way_max: int = 3) -> None:
+    def __init__(
+        self,
+        queue: RequestQueue | None = None,
+        under_way_max: int = 3,
+        turns: Turns | None = None,
+        memory: RequestMemory | None = None,
+    ) -> None:
+        self.now_ms = 0
+        self.memory = memory or RequestMemory(1 << 20)
         self.begun: list[Request] = []
         self.ended: list[Session] = []
         self.deferred: list[Callable[[], None]] = []
@@ -88,8 +98,9 @@ class Bench:
             "PLAINTEXT",
             self._begin,
             self.ended.append,
-            self.deferred.append,
+            Turns(lambda: self.now_ms, self.deferred.append) if turns is None else turns,
             self.queue,
+            self.memory,
             frame_bytes_max=1000,
             under_way_max=under_way_max,
         )

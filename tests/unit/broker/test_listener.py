@@ -3,8 +3,10 @@
 import pytest
 
 from odradek.broker.listener import ConnectionLimits, Listener
+from odradek.broker.request_memory import RequestMemory
 from odradek.broker.request_queue import RequestQueue
 from odradek.broker.session import Session
+from odradek.broker.turns import Turns
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.testing.clock import run_virtually
 from odradek.testing.entropy import SeededEntropy
@@ -19,8 +21,9 @@ def make_listener(limits: ConnectionLimits, *, serves: bool = True) -> Listener:
             listener.name,
             lambda request, session: None,
             listener.session_ended,
-            lambda later: None,
+            Turns(lambda: 0, lambda later: None),
             RequestQueue(10),
+            RequestMemory(1 << 20),
             frame_bytes_max=1000,
             under_way_max=10,
         )

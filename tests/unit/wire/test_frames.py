@@ -68,7 +68,7 @@ def test_small_frames_may_straddle_the_end_of_the_scratch_buffer() -> None:
 
 
 def test_the_rest_of_a_large_frame_is_received_straight_into_it() -> None:
-    reader = FrameReader(SCRATCH_BYTES * 4)
+    reader = FrameReader(SCRATCH_BYTES * 4, announced_bytes_max=SCRATCH_BYTES * 2)
     feed(reader, framed(bytes(SCRATCH_BYTES * 2))[:10])
     room = reader.buffer()
     assert len(room) == SCRATCH_BYTES * 2 - 6
@@ -77,12 +77,25 @@ def test_the_rest_of_a_large_frame_is_received_straight_into_it() -> None:
     assert frame[-1] == 77
 
 
-def test_an_announced_size_alone_costs_little_memory() -> None:
+def test_a_buffer_grows_with_what_arrives_not_with_what_is_announced() -> None:
+    reader, arrived = FrameReader(1 << 30), 6
+    feed(reader, (1 << 30).to_bytes(4, "big") + bytes(arrived))
+    for _ in range(20):
+        room = len(reader.buffer())
+        assert arrived + room <= max(4 * arrived, 4096)
+        assert arrived + room <= max(2 * arrived, FIRST_BYTES)
+        feed(reader, bytes(room))
+        arrived += room
+    assert arrived > 100 * FIRST_BYTES
+
+
+def test_a_reader_whose_connection_is_gone_holds_nothing() -> None:
     reader = FrameReader(1 << 30)
-    feed(reader, (1 << 30).to_bytes(4, "big"))
-    assert len(reader.buffer()) == FIRST_BYTES
-    feed(reader, bytes(FIRST_BYTES))
-    assert len(reader.buffer()) == FIRST_BYTES
+    feed(reader, (1 << 30).to_bytes(4, "big") + bytes(3 * FIRST_BYTES))
+    assert reader.partial_bytes == 4 + 3 * FIRST_BYTES
+    reader.release()
+    assert reader.partial_bytes == 0
+    assert len(reader.buffer()) == SCRATCH_BYTES
 
 
 def test_a_frame_owns_its_bytes_and_can_be_written() -> None:

@@ -4,8 +4,9 @@ v0 takes an empty list for all topics, later versions null. v1 adds racks and th
 id, v4 a switch for creating topics, v5 offline replicas, v7 leader epochs, v8 permitted operations, v10 topic
 ids, v12 asking by id.
 
-Topics that do not exist are created on the way if the request and ``auto.create.topics.enable`` allow it; the
-answer waits for their leaders, so that the client need not ask again.
+An entry that is asked for twice is answered once. Topics that do not exist are created on the way if the
+request and ``auto.create.topics.enable`` allow it; the answer waits for their leaders, so that the client need
+not ask again.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from odradek.broker import metadata as answers
-from odradek.broker.dispatch import Call
+from odradek.broker.dispatch import Call, Encoded
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
 from odradek.model.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from odradek.ports.files import Part
+from odradek.wire.compile import parts_encoder
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -29,14 +32,14 @@ AUTO_CREATE_SWITCH_SINCE = 4
 ALL_IS_NULL_SINCE = 1
 IDS_SINCE = 12
 
-Result = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
+Result = MetadataResponse | Encoded | Coroutine[Any, Any, MetadataResponse]
 
 
 def metadata(request: MetadataRequest, call: Call) -> Result:
     asked = request.topics
     if asked is None or (not asked and call.version < ALL_IS_NULL_SINCE):
-        topics = answers.all_topics(call.broker.image, call.session.listener_name)
-        return _response(request, call, topics)
+        return _all_topics(request, call)
+    asked = list({(topic.name, topic.topic_id): topic for topic in asked}.values())
     if call.version < IDS_SINCE:
         _require_names_only(asked, call.version)
     missing = [t.name for t in asked if t.name is not None and call.broker.image.topic(t.name) is None]
@@ -44,6 +47,21 @@ def metadata(request: MetadataRequest, call: Call) -> Result:
     if missing and may_create:
         return _after_creating(request, asked, missing, call)
     return _response(request, call, [_entry(topic, call) for topic in asked])
+
+
+def _all_topics(request: MetadataRequest, call: Call) -> Encoded:
+    form = answers.AnswerForm(
+        call.version,
+        call.session.listener_name,
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+    )
+
+    def encode() -> list[Part]:
+        topics = answers.all_topics(call.broker.image, form.listener)
+        return parts_encoder(MetadataResponse, form.version)(_response(request, call, topics))
+
+    return Encoded(call.broker.all_topics_answers.get(form, encode))
 
 
 def _require_names_only(asked: list[MetadataRequestTopic], version: int) -> None:

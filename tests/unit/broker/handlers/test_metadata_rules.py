@@ -2,6 +2,8 @@
 
 import pytest
 
+from odradek.broker import metadata as answers
+from odradek.cluster.image import ClusterImage
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -69,11 +71,12 @@ def test_topics_are_not_made_where_the_broker_forbids_it(play):
     play(scenario, {"auto.create.topics.enable": "false"})
 
 
-def test_one_name_asked_twice_makes_one_topic_and_two_entries(play):
+def test_one_name_asked_twice_makes_one_topic_and_one_entry_as_in_kafka(play):
     async def scenario(town):
         asked = MetadataRequest([MetadataRequestTopic(name="fresh"), MetadataRequestTopic(name="fresh")])
         answer = await town.ask(METADATA, 12, asked)
-        assert [topic.error_code for topic in answer.topics] == [0, 0]
+        assert [topic.name for topic in answer.topics] == ["fresh"]
+        assert town.broker.image.topic("fresh") is not None
 
     play(scenario)
 
@@ -96,3 +99,38 @@ def test_two_clients_that_ask_for_the_same_new_topic_both_get_it(play):
             assert (await task).topics[0].error_code == 0
 
     play(scenario)
+
+
+def test_all_topics_are_encoded_once_per_change_of_the_cluster(play, monkeypatch):
+    made = []
+    original = answers.all_topics
+    monkeypatch.setattr(answers, "all_topics", lambda *given: made.append(given) or original(*given))
+
+    async def scenario(town):
+        async def names(version, **how):
+            answer = await town.ask(METADATA, version, MetadataRequest(None, **how))
+            return {topic.name for topic in answer.topics}
+
+        await town.create("one")
+        assert [await names(12) for _ in range(3)] == [{"one"}] * 3
+        assert len(made) == 1
+        await town.create("two")
+        assert await names(12) == {"one", "two"}
+        assert len(made) == 2
+        assert await names(7) == {"one", "two"}, "another form of the answer"
+        assert len(made) == 3
+        with_operations = await town.ask(
+            METADATA, 8, MetadataRequest(None, include_topic_authorized_operations=True)
+        )
+        assert all(topic.topic_authorized_operations > 0 for topic in with_operations.topics)
+        without = await town.ask(METADATA, 8, MetadataRequest(None))
+        assert all(topic.topic_authorized_operations < 0 for topic in without.topics)
+
+    play(scenario)
+
+
+def test_forms_of_answers_that_are_kept_are_bounded():
+    kept = answers.AllTopicsAnswers(ClusterImage())
+    for number in range(10 * answers.FORMS_KEPT_MAX):
+        kept.get(answers.AnswerForm(number, "PLAINTEXT", False, False), lambda: [b"answer"])
+        assert len(kept._kept) <= answers.FORMS_KEPT_MAX + 1

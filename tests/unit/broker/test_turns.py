@@ -1,0 +1,134 @@
+"""Turns: no connection keeps others waiting, however many requests it pipelines."""
+
+import pytest
+
+from odradek.broker.session import OUTPUT_BYTES_MAX
+from odradek.broker.turns import PASS_MS, TURN_MS, Turns
+
+
+class Clock:
+    now_ms = 0
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def passes():
+    """What is due in the next passes of the event loop."""
+    return []
+
+
+@pytest.fixture
+def turns(clock, passes):
+    return Turns(lambda: clock.now_ms, passes.append)
+
+
+@pytest.fixture
+def slow_bench(new_bench, turns, clock):
+    """A session whose requests take a millisecond each, and are answered at once."""
+
+    def make(answer_bytes=10):
+        bench = new_bench(under_way_max=100, turns=turns)
+
+        def begin(request, session):
+            clock.now_ms += 1
+            session.answer(request, [bytes(answer_bytes)])
+
+        bench.on_begin = begin
+        return bench
+
+    return make
+
+
+def run_pass(passes):
+    due, passes[:] = list(passes), []
+    for callback in due:
+        callback()
+
+
+def test_pipelined_requests_are_begun_for_one_turn_and_then_line_up(slow_bench, make_frame, passes):
+    bench = slow_bench()
+    bench.receive(b"".join(make_frame(number) for number in range(20)))
+    assert len(bench.begun) == TURN_MS
+    run_pass(passes)
+    assert TURN_MS < len(bench.begun) < 20
+    while passes:
+        run_pass(passes)
+    assert bench.numbers == list(range(20))
+    assert [number for number, _ in bench.connection.answers] == list(range(20))
+
+
+def test_a_single_request_is_served_as_it_is_read_whoever_waits(slow_bench, make_frame):
+    greedy, modest = slow_bench(), slow_bench()
+    greedy.receive(b"".join(make_frame(number) for number in range(20)))
+    modest.receive(make_frame(0))
+    assert modest.numbers == [0]
+    assert len(greedy.begun) == TURN_MS
+
+
+def test_sessions_take_turns_in_the_order_they_lined_up(slow_bench, make_frame, passes):
+    benches = [slow_bench() for _ in range(3)]
+    for bench in benches:
+        bench.receive(b"".join(make_frame(number) for number in range(5)))
+    assert [len(bench.begun) for bench in benches] == [1, 0, 0], "two lined up behind the first"
+    most = 0
+    while passes:
+        run_pass(passes)
+        counts = [len(bench.begun) for bench in benches]
+        most = max(most, max(counts) - min(counts))
+    assert most <= 2 * TURN_MS
+    assert counts == [5, 5, 5]
+
+
+def test_the_turns_of_one_pass_are_bounded_however_many_sessions_wait(slow_bench, make_frame, passes, clock):
+    for _ in range(50):
+        slow_bench().receive(b"".join(make_frame(number) for number in range(5)))
+    before_ms = clock.now_ms
+    run_pass(passes)
+    assert clock.now_ms - before_ms <= PASS_MS
+    assert passes, "the others come in the next pass"
+
+
+def test_a_session_stops_at_the_first_full_output_and_goes_on_when_it_is_taken(
+    slow_bench, make_frame, passes, clock
+):
+    bench = slow_bench(answer_bytes=OUTPUT_BYTES_MAX // 4)
+    bench.connection.stuck = True
+    bench.receive(b"".join(make_frame(number) for number in range(40)))
+    while passes:
+        run_pass(passes)
+    assert len(bench.begun) <= 6
+    assert bench.connection.queued_bytes <= OUTPUT_BYTES_MAX + 2 * (OUTPUT_BYTES_MAX // 4 + 8)
+    assert bench.connection.paused
+    bench.connection.drain()
+    while passes:
+        run_pass(passes)
+    assert bench.numbers == list(range(40))
+    assert not bench.connection.paused
+
+
+def test_requests_of_a_connection_that_is_gone_are_not_begun(slow_bench, make_frame, passes):
+    bench = slow_bench()
+    bench.receive(b"".join(make_frame(number) for number in range(20)))
+    bench.session.connection_lost("reset")
+    while passes:
+        run_pass(passes)
+    assert len(bench.begun) == TURN_MS
+    assert bench.memory.used == 0
+
+
+def test_requests_before_garbage_are_served_in_their_turns_and_then_the_connection_ends(
+    slow_bench, make_frame, passes
+):
+    bench = slow_bench()
+    bench.connection.ends_at_once = False
+    bench.receive(b"".join(make_frame(number) for number in range(6)) + b"\xff\xff\xff\xff")
+    assert bench.connection.closed == []
+    assert bench.connection.paused, "nothing is read behind it"
+    while passes:
+        run_pass(passes)
+    assert bench.numbers == list(range(6))
+    assert bench.connection.closed == [True]
