@@ -49,6 +49,20 @@ def test_the_newest_record_of_each_key_stays_at_its_offset(run: Callable[..., No
     run(scenario)
 
 
+def test_a_record_as_large_as_the_default_bound_allows_is_cleaned(run: Callable[..., None]) -> None:
+    """More than 100 MiB unpacked, a few kilobytes packed: what was accepted must not stop compaction."""
+    large = bytes(101 << 20)
+
+    async def scenario(yard: Yard) -> None:
+        await yard.write((A, large), compression=Compression.ZSTD)
+        await yard.write((B, b"1"), (A, b"2"))
+        yard.append((C, b"1"))
+        assert await yard.clean()
+        assert [(offset, key) for offset, key, _ in yard.records()] == [(1, B), (2, A), (3, C)]
+
+    run(scenario)
+
+
 def test_segments_are_joined_and_the_old_ones_go_after_their_delay(run: Callable[..., None]) -> None:
     async def scenario(yard: Yard) -> None:
         for number in range(5):

@@ -16,11 +16,13 @@ from tests.support.fetched_batches import (
     transactional,
 )
 
+from odradek.config import broker as settings
 from odradek.model.client_errors import ConcurrentUse, RecordCorrupt
 from odradek.model.errors import ErrorCode
 from odradek.model.levels import Compression, TimestampType
 from odradek.records import _codec, _codec_py, _consuming_py, codec
 from odradek.records.batch import BatchBuilder, Record
+from odradek.records.compression import DECOMPRESSED_BYTES_MAX
 from odradek.records.control import ControlType
 from odradek.records.layout import INT64_MAX, POLLED, Wanted
 from odradek.records.message_set import write_message_set
@@ -348,6 +350,15 @@ def test_checksums_need_not_be_looked_at(twin: ModuleType) -> None:
     data = bytearray(batch(20, b"value"))
     data[17] ^= 1
     assert values_of(twin.RecordReader(data, "t", 0, 0, check_crcs=False)) == [b"value"]
+
+
+def test_whatever_a_leader_accepts_can_be_read(twin: ModuleType) -> None:
+    assert settings.ODRADEK_DECOMPRESSED_BYTES_MAX.parse("2147483647") == DECOMPRESSED_BYTES_MAX
+    with pytest.raises(ValueError, match="INT"):
+        settings.ODRADEK_DECOMPRESSED_BYTES_MAX.parse("2147483648")
+    value = bytes(101 << 20)
+    data = batch(0, value, compression=Compression.ZSTD)
+    assert values_of(twin.RecordReader(data, "t", 0, 0)) == [value]
 
 
 def test_what_decompresses_without_end_is_refused(twin: ModuleType) -> None:

@@ -14,7 +14,17 @@ from odradek.records.batch import BatchBuilder, seal
 from odradek.records.compression import compress
 from odradek.records.control import ControlType, EndMarker, build_end_marker
 from odradek.records.layout import INT64_MAX, RECORD_FAULTS_MAX, BatchHeader
-from odradek.records.validation import Accepted, AppendRules, Origin, RecordErrors, accept, check_replicated
+from odradek.records.message_set import write_message_set
+from odradek.records.rules import NO_BOUND, ON_THE_LOOP, ORDINARY, BoundExceeded, WorkBound
+from odradek.records.validation import (
+    Accepted,
+    AppendRules,
+    Origin,
+    RecordErrors,
+    accept,
+    check_replicated,
+    relocate,
+)
 
 NOW = 1_700_000_000_000
 CODECS = list(Compression)
@@ -517,3 +527,84 @@ def test_a_follower_refuses_corrupt_and_disordered_data() -> None:
         check_replicated(changed(batch(), 40, 1, 1, keep_crc=True), leader_epoch=4)
     with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
         check_replicated(batch(base_offset=10) + batch(base_offset=12), leader_epoch=4)
+
+
+# Work that is too much for where it is done.
+
+
+@pytest.mark.parametrize("kind", CODECS[1:])
+def test_what_unpacks_to_more_than_the_bound_is_left_untouched(kind: Compression) -> None:
+    data = bytearray(enclosed_record(bytes(ON_THE_LOOP.unpacked_bytes_max), kind))
+    before = bytes(data)
+    with pytest.raises(BoundExceeded):
+        take_in_place(data, bound=ON_THE_LOOP)
+    assert bytes(data) == before
+    assert take_in_place(data, bound=ORDINARY).record_count == 1
+
+
+def test_what_unpacks_to_more_than_the_setting_is_refused_wherever_it_is_validated() -> None:
+    data = enclosed_record(bytes(5000), Compression.ZSTD)
+    for bound in (ON_THE_LOOP, ORDINARY, NO_BOUND):
+        with pytest.raises(BrokerError) as caught:
+            take(data, AppendRules(decompressed_bytes_max=4000), bound=bound)
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("rules", [AppendRules(), AppendRules(compression=Compression.LZ4)])
+def test_a_size_alone_can_be_too_much(rules: AppendRules) -> None:
+    data = batch(50)
+    with pytest.raises(BoundExceeded):
+        take(data, rules, bound=WorkBound(len(data) - 1, 1 << 20, 1 << 20))
+    worked = WorkBound(1 << 20, len(data) - 1, 1 << 20)
+    if rules.compression is None:
+        assert take(data, rules, bound=worked).record_count == 50
+    else:
+        with pytest.raises(BoundExceeded):
+            take(data, rules, bound=worked)
+
+
+def test_old_messages_count_as_work() -> None:
+    records = codec.decode(batch(50))
+    data = write_message_set(records, 1, Compression.NONE, None)
+    with pytest.raises(BoundExceeded):
+        take(data, produce_version=2, bound=WorkBound(1 << 20, len(data) - 1, 1 << 20))
+    assert take(data, produce_version=2, bound=WorkBound(1 << 20, len(data), 1 << 20)).record_count == 50
+
+
+@given(
+    kind=st.sampled_from(CODECS),
+    target=st.sampled_from([None, *CODECS]),
+    stamps=st.booleans(),
+    count=st.integers(1, 5),
+    offset=st.integers(0, 2**40),
+    leader_epoch=st.integers(0, 1000),
+)
+def test_a_relocated_batch_is_what_would_have_been_accepted_there(
+    kind: Compression, target: Compression | None, stamps: bool, count: int, offset: int, leader_epoch: int
+) -> None:
+    rules = AppendRules(
+        compression=target, timestamp_type=APPEND_TIME if stamps else TimestampType.CREATE_TIME
+    )
+    data = batch(count, compression=kind)
+
+    def accepted(next_offset: int, epoch: int) -> Accepted:
+        return accept(
+            memoryview(bytearray(data)), next_offset=next_offset, leader_epoch=epoch, now_ms=NOW, rules=rules
+        )
+
+    direct, moved = accepted(offset, leader_epoch), relocate(accepted(0, 3), offset, leader_epoch)
+    assert bytes(moved.data) == bytes(direct.data)
+    for name in Accepted.__slots__:
+        if name != "data":
+            assert getattr(moved, name) == getattr(direct, name), name
+
+
+def enclosed_record(value: bytes, kind: Compression) -> bytes:
+    builder = BatchBuilder(compression=kind)
+    builder.append(NOW, b"k", value)
+    return builder.build()
+
+
+def take_in_place(data: bytearray, **circumstances: Any) -> Accepted:
+    rules = AppendRules(message_bytes_max=1 << 30)
+    return accept(data, next_offset=100, leader_epoch=7, now_ms=NOW, rules=rules, **circumstances)

@@ -5,8 +5,8 @@ id, v4 a switch for creating topics, v5 offline replicas, v7 leader epochs, v8 p
 ids, v12 asking by id.
 
 An entry that is asked for twice is answered once. Topics that do not exist are created on the way if the
-request and ``auto.create.topics.enable`` allow it; the answer waits for their leaders, so that the client need
-not ask again.
+request and ``auto.create.topics.enable`` allow it; the answer waits for their leaders, so that the client
+need not ask again.
 """
 
 from __future__ import annotations
