@@ -113,7 +113,7 @@ async def main() -> None:
         broker = Broker(sources.load(None, {}, arguments).given, world)
         await broker.start()
         await broker._topics.create([NewTopic("t", 1, 1)], 5_000, validate_only=False)
-        session = broker._make_session(Silence(), broker._listeners[0])
+        session = broker._make_session(Silence(), next(iter(broker._listening)))
         measure("produce of one batch of 100 B", feeding(session, produce_frame()))
         partition = broker._replicas.find("t", 0)
         assert partition is not None

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from odradek.broker.chores import Chore, Chores
@@ -21,7 +22,8 @@ from odradek.broker.control import LocalChannel
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.group_coordinator import Groups
 from odradek.broker.handlers import HANDLERS
-from odradek.broker.listener import ConnectionLimits, Listener
+from odradek.broker.listener import Listener
+from odradek.broker.listening import Listening
 from odradek.broker.metadata import AllTopicsAnswers
 from odradek.broker.request_memory import RequestMemory, bound_of
 from odradek.broker.request_queue import RequestQueue
@@ -29,7 +31,6 @@ from odradek.broker.session import Session
 from odradek.broker.start_checks import (
     are_known,
     broker_id_rules,
-    cannot_listen,
     check_addresses,
     check_identity,
     check_settings,
@@ -42,11 +43,12 @@ from odradek.broker.transaction_verification import Verification
 from odradek.broker.turns import Turns
 from odradek.broker.upkeep import SOON_MS, Upkeep
 from odradek.cluster.image import ClusterImage
+from odradek.config import availability, derived, topic
 from odradek.config import broker as settings
-from odradek.config import derived, topic
 from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
 from odradek.config.layers import Layers
-from odradek.config.listeners import Endpoint, listeners
+from odradek.config.listeners import Endpoint, listeners, new_exposures
+from odradek.config.table import Settings
 from odradek.controller.runtime import Controller
 from odradek.log.cleaner import Cleaner
 from odradek.log.directories import LogDirectories
@@ -71,6 +73,7 @@ from odradek.store.registration import (
     read_cluster_id,
     register_broker,
     resolve_broker_id,
+    update_registration,
 )
 from odradek.telemetry import events
 from odradek.telemetry.bounded_events import BoundedEvents
@@ -79,8 +82,6 @@ from odradek.wire.frames import make_scratch
 
 # Requests under way get this long to be answered when the broker stops.
 STOP_TIMEOUT_S = 30
-# And their answers this long to be taken by their clients.
-LAST_ANSWERS_MS = 5_000
 # A start that takes longer than this says how far it is, and does so again after as long.
 LOADING_TOLD_MS = 3_000
 # How often it is looked for a request that holds up others and is not completed.
@@ -128,13 +129,12 @@ class Broker:
         self.config = Layers(given)
         self.broker_id = -1
         self.cluster_id = ""
-        self.endpoints: list[Endpoint] = []
         self.image = ClusterImage()
         self.all_failed = asyncio.Event()
         """Set once the last data directory has failed: nothing is left to serve, and stopping is due."""
         self._directories = LogDirectories()
         self._ensemble: Ensemble | None = None
-        self._listeners: list[Listener] = []
+        self._listening: Listening | None = None
         self._chores = Chores(world.clock)
         # One for all connections: they receive one after the other, on one loop.
         self._scratch = make_scratch()
@@ -153,14 +153,18 @@ class Broker:
         """Why the data directories that do not serve do not."""
         return [str(failure) for failure in self._directories.failed.values()]
 
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where clients are told to reach this broker."""
+        return [] if self._listening is None else self._listening.endpoints
+
     # Start.
 
     async def start(self) -> None:
         """Serve. After an error ``stop`` releases whatever was taken by then."""
-        values = self.config.broker
-        bound = listeners(values).bound
-        check_settings(values, self.config.static)
-        await self._open_directories(bound)
+        static = self.config.broker
+        check_settings(static, self.config.static)
+        is_known = await self._open_directories()
         store = self._open_store()
         await self._find_identity(store)
         clockwork = self._clockwork = Clockwork(self._world.clock)
@@ -169,6 +173,7 @@ class Broker:
         )
         changes = ConfigChanges(store, self.config, self._topics, self.broker_id, self._world.clock)
         await changes.load()
+        await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
         await raise_above(store, self.broker_id, self._directories.largest_producer_id)
         cleaner = self._cleaner = Cleaner(
@@ -179,23 +184,22 @@ class Broker:
         )
         replicas = self._replicas = self._make_replicas(clockwork)
         self._directories.on_failure = self._directory_failed
-        changes.follow(replicas)
         self._groups = self._make_groups(clockwork)
         self._markers = self._make_markers()
         self._transactions = self._make_transactions(clockwork)
-        self._queue = RequestQueue(values[settings.QUEUED_MAX_REQUESTS])
+        self._queue = RequestQueue(static[settings.QUEUED_MAX_REQUESTS])
         self._turns = Turns(self._world.clock.monotonic_ms, asyncio.get_running_loop().call_soon)
         self._memory = RequestMemory(
-            bound_of(values[settings.QUEUED_MAX_REQUEST_BYTES], values[settings.SOCKET_REQUEST_MAX_BYTES])
+            bound_of(static[settings.QUEUED_MAX_REQUEST_BYTES], static[settings.SOCKET_REQUEST_MAX_BYTES])
         )
-        self._dispatcher = Dispatcher(HANDLERS, self._make_context(store), self._queue)
-        await self._listen(bound)
-        await store.ensure_path(paths.BROKER_IDS)
-        self._broker_epoch = await register_broker(store, self.broker_id, self._registration())
+        listening = self._listening = self._make_listening()
+        changes.follow(replicas, listening)
+        self._dispatcher = Dispatcher(HANDLERS, self._make_context(store, listening), self._queue)
+        await listening.open()
+        await self._register(store, listening)
         await self._stand_for_controller(store)
         # Not before: a client told that there are no brokers, and no topics, would believe it.
-        for listener in self._listeners:
-            listener.serve()
+        listening.serve()
         self._chores.start(self._list_chores(changes))
         cleaner.start()
         log.info(
@@ -207,17 +211,30 @@ class Broker:
             log_dirs=",".join(self.log_dirs),
         )
 
-    async def _open_directories(self, bound: Sequence[Endpoint]) -> None:
-        """Lock the data directories, once nothing that can be known without them speaks against the start."""
+    async def _open_directories(self) -> bool:
+        """Lock the data directories, once nothing that can be known without them speaks against the start.
+
+        Return whether a broker has used all of them before: then they may hold other listeners than the file.
+        """
         files, network = self._world.files, self._world.network
         log_dirs = list(map(files.absolute, derived.log_dirs(self.config.broker)))
         check_identity(files, log_dirs, broker_id_rules(self.config.broker))
-        makes_no_file = are_known(files, log_dirs)
-        if not makes_no_file:
-            await check_addresses(network, bound)
+        is_known = are_known(files, log_dirs)
+        if not is_known:
+            await check_addresses(network, listeners(self.config.broker).bound)
         self._directories = LogDirectories.open(files, log_dirs, self._world.entropy)
-        if makes_no_file:  # another broker on the same data has the same addresses; the data comes first
-            await check_addresses(network, bound)
+        return is_known
+
+    async def _check_listeners(self, static: Settings, *, is_known: bool) -> None:
+        """Refuse listeners that were set at run time and cannot be now; see that the addresses are free."""
+        values = self.config.broker
+        problems = availability.listener_problems(values) or new_exposures(static, values)
+        if problems:
+            raise ConfigError(problems)
+        if is_known:  # another broker on the same data has the same addresses; the data comes first
+            is_dynamic = settings.LISTENERS.name in self.config.broker_overrides
+            origin = ", which AlterConfigs set for this broker" if is_dynamic else ""
+            await check_addresses(self._world.network, listeners(values).bound, origin)
 
     def _open_store(self) -> Store:
         self._ensemble = self._world.open_store(store_path(self._directories.paths))
@@ -370,7 +387,7 @@ class Broker:
             max(values[settings.REPLICA_FETCH_BACKOFF_MS], RETRY_MS_MIN),
         )
 
-    def _make_context(self, store: Store) -> Context:
+    def _make_context(self, store: Store, listening: Listening) -> Context:
         slots = self.config.broker[settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
         return Context(
             broker_id=self.broker_id,
@@ -389,22 +406,9 @@ class Broker:
             markers=self._markers,
             verification=self._make_verification(),
             store=store,
+            listening=listening,
             refusals=BoundedEvents(events.logger("produce"), self._world.clock.monotonic_ms),
         )
-
-    async def _listen(self, bound: Sequence[Endpoint]) -> None:
-        values = self.config.broker
-        limits = self._limits = ConnectionLimits(0, 0)
-        limits.follow(values)
-        self.config.observers.append(limits.follow)
-        for endpoint in bound:
-            listener = Listener(endpoint.name, self._limits, self._make_session)
-            try:
-                await listener.start(self._world.network, endpoint.host, endpoint.port)
-            except OSError as refused:
-                raise cannot_listen(endpoint, refused) from refused
-            self._listeners.append(listener)
-        self.endpoints = self._advertised(bound)
 
     def _make_session(self, connection: Connection, listener: Listener) -> Session:
         values = self.config.broker
@@ -422,24 +426,28 @@ class Broker:
             trace=self._closings,
         )
 
-    def _advertised(self, bound: Sequence[Endpoint]) -> list[Endpoint]:
-        """What clients are told, with the ports and the host name that are only known now."""
-        advertised = listeners(self.config.broker).advertised
-        ports = {listener.name: listener.port for listener in self._listeners}
-        return [
-            endpoint._replace(
-                host=endpoint.host or self._world.host_name(),
-                port=endpoint.port or ports[endpoint.name],
-            )
-            for endpoint in advertised
-        ]
-
-    def _registration(self) -> payloads.BrokerRegistration:
-        endpoints = tuple(
-            payloads.Endpoint(one.name, one.protocol.value, one.host, one.port) for one in self.endpoints
+    def _registration(self, endpoints: Sequence[Endpoint]) -> payloads.BrokerRegistration:
+        advertised = tuple(
+            payloads.Endpoint(one.name, one.protocol.value, one.host, one.port) for one in endpoints
         )
         rack = self.config.broker[settings.BROKER_RACK]
-        return payloads.BrokerRegistration(endpoints, self._world.clock.wall_ms(), rack)
+        return payloads.BrokerRegistration(advertised, self._world.clock.wall_ms(), rack)
+
+    def _make_listening(self) -> Listening:
+        world = self._world
+        return Listening(self.config, world.network, world.clock, world.host_name, self._make_session)
+
+    async def _register(self, store: Store, listening: Listening) -> None:
+        await store.ensure_path(paths.BROKER_IDS)
+        registration = self._registration(listening.endpoints)
+        self._broker_epoch = await register_broker(store, self.broker_id, registration)
+        listening.on_advertised = partial(self._register_again, store)
+
+    async def _register_again(self, store: Store, endpoints: Sequence[Endpoint]) -> None:
+        """Have clients told of other endpoints."""
+        await update_registration(store, self.broker_id, self._registration(endpoints))
+        if self._controller is not None:
+            self._controller.broker_updated()
 
     async def _stand_for_controller(self, store: Store) -> None:
         fence = await elect(store, self.broker_id, self._world.clock.wall_ms())
@@ -470,7 +478,7 @@ class Broker:
         idle_ms = self.config.broker[settings.CONNECTIONS_MAX_IDLE_MS]
         if idle_ms >= 0:
             now_ms = self._world.clock.monotonic_ms()
-            for listener in self._listeners:
+            for listener in self._listening or ():
                 listener.close_idle(now_ms, idle_ms)
 
     async def _close_stalled(self) -> None:
@@ -533,12 +541,9 @@ class Broker:
         return failures
 
     async def _finish_requests(self) -> None:
-        for listener in self._listeners:
-            listener.stop_accepting()
-            for session in listener.sessions:
-                session.stop_reading()
-        if not self._listeners:
+        if self._listening is None:
             return
+        self._listening.stop_reading()
         await self._transactions.stop()
         await self._groups.stop()
         await self._replicas.moves.stop()
@@ -554,16 +559,4 @@ class Broker:
                 await self._dispatcher.settle()
                 await self._replicas.settle_flushes()
         self._clockwork.stop()
-        await self._close_sessions()
-
-    async def _close_sessions(self) -> None:
-        """Close every connection once its answers are out; those that do not read them are cut off."""
-        for listener in self._listeners:
-            for session in list(listener.sessions):
-                session.close()
-        deadline_ms = self._world.clock.monotonic_ms() + LAST_ANSWERS_MS
-        while any(listener.sessions for listener in self._listeners):
-            if self._world.clock.monotonic_ms() > deadline_ms:
-                log.warning("answers_not_read", connections=sum(len(one.sessions) for one in self._listeners))
-                return
-            await self._world.clock.sleep_ms(5)
+        await self._listening.close_sessions()

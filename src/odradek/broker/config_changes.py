@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from odradek.broker.listening import Listening
 from odradek.broker.topics import ALL_BROKERS, Topics
 from odradek.config.layers import Layers
+from odradek.model.errors import BrokerError
 from odradek.ports.clock import Clock
 from odradek.replication.replicas import Replicas
 from odradek.store import paths
@@ -37,6 +39,7 @@ class ConfigChanges:
         self._broker_id = broker_id
         self._clock = clock
         self._replicas: Replicas | None = None
+        self._listening: Listening | None = None
         self._seen = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -51,9 +54,10 @@ class ConfigChanges:
         self._warn(self._config.set_cluster_overrides(brokers.get(ALL_BROKERS, {})))
         self._warn(self._config.set_broker_overrides(brokers.get(str(self._broker_id), {})))
 
-    def follow(self, replicas: Replicas) -> None:
-        """Pass changes on to these replicas too."""
+    def follow(self, replicas: Replicas, listening: Listening) -> None:
+        """Pass changes on to these replicas and listeners too."""
         self._replicas = replicas
+        self._listening = listening
 
     async def forget_old(self) -> None:
         await forget_config_changes(self._store, self._clock.wall_ms())
@@ -84,6 +88,16 @@ class ConfigChanges:
         elif kind == BROKERS and name == str(self._broker_id):
             self._warn(self._config.set_broker_overrides(await read_config(self._store, kind, name)))
             self._reconfigure(None)
+            await self._listen()
+
+    async def _listen(self) -> None:
+        """Listen as the settings say. Whoever changed them through this broker has seen to that already."""
+        if self._listening is not None:
+            try:
+                async with self._listening.changing_to(self._config.broker):
+                    pass
+            except BrokerError as refused:
+                log.error("listeners_not_changed", reason=refused.message)
 
     def _reconfigure(self, topics: list[str] | None) -> None:
         if self._replicas is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.broker.group_coordinator import Groups
+    from odradek.broker.listening import Listening
     from odradek.broker.metadata import AllTopicsAnswers
     from odradek.broker.topics import Topics
     from odradek.broker.transaction_coordinator import Transactions
@@ -44,5 +45,6 @@ class Context:
     markers: Markers
     verification: Verification
     store: Store
+    listening: Listening
     refusals: BoundedEvents
     """The trace of batches that were refused."""

@@ -84,9 +84,14 @@ class Listener:
         assert self._socket is not None
         return self._socket.port
 
-    async def start(self, network: Network, host: str, port: int) -> None:
-        """Take the port and accept connections. Their requests wait for ``serve``."""
-        self._socket = await network.listen(host, port, self._accept)
+    async def bind(self, network: Network, host: str, port: int) -> ListeningSocket:
+        """Take an address and accept connections there. Their requests wait for ``serve``."""
+        return await network.listen(host, port, self._accept)
+
+    def use(self, socket: ListeningSocket) -> None:
+        """Have this socket from now on, and close the one there was."""
+        self.stop_accepting()
+        self._socket = socket
 
     def serve(self) -> None:
         """Begin the requests that came so far, and all others: the broker can answer them now."""

@@ -36,6 +36,7 @@ class Session:
         "_connection",
         "_corked",
         "_ended",
+        "_finishing",
         "_held_max",
         "_lost",
         "_memory",
@@ -90,6 +91,7 @@ class Session:
         self._paused = False
         self._lost = False
         self._ended = False
+        self._finishing = False
         self._queued_before = 0
         self._sent_bytes = 0
         self.under_way = 0
@@ -200,6 +202,13 @@ class Session:
         self._under_way_max = 0
         self._connection.pause()
 
+    def finish(self) -> None:
+        """Read nothing more, and close once what is under way is answered."""
+        self._finishing = True
+        self.stop_reading()
+        if not self.under_way:
+            self.close()
+
     def close(self) -> None:
         self._connection.close(flush=True)
 
@@ -282,7 +291,9 @@ class Session:
 
     def _after_late_answer(self) -> None:
         self._send_output()
-        if self._paused or self._backlog:
+        if self._finishing and not self.under_way:
+            self.close()
+        elif self._paused or self._backlog:
             # Not at once: the answer may come from inside another session's request, whose own late answers
             # may do the same to others, and so on.
             self._turns.add(self)

@@ -62,16 +62,16 @@ def are_known(files: FileSystem, log_dirs: Sequence[str]) -> bool:
     return all(files.exists(f"{log_dir}/{LOCK}") for log_dir in log_dirs)
 
 
-async def check_addresses(network: Network, bound: Sequence[Endpoint]) -> None:
-    """Refuse addresses that cannot be listened on now."""
+async def check_addresses(network: Network, bound: Sequence[Endpoint], origin: str = "") -> None:
+    """Refuse addresses that cannot be listened on now; ``origin`` tells where they come from, if anywhere."""
     for endpoint in bound:
         try:
             listening = await network.listen(endpoint.host, endpoint.port, lambda _: None)
         except OSError as refused:
-            raise cannot_listen(endpoint, refused) from refused
+            raise cannot_listen(endpoint, refused, origin) from refused
         listening.close()
 
 
-def cannot_listen(endpoint: Endpoint, refused: OSError) -> ConfigError:
+def cannot_listen(endpoint: Endpoint, refused: OSError, origin: str = "") -> ConfigError:
     """Return the error that says why an address cannot be listened on."""
-    return ConfigError([f"listeners: cannot listen on {endpoint}: {refused.strerror or refused}"])
+    return ConfigError([f"listeners: cannot listen on {endpoint}{origin}: {refused.strerror or refused}"])

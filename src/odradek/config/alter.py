@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from odradek.config import availability, broker, listeners, relations, topic
 from odradek.config.layers import Layers, refused_scope
 from odradek.config.names import DYNAMIC_BY_NAME, find_broker_setting
-from odradek.config.table import InvalidValue, Setting, read
+from odradek.config.table import InvalidValue, Setting, Settings, read
 from odradek.model.errors import BrokerError, ConfigError, ErrorCode
 from odradek.model.levels import AlterOp, ConfigType
 
@@ -63,6 +63,13 @@ def alter_broker(layers: Layers, operations: Sequence[Operation], *, per_broker:
     overrides = apply_operations(current, operations, DYNAMIC_BY_NAME)
     check_broker(layers, overrides, per_broker=per_broker)
     return overrides
+
+
+def settings_with(layers: Layers, overrides: Mapping[str, str], *, per_broker: bool) -> Settings:
+    """Return the settings that hold with these overrides, which ``check_broker`` has accepted."""
+    own = overrides if per_broker else layers.broker_overrides
+    cluster = layers.cluster_overrides if per_broker else overrides
+    return read(broker.BY_NAME, layers.effective(cluster, own))
 
 
 def replace_broker(
@@ -149,6 +156,8 @@ def check_broker(layers: Layers, overrides: Mapping[str, str], *, per_broker: bo
     found = (
         availability.protection_problems(overrides)
         or relations.live_problems(settings, texts)
+        or listeners.change_problems(layers.broker, settings)
+        or availability.listener_problems(settings)
         or listeners.new_exposures(layers.broker, settings)
         or relations.pool_problems(layers.broker, settings)
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from odradek.config import broker
 from odradek.config.endpoints import Address, SecurityProtocol, parse_addresses, parse_protocols
-from odradek.config.table import Settings
+from odradek.config.table import Scope, Setting, Settings
 
 NONROUTABLE = "0.0.0.0"
 
@@ -48,6 +49,53 @@ def listeners(settings: Settings) -> Listeners:
         _inter_broker(settings),
         _upper(settings[broker.CONTROL_PLANE_LISTENER_NAME]),
     )
+
+
+class ListenerChange(NamedTuple):
+    """What leads from one set of listeners to another; one that moves keeps its name."""
+
+    added: tuple[Endpoint, ...]
+    moved: tuple[Endpoint, ...]
+    removed: tuple[str, ...]
+
+
+def plan_change(bound: Iterable[Endpoint], wanted: Sequence[Endpoint]) -> ListenerChange:
+    before = {endpoint.name: endpoint for endpoint in bound}
+    after = {endpoint.name for endpoint in wanted}
+    return ListenerChange(
+        tuple(endpoint for endpoint in wanted if endpoint.name not in before),
+        tuple(endpoint for endpoint in wanted if before.get(endpoint.name, endpoint) != endpoint),
+        tuple(name for name in before if name not in after),
+    )
+
+
+def change_problems(before: Settings, after: Settings) -> list[str]:
+    """Why listeners that stay cannot be changed like this while the broker runs."""
+    old = parse_protocols(before[broker.LISTENER_SECURITY_PROTOCOL_MAP])
+    new = parse_protocols(after[broker.LISTENER_SECURITY_PROTOCOL_MAP])
+    staying = {address.name for address in _bound(before)} & {address.name for address in _bound(after)}
+    found = [
+        f"Security protocol cannot be updated for existing listener {name}"
+        for name in sorted(staying)
+        if name in new and old[name] is not new[name]
+    ]
+    found.extend(
+        f"Configs cannot be updated dynamically for existing listener {name}, "
+        f"restart broker or create a new listener for update: {setting.name}"
+        for name in sorted(staying)
+        for setting in _fixed_on_listener(name, before, after)
+    )
+    return found
+
+
+def _fixed_on_listener(name: str, before: Settings, after: Settings) -> list[Setting[Any]]:
+    """Settings with this listener's prefix that differ and cannot change while the broker runs."""
+    return [
+        setting
+        for setting in before.given_on(name) | after.given_on(name)
+        if setting.dynamic is Scope.READ_ONLY
+        and before.on_listener(name, setting) != after.on_listener(name, setting)
+    ]
 
 
 def problems(settings: Settings) -> list[str]:

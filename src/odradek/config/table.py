@@ -198,6 +198,10 @@ class Settings:
         value: V = self._prefixed[key] if key in self._prefixed else self._values[setting]
         return value
 
+    def given_on(self, listener: str) -> set[Setting[Any]]:
+        """The settings that were given for one listener."""
+        return {given for prefix, given in self._prefixed if prefix == listener.lower()}
+
     def listeners_with(self, setting: Setting[Any]) -> set[str]:
         """Names, in lower case, of the listeners that this setting was given for."""
         return {listener for listener, given in self._prefixed if given is setting}

@@ -130,6 +130,14 @@ class Controller:
 
         self._events.put_nowait(look)
 
+    def broker_updated(self) -> None:
+        """A broker that is alive registered other endpoints."""
+
+        async def look() -> Event:
+            return BrokersChanged(await self._registered())
+
+        self._events.put_nowait(look)
+
     async def _follow(self) -> None:
         while True:
             look = await self._events.get()
@@ -213,6 +221,9 @@ class Controller:
     async def _read_brokers(self) -> dict[int, LiveBroker]:
         await self._store.ensure_path(paths.BROKER_IDS)
         await self._store.watch_children(paths.BROKER_IDS, self._look(self._find_brokers))
+        return await self._registered()
+
+    async def _registered(self) -> dict[int, LiveBroker]:
         found = await read_brokers(self._store)
         return {broker_id: LiveBroker(b.registration, b.broker_epoch) for broker_id, b in found.items()}
 

@@ -170,7 +170,7 @@ def test_a_listener_serves_its_port_until_it_stops_accepting():
     async def main():
         network = MemoryNetwork(SeededEntropy())
         listener = make_listener(ConnectionLimits(1, 1))
-        await listener.start(network.host("broker"), "broker", 9092)
+        listener.use(await listener.bind(network.host("broker"), "broker", 9092))
         assert listener.port == 9092
         first, second = Collector(), Collector()
         dialler = network.host("client")

@@ -257,3 +257,19 @@ def test_bytes_make_a_session_active(bench, make_frame):
     bench.session.active = False
     bench.receive(make_frame(0)[:3])
     assert bench.session.active
+
+
+def test_a_session_that_finishes_reads_no_more_and_closes_after_its_last_answer(bench, make_frame):
+    bench.receive(make_frame(0) + make_frame(1))
+    bench.session.finish()
+    assert bench.connection.paused
+    bench.answer(1, b"one")
+    assert not bench.connection.closed
+    bench.answer(0, b"zero")
+    assert bench.connection.answers == [(0, b"zero"), (1, b"one")]
+    assert bench.connection.closed
+
+
+def test_a_session_that_finishes_with_nothing_under_way_closes_at_once(bench):
+    bench.session.finish()
+    assert bench.connection.closed

@@ -96,8 +96,11 @@ async def _store(resource: Any, overrides: dict[str, str], validate_only: bool, 
         return
     if resource.resource_type == ResourceType.TOPIC:
         await call.broker.topics.set_overrides(resource.resource_name, overrides)
-    else:
-        await call.broker.topics.set_broker_overrides(resource.resource_name or None, overrides)
+        return
+    name = resource.resource_name
+    values = alter.settings_with(call.broker.config, overrides, per_broker=bool(name))
+    async with call.broker.listening.changing_to(values):
+        await call.broker.topics.set_broker_overrides(name or None, overrides)
 
 
 async def _outcome(

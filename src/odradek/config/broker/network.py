@@ -182,9 +182,8 @@ QUEUED_MAX_REQUEST_BYTES = int64(
     "queued.max.request.bytes",
     -1,
     MEDIUM,
-    "Bytes of requests that may be held before reading pauses; a number below 1 sets no bound. Here the "
-    "size of a request and odradek.connection.unanswered.max bound them.",
-    inert=True,
+    "Bytes of requests that may be held before reading pauses. A number below 1 leaves the bound to Odradek, "
+    "which has one.",
 )
 
 NUM_NETWORK_THREADS = int32(

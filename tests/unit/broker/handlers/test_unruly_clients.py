@@ -72,8 +72,8 @@ def test_nothing_of_them_is_left(play, seed, make_batch):
                 client.connection.reset()
         await asyncio.sleep(30)
         broker = town.broker
-        assert broker._limits.total == 2, "the well-behaved one, and the town's own"
-        assert all(session.under_way == 0 for session in broker._listeners[0].sessions)
+        assert broker._listening._limits.total == 2, "the well-behaved one, and the town's own"
+        assert all(session.under_way == 0 for listener in broker._listening for session in listener.sessions)
         assert broker._replicas._fetches.delayed == 0
         assert not broker._dispatcher._tasks
         assert not broker._queue.is_full
