@@ -30,7 +30,9 @@ SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024
 # The kernel takes 1024 buffers in one gathered write; more than a few dozen gain nothing.
 GATHER_MAX = 64
-BACKLOG = 1024
+# Connections the system holds until they are accepted. Where it has no room it drops a packet, and the client
+# waits a second; a longer queue costs nothing.
+BACKLOG_MIN = 1024
 # After EMFILE and its like the listener rests, instead of spinning on a ready socket.
 ACCEPT_REST_S = 0.1
 # One turn of the loop accepts at most so many, so that a flood does not starve those already here.
@@ -362,13 +364,13 @@ class SocketNetwork:
         self,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
-        backlog: int = BACKLOG,
+        backlog: int = BACKLOG_MIN,
         offload_read: OffloadRead | None = None,
     ) -> None:
         self._offload_read = offload_read or RealFileSystem().offload_read
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
-        self._backlog = backlog
+        self._backlog = max(backlog, BACKLOG_MIN)
 
     async def listen(self, host: str, port: int, accept: Accept) -> SocketListener:
         family, _, _, _, address = (

@@ -1,10 +1,14 @@
 """Listening sockets when the process runs out of descriptors, and when connections come in floods."""
 
+import asyncio
 import errno
+import gc
+import socket
+import weakref
 
 import pytest
 
-from odradek.system.network import ACCEPT_REST_S, ACCEPTS_PER_TURN, SocketListener
+from odradek.system.network import ACCEPT_REST_S, ACCEPTS_PER_TURN, SocketListener, SocketNetwork
 
 
 class FakeLoop:
@@ -115,3 +119,69 @@ def test_other_errors_are_not_hidden():
     loop, _, _ = make_listener(OSError(errno.EBADF, "what"))
     with pytest.raises(OSError, match="what"):
         loop.reader()
+
+
+class Holder:
+    """A receiver that holds its connection, as a session does."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.buffer = bytearray(1024)
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def receive_buffer(self):
+        return memoryview(self.buffer)
+
+    def bytes_received(self, count):
+        pass
+
+    def output_drained(self):
+        pass
+
+    def connection_lost(self, reason):
+        self.lost.set_result(reason)
+
+
+def test_a_closed_connection_and_its_receiver_are_freed_at_once():
+    """They hold each other while they live; what the receiver has must not wait for the garbage collector."""
+
+    async def scenario():
+        held = []
+
+        def accept(connection):
+            holder = Holder(connection)
+            held.append((weakref.ref(holder), holder.lost))
+            return holder
+
+        listener = await SocketNetwork().listen("127.0.0.1", 0, accept)
+        with socket.create_connection(("127.0.0.1", listener.port)) as client:
+            while not held:
+                await asyncio.sleep(0.001)
+            client.sendall(b"part of a request")
+        [(holder, lost)] = held
+        await lost
+        await asyncio.sleep(0.01)
+        assert holder() is None
+        listener.close()
+
+    gc.disable()
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()
+
+
+def test_hundreds_of_connections_at_once_find_room_though_the_setting_is_small():
+    """Where the system's queue is full it drops a packet, and the client tries again after a second."""
+
+    async def scenario():
+        listener = await SocketNetwork(backlog=50).listen("127.0.0.1", 0, lambda connection: None)
+        clients = []
+        # The loop accepts none of them meanwhile.
+        for _ in range(300):
+            clients.append(socket.create_connection(("127.0.0.1", listener.port), timeout=0.9))
+        for client in clients:
+            client.close()
+        listener.close()
+
+    asyncio.run(scenario())

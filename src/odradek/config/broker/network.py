@@ -100,7 +100,7 @@ SOCKET_LISTEN_BACKLOG_SIZE = int32(
     "socket.listen.backlog.size",
     50,
     MEDIUM,
-    "Connections the system may hold before they are accepted.",
+    "Connections the system may hold before they are accepted; 1024 if it is less.",
     at_least=1,
 )
 
@@ -182,8 +182,8 @@ QUEUED_MAX_REQUEST_BYTES = int64(
     "queued.max.request.bytes",
     -1,
     MEDIUM,
-    "Bytes of requests that may be held before reading pauses. A number below 1 leaves the bound to Odradek, "
-    "which has one.",
+    "Bytes of requests that may be held, received in part or not answered yet, before connections that hold "
+    "much are not read from. A number below 1 means 512 MiB; there is always room for the largest request.",
 )
 
 NUM_NETWORK_THREADS = int32(
