@@ -48,6 +48,16 @@ def append(connection: RawConnection, topic: str, partition: int, batch: bytes, 
     return entry
 
 
+def delete_records(connection: RawConnection, topic: str, before: int, partition: int = 0) -> int:
+    """Delete the records before an offset; the error code."""
+    delete = kio_requests("delete_records", 2)
+    wanted = delete.DeleteRecordsPartition(partition_index=partition, offset=before)
+    request = delete.DeleteRecordsRequest(
+        topics=(delete.DeleteRecordsTopic(name=topic, partitions=(wanted,)),), timeout=timedelta(seconds=10)
+    )
+    return int(connection.exchange(request).topics[0].partitions[0].error_code)
+
+
 def fetch_page(connection: RawConnection, topic: str, partition: int, offset: int) -> Any:
     """The partition's entry of a fetch."""
     wanted = fetch.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)

@@ -93,7 +93,12 @@ log = events.logger("broker")
 
 
 class Ensemble(Protocol):
-    """Where a store comes from: ``connect`` begins a session, ``close`` ends what this broker has of it."""
+    """Where a store comes from: ``connect`` begins a session, ``close`` ends what this broker has of it.
+
+    While it defers writes, a full disk refuses none: they come to the disk once there is room.
+    """
+
+    defers_writes: bool
 
     def connect(self) -> Store: ...
 
@@ -198,6 +203,8 @@ class Broker:
         await listening.open()
         await self._register(store, listening)
         await self._stand_for_controller(store)
+        assert self._ensemble is not None
+        self._ensemble.defers_writes = False
         # Not before: a client told that there are no brokers, and no topics, would believe it.
         listening.serve()
         self._chores.start(self._list_chores(changes))
@@ -238,6 +245,8 @@ class Broker:
 
     def _open_store(self) -> Store:
         self._ensemble = self._world.open_store(store_path(self._directories.paths))
+        # A disk that is full now can only be freed by a broker that runs.
+        self._ensemble.defers_writes = True
         return self._ensemble.connect()
 
     async def _find_identity(self, store: Store) -> None:

@@ -10,6 +10,7 @@ from odradek.model.errors import StorageError
 from odradek.ports.clock import Clock
 from odradek.store.port import StoreError
 from odradek.telemetry import events
+from odradek.telemetry.bounded_events import BoundedEvents
 
 log = events.logger("chores")
 
@@ -26,6 +27,8 @@ class Chore(NamedTuple):
 class Chores:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # A disk that is full lets some fail every second.
+        self._failures = BoundedEvents(log, clock.monotonic_ms)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, chores: Iterable[Chore]) -> None:
@@ -46,6 +49,6 @@ class Chores:
             try:
                 await chore.work()
             except (OSError, StorageError, StoreError) as failed:
-                log.error("chore_failed", chore=chore.name, reason=str(failed))
+                self._failures.error("chore_failed", chore.name, chore=chore.name, reason=str(failed))
             except Exception as broken:  # noqa: BLE001 - the edge of a task
                 log.failure("chore_broken", broken, chore=chore.name)

@@ -103,6 +103,8 @@ class ActiveSegment(Segment):
         segment.close()
         active = cls(segment.place, segment.base_offset, segment.size, indexes, next_offset)
         active._aborted_here, active._aborted_written = aborted, len(aborted)
+        if segment.has_unwritten:
+            active._offsets_written = active._times_written = active._aborted_written = 0
         return active
 
     def file(self) -> File:
@@ -284,6 +286,13 @@ class ActiveSegment(Segment):
         sealed = Segment(self.place, self.base_offset, self.size)
         sealed._largest = self.largest()
         sealed._aborted = tuple(self._aborted_here)
+        return sealed
+
+    def seal_without_room(self) -> Segment:
+        """Put the segment to rest with its indexes in memory only."""
+        self._indexes.add_largest_timestamp()
+        sealed = Segment(self.place, self.base_offset, self.size)
+        sealed.use_without_room(self._indexes, self._aborted_here)
         return sealed
 
     def sync_log(self) -> None:

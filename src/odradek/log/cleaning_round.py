@@ -73,9 +73,9 @@ class CleaningRound:
         self._files: FileSystem = log.segments[0].place.files
         self._segments = [one for one in log.segments if one.base_offset < cleanable.first_uncleanable_offset]
         self._ends = [one.base_offset for one in self._segments[1:]] + [cleanable.first_uncleanable_offset]
-        last = log.segments[-1]
-        self._at_rest = list(log.segments)[: -1 if last.knows_aborted else None]
-        self._aborted: list[AbortedTransaction] = list(last.aborted()) if last.knows_aborted else []
+        known = [one for one in log.segments if one.knows_aborted]
+        self._on_file = [one for one in log.segments if not one.knows_aborted]
+        self._aborted: list[AbortedTransaction] = [aborted for one in known for aborted in one.aborted()]
         self._producers = log.producers.as_now()
         self._window_bytes = config.window_bytes
         memory_bytes = config.map_bytes
@@ -120,7 +120,7 @@ class CleaningRound:
         """The aborted transactions of all segments that change no more: markers may lie behind the round's
         end. Waits."""
         aborted = []
-        for segment in self._at_rest:
+        for segment in self._on_file:
             path = segment.path(TRANSACTION_INDEX)
             with suppress(FileNotFoundError):
                 aborted += decode_aborted(self._files.read_whole(path), path)

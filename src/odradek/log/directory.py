@@ -134,9 +134,25 @@ class LogDirectory:
             self._pool(kind)[log.topic_partition] = log
         self._is_loaded = True
         if any(points[log.topic_partition] > log.log_end_offset for log in self):
-            # What comes to stand below such a point must be scanned, should the process end before a flush.
-            await self.checkpoint_recovery_points()
+            await self._lower_recovery_points()
         return loading
+
+    async def _lower_recovery_points(self) -> None:
+        """Let no recovery point on file lie behind the end of its log.
+
+        What comes to stand below such a point must be scanned, should the process end before a flush. Where
+        there is no room for a checkpoint, none at all serves too: everything is scanned then.
+        """
+        try:
+            await self.checkpoint_recovery_points()
+        except StorageError:
+            self._require_good()
+            await self._files.offload(self._remove_recovery_points)
+
+    def _remove_recovery_points(self) -> None:
+        with suppress(FileNotFoundError):
+            self._files.remove(f"{self.path}/{RECOVERY_POINTS}")
+        self._files.sync_dir(self.path)
 
     async def _run(self, threads: int, work: Callable[[], None]) -> None:
         """Run the same work on some threads; it must not raise."""

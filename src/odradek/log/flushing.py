@@ -68,6 +68,8 @@ class Flushing:
 
         def work() -> None:
             for segment in resting:
+                if segment.has_unwritten:
+                    _with_room(segment.write_unwritten)
                 segment.sync()
             if active is not None:
                 active.sync_log()

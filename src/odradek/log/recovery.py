@@ -46,6 +46,7 @@ from odradek.log.segment_format import (
 )
 from odradek.log.settings import LogConfig
 from odradek.log.transaction_index import AbortedTransaction
+from odradek.log.trust import NO_ROOM
 from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.ports.entropy import Entropy
@@ -368,11 +369,11 @@ def _recover(
             recovered.problem = f"{segment.path(LOG)} does not follow on offset {end_offset}"
             _drop_from(segments, number, recovered)
             break
-        scanned = _scan(segment, epochs, producers)
+        scanned, aborted = _scan(segment, epochs, producers)
         end_offset = scanned.next_offset
         recovered.scanned_segments += 1
         recovered.scanned_bytes += segment.size
-        recovered.truncated_bytes += _settle(segment, scanned)
+        recovered.truncated_bytes += _settle(segment, scanned, aborted)
         if scanned.problem is not None:
             recovered.problem = f"{segment.path(LOG)} at position {scanned.valid_end}: {scanned.problem}"
             _drop_from(segments, number + 1, recovered)
@@ -380,7 +381,9 @@ def _recover(
     return end_offset
 
 
-def _scan(segment: Segment, epochs: LeaderEpochs, producers: ProducerHistory) -> Scanned:
+def _scan(
+    segment: Segment, epochs: LeaderEpochs, producers: ProducerHistory
+) -> tuple[Scanned, list[AbortedTransaction]]:
     aborted: list[AbortedTransaction] = []
 
     def learn(header: BatchHeader, window: memoryview) -> None:
@@ -391,9 +394,7 @@ def _scan(segment: Segment, epochs: LeaderEpochs, producers: ProducerHistory) ->
                 aborted.append(found)
 
     producers.take_snapshot(segment.base_offset)
-    scanned = segment.scan(learn)
-    segment.use_aborted(aborted)
-    return scanned
+    return segment.scan(learn), aborted
 
 
 def _drop_from(segments: list[Segment], number: int, recovered: Recovered) -> None:
@@ -403,10 +404,11 @@ def _drop_from(segments: list[Segment], number: int, recovered: Recovered) -> No
     del segments[number:]
 
 
-def _settle(segment: Segment, scanned: Scanned) -> int:
+def _settle(segment: Segment, scanned: Scanned, aborted: list[AbortedTransaction]) -> int:
     """Keep of a segment what a scan found good; give the number of bytes that go.
 
-    Nothing is synced: until a flush has done that, the next start scans the segment again.
+    Nothing is synced: until a flush has done that, the next start scans the segment again. A full disk does
+    not end the start, for nobody else would free it: indexes for which there is no room stay in memory.
     """
     surplus = segment.size - scanned.valid_end
     if surplus:
@@ -414,6 +416,12 @@ def _settle(segment: Segment, scanned: Scanned) -> int:
         file.truncate(scanned.valid_end)
         file.close()
         segment.size = scanned.valid_end
-    segment.use_indexes(scanned.indexes, durable=False)
+    try:
+        segment.use_indexes(scanned.indexes, durable=False)
+        segment.use_aborted(aborted)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        segment.use_without_room(scanned.indexes, aborted)
     segment.close()
     return surplus

@@ -71,6 +71,9 @@ class SegmentCopy(Segment):
             self._largest = original._largest
             self._modified_ms = original._modified_ms
             self._aborted = original._aborted
+            if original.has_unwritten:
+                self._offsets, self._times = original._offsets, original._times
+                self._unwritten = original._unwritten
 
     def _map(self, suffix: str) -> tuple[memoryview, None]:
         self._has_read_offsets |= suffix == OFFSET_INDEX

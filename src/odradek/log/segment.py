@@ -162,6 +162,7 @@ class Segment:
         "_offsets",
         "_offsets_file",
         "_times",
+        "_unwritten",
         "base_offset",
         "place",
         "size",
@@ -178,6 +179,8 @@ class Segment:
         self._aborted: Sequence[AbortedTransaction] | None = None
         self._largest: TimestampOffset | None = None
         self._modified_ms: int | None = None
+        self._unwritten: dict[str, bytes] = {}
+        """Contents of files for which there was no room, by suffix. They stay in memory until there is."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.place.directory}, {self.base_offset}, {self.size} bytes)"
@@ -220,9 +223,10 @@ class Segment:
     def let_go(self) -> None:
         """Hold nothing open. Files close once the last slice of them is gone too."""
         self._file = None
-        self._offsets = self._offsets_file = None
-        self._times = None
-        if self._aborted:
+        if OFFSET_INDEX not in self._unwritten:
+            self._offsets = self._offsets_file = None
+            self._times = None
+        if self._aborted and TRANSACTION_INDEX not in self._unwritten:
             self._aborted = None
 
     def close(self) -> None:
@@ -261,6 +265,17 @@ class Segment:
                 file.sync()
                 file.close()
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether a start found no room for indexes of this segment."""
+        return bool(self._unwritten)
+
+    def write_unwritten(self) -> None:
+        """Write the files for which there was no room before. Waits."""
+        for suffix, content in list(self._unwritten.items()):
+            _replace(self.place.files, self.path(suffix), content)
+        self._unwritten = {}
+
     # Aborted transactions.
 
     def aborted(self) -> Sequence[AbortedTransaction]:
@@ -294,12 +309,7 @@ class Segment:
         """Write the index of aborted transactions, or have none, and go by it."""
         path = self.path(TRANSACTION_INDEX)
         if entries:
-            file = self.place.files.open(path, create=True)
-            try:
-                file.truncate(0)
-                file.append(encode_aborted(entries))
-            finally:
-                file.close()
+            _replace(self.place.files, path, encode_aborted(entries))
         elif self.place.files.exists(path):
             self.place.files.remove(path)
         self._aborted = list(entries)
@@ -340,11 +350,24 @@ class Segment:
             if durable:
                 self.place.files.write_whole(self.path(suffix), bytes(index))
             else:
-                file = self.place.files.open(self.path(suffix), create=True)
-                file.truncate(0)
-                file.append(index)
-                file.close()
+                _replace(self.place.files, self.path(suffix), index)
         self.adopt_indexes(indexes)
+
+    def use_without_room(self, indexes: IndexBuilder, aborted: Sequence[AbortedTransaction]) -> None:
+        """Go by indexes for which the disk has no room: in memory, until ``write_unwritten``.
+
+        No part of them stays on file: a part of an index can pass for the whole.
+        """
+        contents = {OFFSET_INDEX: bytes(indexes.offsets), TIME_INDEX: bytes(indexes.times)}
+        if aborted:
+            contents[TRANSACTION_INDEX] = encode_aborted(aborted)
+        for suffix in SEGMENT_SUFFIXES:
+            if suffix != LOG:
+                with suppress(FileNotFoundError):
+                    self.place.files.remove(self.path(suffix))
+        self._unwritten = contents
+        self.adopt_indexes(indexes)
+        self._aborted = list(aborted)
 
     def adopt_indexes(self, indexes: IndexBuilder) -> None:
         """Go by these indexes, which are in memory."""
@@ -523,3 +546,12 @@ class Segment:
             if wanted(record.timestamp, record.offset):
                 return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
         return None
+
+
+def _replace(files: FileSystem, path: str, content: Buffer) -> None:
+    file = files.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append(content)
+    finally:
+        file.close()

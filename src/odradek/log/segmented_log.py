@@ -28,7 +28,7 @@ from odradek.log.segment import Segment, SegmentPlace
 from odradek.log.segment_format import DirectoryKind, directory_name
 from odradek.log.segments import SegmentList, Untimed
 from odradek.log.settings import LogConfig
-from odradek.log.trust import Trust
+from odradek.log.trust import NO_ROOM, Trust
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.entropy import Entropy
@@ -218,14 +218,16 @@ class SegmentedLog:
         jitter_max = min(self._config.segment_jitter_ms, self._config.segment_ms)
         return self._config.segment_ms - (self._entropy.below(jitter_max) if jitter_max > 0 else 0)
 
-    def roll(self: Self, now_ms: int, first_offset: int | None = None) -> ActiveSegment:
-        """Seal the last segment and begin the next."""
+    def roll(
+        self: Self, now_ms: int, first_offset: int | None = None, *, needs_room: bool = True
+    ) -> ActiveSegment:
+        """Seal the last segment and begin the next. One that is about to go needs no room for its indexes."""
         old = self._active or self._activate(now_ms)
         base_offset = max(self.log_end_offset, first_offset or 0)
         if base_offset == old.base_offset:
             return old
         try:
-            sealed = old.seal()
+            sealed = old.seal() if needs_room else _seal_anyway(old)
             new = ActiveSegment.create(self._place, base_offset)
         except OSError as error:
             raise self._trust.refusal(error, "begin a segment in") from error
@@ -331,7 +333,7 @@ class SegmentedLog:
         async with self._flushing.one_at_a_time():
             due = await self._find_due(now_ms)
             if len(due) == len(self._segments):
-                self.roll(now_ms)
+                self.roll(now_ms, needs_room=False)
                 # The log must not be found without segments: it would begin at offset 0 again.
                 await self._sync_names()
                 due = (await self._find_due(now_ms))[: len(self._segments) - 1]
@@ -542,3 +544,13 @@ class SegmentedLog:
             self._place.opened.forget(segment)
             segment.let_go()
         return path
+
+
+def _seal_anyway(active: ActiveSegment) -> Segment:
+    """Put a segment to rest though the disk may be full."""
+    try:
+        return active.seal()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return active.seal_without_room()

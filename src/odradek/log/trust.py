@@ -17,7 +17,10 @@ from odradek.model.errors import BrokerError, ErrorCode, StorageError
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors of opening a file while the process, or the system, has no file descriptor left."""
 
-PASSING: Final = NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT}
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of writing to a disk, or within a quota, that is full."""
+
+PASSING: Final = NO_DESCRIPTORS | NO_ROOM
 """Errors that say that something is full, not that it is broken."""
 
 OF_ONE_FILE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR})

@@ -35,6 +35,10 @@ INSERT INTO counter VALUES ('zxid', 0), ('opened', 0);
 """
 
 
+class DiskFull(Unavailable):
+    """Raised when there is no room for a write; what was there before still is."""
+
+
 class Database:
     """The open file. ``opened`` counts this opening too."""
 
@@ -108,7 +112,8 @@ class Database:
         except sqlite3.Error as failed:
             if self._connection.in_transaction:
                 self._connection.rollback()
-            raise Unavailable(self.path, f"cannot be written: {failed}") from failed
+            kind = DiskFull if failed.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL else Unavailable
+            raise kind(self.path, f"cannot be written: {failed}") from failed
 
     def close(self) -> None:
         self._connection.close()

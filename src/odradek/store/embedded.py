@@ -3,6 +3,10 @@
 ``EmbeddedEnsemble`` takes ZooKeeper's place: it owns the tree, the file and the sessions. ``EmbeddedStore``
 is one session with it. Invariants: the tree in memory is what has been committed, and reads see nothing else;
 writes go through one queue, in order; what waits while a commit is under way shares the next transaction.
+
+While ``defers_writes`` is set, a disk without room refuses nothing: the write counts, and comes to the file
+with the next one for which there is room. That is for starts, whose writes say who is there and are made
+again by the next start, and for the end of sessions.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from odradek.ports.clock import Clock
-from odradek.store.database import Database
+from odradek.store.database import Database, DiskFull
 from odradek.store.port import (
     ANY_VERSION,
     Create,
@@ -34,6 +38,7 @@ from odradek.store.port import (
 )
 from odradek.store.tree import Staged, check_path
 from odradek.store.watches import Watches
+from odradek.telemetry import events
 
 FILE_NAME: Final = "odradek-store.sqlite"
 
@@ -45,6 +50,8 @@ CallSoon = Callable[[Callable[[], None]], object]
 
 _WRITES_PER_TRANSACTION_MAX: Final = 1000
 _WRITES_WAITING_MAX: Final = 100_000
+
+log = events.logger("store")
 
 
 class _Waiting:
@@ -73,7 +80,8 @@ class EmbeddedEnsemble:
         self._call_soon: CallSoon = call_soon or asyncio.get_running_loop().call_soon
         self._offload = offload
         self._database = Database(path)
-        # Nodes of sessions that ended with the process before; the next write removes them from the file too.
+        self.defers_writes = False
+        # What the tree has before the file: at first the end of sessions that ended with the process before.
         self._unwritten: dict[str, Node | None] = {}
         try:
             self.tree = self._database.load()
@@ -116,6 +124,7 @@ class EmbeddedEnsemble:
     async def close(self) -> None:
         """End all sessions, with their ephemeral nodes, then let go of the file. Writes under way finish."""
         sessions = list(self._sessions.values())
+        self.defers_writes = True
         if self._is_open:
             for session in sessions:
                 await session.close()
@@ -153,7 +162,7 @@ class EmbeddedEnsemble:
             if staged.after:
                 self._database.write(self._unwritten | staged.after, staged.zxid)
         except Unavailable as failed:
-            _refuse(answers, failed)
+            self._refuse_or_defer(staged, answers, failed)
         else:
             self._finish(staged, answers)
 
@@ -168,7 +177,7 @@ class EmbeddedEnsemble:
                         after = self._unwritten | staged.after
                         await offload(partial(self._database.write, after, staged.zxid))
                 except Unavailable as failed:
-                    _refuse(answers, failed)
+                    self._refuse_or_defer(staged, answers, failed)
                 else:
                     self._finish(staged, answers)
         except BaseException:
@@ -199,6 +208,15 @@ class EmbeddedEnsemble:
             except StoreError as refused:
                 answers.append((waiting.done, refused))
         return staged, answers
+
+    def _refuse_or_defer(self, staged: Staged, answers: list[_Answer], failed: Unavailable) -> None:
+        if not self.defers_writes or not isinstance(failed, DiskFull):
+            _refuse(answers, failed)
+            return
+        log.warning("store_write_deferred", reason=str(failed), nodes=len(staged.after))
+        unwritten = self._unwritten | staged.after
+        self._finish(staged, answers)
+        self._unwritten = unwritten
 
     def _finish(self, staged: Staged, answers: list[_Answer]) -> None:
         if staged.after:

@@ -1,4 +1,4 @@
-"""Warnings that clients can cause at will: a few of each kind in a window of time, and a count of the rest.
+"""Events that may come in floods: a few of each kind in a window of time, and a count of the rest.
 
     bounded.warning("batch_refused", "CORRUPT_MESSAGE", partition="orders-0", reason="...")
 
@@ -30,7 +30,7 @@ class _Count:
 
 
 class BoundedEvents:
-    """Writes at most ``count_max`` warnings of each kind in ``window_ms``. ``now_ms`` is monotonic."""
+    """Writes at most ``count_max`` events of each kind in ``window_ms``. ``now_ms`` is monotonic."""
 
     __slots__ = ("_count_max", "_counts", "_kinds_max", "_logger", "_now_ms", "_window_ms")
 
@@ -52,17 +52,27 @@ class BoundedEvents:
 
     def warning(self, event: str, kind: str, /, **fields: object) -> None:
         """Write an event, or count it if enough of its kind were written lately."""
+        if self._is_due(kind, fields):
+            self._logger.warning(event, **fields)
+
+    def error(self, event: str, kind: str, /, **fields: object) -> None:
+        """The same, for errors."""
+        if self._is_due(kind, fields):
+            self._logger.error(event, **fields)
+
+    def _is_due(self, kind: str, fields: dict[str, object]) -> bool:
+        """Count an event; if it is to be written, enter how many were not."""
         now_ms = self._now_ms()
         count = self._count_of(kind, now_ms)
         if now_ms - count.began_ms >= self._window_ms:
             count.began_ms, count.written = now_ms, 0
         if count.written >= self._count_max:
             count.suppressed += 1
-            return
+            return False
         count.written += 1
         if count.suppressed:
             fields["suppressed"], count.suppressed = count.suppressed, 0
-        self._logger.warning(event, **fields)
+        return True
 
     def _count_of(self, kind: str, now_ms: int) -> _Count:
         count = self._counts.get(kind)

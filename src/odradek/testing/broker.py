@@ -148,6 +148,14 @@ class _Session:
         self._ensemble = ensemble
         self.store: EmbeddedStore | None = None
 
+    @property
+    def defers_writes(self) -> bool:
+        return self._ensemble.defers_writes
+
+    @defers_writes.setter
+    def defers_writes(self, defers: bool) -> None:
+        self._ensemble.defers_writes = defers
+
     def connect(self) -> EmbeddedStore:
         self.store = self._ensemble.connect()
         return self.store

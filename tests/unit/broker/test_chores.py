@@ -51,3 +51,21 @@ def test_work_under_way_is_cancelled_by_the_stop():
 
     play(work)
     assert ends == [1050]
+
+
+def test_a_chore_that_keeps_failing_leaves_a_few_lines(caplog):
+    async def main():
+        clock = VirtualClock(asyncio.get_running_loop())
+        chores = Chores(clock)
+
+        async def fail():
+            raise OSError("no room")
+
+        chores.start([Chore("failing", 1_000, fail)])
+        await clock.sleep_ms(50_500)
+        assert len([one for one in caplog.records if "chore_failed" in one.getMessage()]) == 5
+        await clock.sleep_ms(20_000)
+        assert "suppressed=" in [one.getMessage() for one in caplog.records][5]
+        await chores.stop()
+
+    run_virtually(main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.store.database import MEMORY, Database
+from odradek.store.database import MEMORY, Database, DiskFull
 from odradek.store.port import Stat, Unavailable
 
 STAT = Stat(1, 1, 1, 0, 0, 0, 0, 5, 5)
@@ -15,7 +15,7 @@ def test_full_disk_refuses_the_whole_write_and_keeps_what_was_there() -> None:
     database.write({"/a": (b"kept", STAT)}, 1)
     pages = database._connection.execute("PRAGMA page_count").fetchone()[0]
     database._connection.execute(f"PRAGMA max_page_count={pages + 2}")
-    with pytest.raises(Unavailable, match="full"):
+    with pytest.raises(DiskFull, match="full"):
         database.write({"/b": (b"small", STAT), "/c": (bytes(100_000), STAT), "/a": None}, 2)
     tree = database.load()
     assert tree.zxid == 1

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from odradek.store.database import MEMORY, Database
+from odradek.store.database import MEMORY, Database, DiskFull
 from odradek.store.embedded import EmbeddedEnsemble
 from odradek.store.port import BadVersion, Create, Event, EventKind, SessionExpired, Unavailable
 
@@ -208,3 +208,74 @@ def test_times_come_from_the_clock(play, clock) -> None:
         assert (stat.ctime_ms, stat.mtime_ms) == (clock.now_ms - 7, clock.now_ms)
 
     play(body)
+
+
+@pytest.fixture
+def full(monkeypatch) -> list[bool]:
+    """Whether the disk is full: the last one counts."""
+    states = [False]
+    write = Database.write
+
+    def guarded(self, after, zxid):
+        if states[-1]:
+            raise DiskFull(self.path, "cannot be written: full")
+        write(self, after, zxid)
+
+    monkeypatch.setattr(Database, "write", guarded)
+    return states
+
+
+def test_deferred_writes_count_at_once_and_reach_the_file_once_there_is_room(clock, full, tmp_path) -> None:
+    async def body() -> None:
+        path = str(tmp_path / "store.sqlite")
+        ensemble = EmbeddedEnsemble(path, clock)
+        store = ensemble.connect()
+        await store.create("/before")
+        full.append(True)
+        ensemble.defers_writes = True
+        await store.create("/here", ephemeral=True)
+        await store.set("/before", b"changed")
+        assert (await store.get("/before"))[0] == b"changed"
+        ensemble.defers_writes = False
+        with pytest.raises(Unavailable, match="full"):
+            await store.create("/later")
+        assert await store.exists("/later") is None
+        assert await store.exists("/here") is not None
+        full.append(False)
+        await store.create("/later")
+        assert set(Database.load(ensemble._database).nodes) == {"/", "/before", "/here", "/later"}
+        await ensemble.close()
+        again = EmbeddedEnsemble(path, clock)
+        assert set(again.tree.nodes) == {"/", "/before", "/later"}
+        assert again.tree.nodes["/before"][0] == b"changed"
+        await again.close()
+
+    run(body)
+
+
+def test_a_disk_that_is_full_does_not_keep_a_store_from_being_closed(clock, full, tmp_path) -> None:
+    async def body() -> None:
+        ensemble = EmbeddedEnsemble(str(tmp_path / "store.sqlite"), clock)
+        await ensemble.connect().create("/here", ephemeral=True)
+        full.append(True)
+        await ensemble.close()
+        full.append(False)
+        again = EmbeddedEnsemble(str(tmp_path / "store.sqlite"), clock)
+        assert set(again.tree.nodes) == {"/"}
+        await again.close()
+
+    run(body)
+
+
+def test_opening_a_store_writes_nothing(clock, full, tmp_path) -> None:
+    async def body() -> None:
+        path = str(tmp_path / "store.sqlite")
+        ensemble = EmbeddedEnsemble(path, clock)
+        await ensemble.connect().create("/kept")
+        await ensemble.close()
+        full.append(True)
+        again = EmbeddedEnsemble(path, clock)
+        assert set(again.tree.nodes) == {"/", "/kept"}
+        await again.close()
+
+    run(body)
