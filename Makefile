@@ -10,9 +10,11 @@ CODEC := $(VENV)/.codec
 ONLY ?=
 FRAMES ?= 1000000
 SEED ?= 1
+COUNT ?= 20
+MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
 KAFKA ?= 3.9.1
 
-.PHONY: help demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka spark-jvm-connector faults fuzz bench docs clean
+.PHONY: help demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka spark-jvm-connector faults fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -87,6 +89,12 @@ spark-jvm-connector: $(CODEC)  ## Spark's own Kafka connector against our broker
 
 fuzz: $(CODEC)  ## long protocol fuzzing: make fuzz FRAMES=1000000 SEED=1
 	@$(BIN)/python -m tests.fuzz.run --frames $(FRAMES) --seed $(SEED)
+
+mutants: $(CODEC)  ## bugs planted one by one, that tests must notice: make mutants MODULES=src/odradek/log COUNT=20 SEED=1
+	@nice -n 19 $(BIN)/python -m tests.mutation.run --count $(COUNT) --seed $(SEED) $(MODULES)
+
+plants: $(CODEC)  ## each promise of docs/guarantees.md broken on purpose: make plants ONLY=retention
+	@nice -n 19 $(BIN)/python -m tests.mutation.run_plants $(ONLY)
 
 bench: $(CODEC)  ## ratios beside Apache Kafka: make bench ONLY=B1,B5
 	@ONLY=$(ONLY) $(BIN)/python -m bench

@@ -189,6 +189,32 @@ def test_memory_of_a_request_without_answer_is_not_used_again_before_it_ends() -
     perform(scenario)
 
 
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_batch_whose_answer_is_due_fails_when_its_time_is_up(is_idempotent: bool) -> None:
+    """Its request need not end for that: the connection may be silent for longer."""
+
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        how = {"delivery_timeout_ms": 3000, "request_timeout_ms": 2000, "linger_ms": 0}
+        producer = studio.producer(enable_idempotence=is_idempotent, **how)
+        await producer.partitions_for("letters")
+        answers = Answers(producer, None)
+        told: list[BaseException | None] = []
+        delivery = await producer.send("letters", b"v", on_delivery=lambda _, error: told.append(error))
+        await asyncio.sleep(2.9)
+        assert told == []
+        await asyncio.sleep(0.2)
+        assert len(told) == 1
+        assert not answers.silent.done()
+        with pytest.raises(TimedOut, match="letters-0"):
+            await delivery
+        answers.silent.set_result(refused(answers.asked[0], ErrorCode.NONE))
+        await asyncio.sleep(0.01)
+        assert [type(error) for error in told] == [TimedOut]
+
+    perform(scenario)
+
+
 def test_the_last_error_is_told_when_time_is_up() -> None:
     async def scenario(studio: Studio) -> None:
         await studio.create("letters")

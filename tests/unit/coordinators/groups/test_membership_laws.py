@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.group_world import GroupWorld
 
+from odradek.coordinators.effects import Entry
 from odradek.coordinators.groups.commands import (
     Commit,
     Committed,
@@ -33,6 +34,7 @@ from odradek.coordinators.groups.commands import (
 from odradek.coordinators.groups.group import Group, State
 from odradek.coordinators.groups.machine import GroupMachine
 from odradek.coordinators.groups.rebalance import JoinEnds, SessionEnds, SyncEnds
+from odradek.coordinators.groups.records import OffsetKey, read_key, read_offset
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
@@ -82,6 +84,10 @@ first_joins = st.tuples(
     st.booleans(),
     st.booleans(),
 )
+COMMITTERS = st.sampled_from([-1, -1, 5, 6])
+"""Consumers, and producers in their transactions."""
+BEHIND = st.sampled_from([0, 1])
+"""Generations between that of a group and that of a member who was away."""
 STEPS: list[tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = [
     (4, first_joins),
     (3, joins),
@@ -96,7 +102,12 @@ STEPS: list[tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = [
     (1, st.tuples(st.just("refuse"), st.sampled_from(CODES))),
     (1, st.just(("time_out",))),
     (1, st.just(("move",))),
-    (2, st.tuples(st.just("offset"), st.integers(-1, 7), st.integers(0, 2), st.sampled_from([-1, -1, 5, 6]))),
+    (
+        2,
+        st.tuples(
+            st.just("offset"), st.integers(-1, 7), st.sampled_from([0, 0, 1, 1, 2]), COMMITTERS, BEHIND
+        ),
+    ),
     (1, st.tuples(st.just("end_transaction"), st.sampled_from([5, 6]), st.booleans())),
     (1, st.sampled_from([("delete",), ("forget", 0), ("forget", 1), ("delete_offsets", 0, 1)])),
     (1, st.tuples(st.just("members_max"), st.sampled_from([2, 3, 100]))),
@@ -118,6 +129,8 @@ class Clients:
         self.told: dict[int, set[bytes]] = defaultdict(set)
         """What leaders' assignments members were told of, by generation."""
         self.owners: dict[tuple[int, bytes], str] = {}
+        self.zombies: set[int] = set()
+        """Commits of those who are no members, or not of this generation."""
 
     @property
     def group(self) -> Group | None:
@@ -216,9 +229,13 @@ class Clients:
     def _leave(self, leavers: list[tuple[int, str | None]]) -> None:
         self._submit(Leave(GROUP, tuple(Leaver(self._id(number), instance) for number, instance in leavers)))
 
-    def _offset(self, number: int, partition: int, producer_id: int) -> None:
-        member = "" if number < 0 else self._id(number)
-        generation = self.group.generation if self.group and member else -1
+    def _offset(self, number: int, partition: int, producer_id: int, behind: int) -> None:
+        group, member = self.group, "" if number < 0 else self._id(number)
+        generation = group.generation - behind if group and member else -1
+        members = group.members if group else {}
+        is_member = member in members and group is not None and generation == group.generation
+        if not is_member and (generation >= 0 or (members and producer_id < 0)):
+            self.zombies.add(len(self.commands))
         offset = CommittedOffset(len(self.commands), -1, "", self.world.now.wall_ms)
         offsets = {TopicPartition("orders", partition): offset}
         self._submit(Commit(GROUP, generation, member, None, offsets, producer_id, 0))
@@ -269,6 +286,8 @@ class Clients:
                 self.ids.append(answer.member)
             if isinstance(answer, Synced) and answer.error is ErrorCode.NONE and answer.assignment:
                 self._hear_assignment(self.commands[to], answer.assignment)
+            if isinstance(answer, Committed):
+                assert not (to in self.zombies and ErrorCode.NONE in answer.errors.values())
         self.judged = len(self.world.answers)
 
     def _hear_assignment(self, command: Sync, assignment: bytes) -> None:
@@ -307,6 +326,22 @@ def durable(machine: GroupMachine) -> Any:
         for name, group in machine.groups.items()
     }
     return {name: each for name, each in known.items() if each != (None, {}, {})}
+
+
+def counting(log: list[Any]) -> dict[TopicPartition, int]:
+    """The last offset of each partition in the log, leaving out transactions that are open or aborted."""
+    found: dict[TopicPartition, int] = {}
+    for place, one in enumerate(log):
+        key = read_key(one[0].key) if isinstance(one[0], Entry) else None
+        if isinstance(key, OffsetKey):
+            ends = (end[1] for end in log[place:] if end[0] == one[1])
+            if one[1] < 0 or next(ends, False):
+                partition = TopicPartition(key.topic, key.partition)
+                if one[0].value is None:
+                    found.pop(partition, None)
+                else:
+                    found[partition] = read_offset(one[0].value).offset
+    return found
 
 
 def in_transactions(group: Group) -> Any:
@@ -363,5 +398,7 @@ def test_books_timers_answers_and_the_log_agree_whatever_happens(script: list[tu
     for step in script:
         clients.step(*step)
     clients.world.move()
+    told = clients.world.machine.fetch_offsets(GROUP, None, False)[1]
+    assert {partition: each.offset for partition, each in told.items()} == counting(clients.world.committed)
     counts = Counter(to for to, _ in clients.world.answers)
     assert counts == Counter(range(len(clients.commands)))

@@ -99,11 +99,13 @@ producers = st.sampled_from([5, 6])
 Step = tuple[Any, ...]
 histories = st.lists(
     st.one_of(
-        st.tuples(st.just("write"), partitions, st.sampled_from([-1, -1, 5, 6])),
+        st.tuples(st.just("write"), partitions, st.sampled_from([-1, 5, 6])),
+        st.tuples(st.just("write"), partitions, st.sampled_from([-1, 5, 6])),
+        st.tuples(st.just("end"), producers, st.sampled_from([True, True, False])),
         st.tuples(st.just("delete"), partitions),
-        st.tuples(st.just("end"), producers, st.booleans()),
     ),
-    max_size=25,
+    min_size=8,
+    max_size=30,
 )
 
 
