@@ -14,6 +14,7 @@ import ast
 import builtins
 import collections
 import gc
+import importlib
 import json
 import os
 import pickle
@@ -101,6 +102,8 @@ class Functions:
 
     def __init__(self, paths: list[str]) -> None:
         self.by_name: dict[tuple[str, str], list[types.FunctionType]] = collections.defaultdict(list)
+        for path in paths:
+            importlib.import_module(".".join(Path(path).with_suffix("").parts[1:]).removesuffix(".__init__"))
         wanted = {str(ROOT / path): path for path in paths}
         for function in [found for found in gc.get_objects() if isinstance(found, types.FunctionType)]:
             code = function.__code__
@@ -160,6 +163,7 @@ class Mutation:
         for number, mutant in enumerate(self.mutants, 1):
             outcome = self._played(session, functions, coverage, mutant)
             self.outcomes[mutant] = outcome
+            _save(mutant, outcome)
             if outcome.verdict in {"survived", "untested", "broken"}:
                 self.say(f"{outcome.verdict}: {mutant.path}:{mutant.line} {mutant.function}")
                 self.say(f"    {mutant.before}  =>  {mutant.after}   ({outcome.seconds:.1f} s)")
@@ -335,6 +339,7 @@ def main() -> int:
         if chosen.function is None or chosen.function in mutant.function
     ]
     os.environ["HYPOTHESIS_PROFILE"] = "mutants"
+    RESULTS.mkdir(parents=True, exist_ok=True)
     plugin = Mutation(mutants, sources, lambda text: print(text, file=stream))
     plugin.timeout, plugin.budget = chosen.timeout, chosen.budget
     with tempfile.TemporaryDirectory(prefix="odradek-mutants-") as scratch:
@@ -344,7 +349,6 @@ def main() -> int:
         )
     if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         return int(code)
-    _save(plugin.outcomes, "-".join(Path(target).stem for target in chosen.targets))
     report({path: len(of_it) for path, of_it in found.items()}, plugin.outcomes, plugin.say)
     return 0
 
@@ -355,12 +359,11 @@ def _sampled(mutants: list[Mutant], count: int, seed: str) -> list[Mutant]:
     return sorted(random.Random(seed).sample(mutants, count), key=lambda mutant: mutant.line)
 
 
-def _save(outcomes: dict[Mutant, Outcome], name: str) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / f"{name}.jsonl").open("w", encoding="utf-8") as file:
-        for mutant, outcome in outcomes.items():
-            told = {"name": mutant.name, "line": mutant.line, **outcome._asdict()}
-            file.write(json.dumps(told) + "\n")
+def _save(mutant: Mutant, outcome: Outcome) -> None:
+    """Note an outcome at once: a run that is broken off has told something, too."""
+    told = {"name": mutant.name, "line": mutant.line, **outcome._asdict()}
+    with (RESULTS / "outcomes.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

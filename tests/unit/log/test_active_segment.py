@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from odradek.log.active_segment import INDEX_STEP_BYTES, TAIL_BATCHES_MAX, ActiveSegment
 from odradek.log.segment import Segment, TimestampOffset
 from odradek.log.segment_format import OFFSETS, RELATIVE_OFFSET_MAX, TIMES
+from odradek.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.records.codec import read_headers
 
 Batch = Callable[..., bytearray]
@@ -211,3 +212,44 @@ def test_a_cut_segment_is_as_if_no_more_had_been_written(
     sealed = segment.seal()
     assert sealed.next_offset() == end + 1
     assert TIMES.last(bench.files.read_whole(sealed.path(".timeindex"))) == (5000, end)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 9])
+def test_index_files_are_cut_with_their_segment(bench: Any, batch: Batch, cut: int) -> None:
+    segment = _new(bench, interval_bytes=0)
+    for offset in range(10):
+        _append(segment, batch(1, timestamp=1000 + offset, base_offset=offset))
+        segment.add_aborted(AbortedTransaction(7, offset, offset, offset))
+    segment.write_indexes()
+    segment.truncate(cut)
+    assert bench.files.read_whole(segment.path(".index")) == segment.offset_index()
+    assert bench.files.read_whole(segment.path(".timeindex")) == segment.time_index()
+    if cut:
+        aborted = decode_aborted(bench.files.read_whole(segment.path(".txnindex")), "it")
+        assert aborted == segment.aborted() == [AbortedTransaction(7, one, one, one) for one in range(cut)]
+    else:
+        assert not bench.files.exists(segment.path(".txnindex"))
+
+
+def test_what_is_appended_after_a_cut_is_indexed_on_file(bench: Any, batch: Batch) -> None:
+    segment = _new(bench, interval_bytes=0)
+    for offset in range(10):
+        _append(segment, batch(1, timestamp=1000 + offset, base_offset=offset))
+    segment.write_indexes()
+    segment.truncate(4)
+    for offset in range(4, 8):
+        _append(segment, batch(2, timestamp=3000 + offset, base_offset=2 * offset - 4))
+    sealed = segment.seal()
+    rebuilt = sealed.scan().indexes
+    rebuilt.add_largest_timestamp()
+    assert bench.files.read_whole(sealed.path(".index")) == rebuilt.offsets
+    assert bench.files.read_whole(sealed.path(".timeindex")) == rebuilt.times
+
+
+def test_a_segment_that_was_cut_to_nothing_has_no_age(bench: Any, batch: Batch) -> None:
+    segment = _new(bench)
+    segment.set_bounds(1 << 30, 100, bench.now_ms)
+    _append(segment, batch(1, timestamp=1000))
+    assert segment.is_too_old(1101, bench.now_ms)
+    segment.truncate(0)
+    assert not segment.is_too_old(1101, bench.now_ms)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.log.checkpoints import read_offsets
+from odradek.log.cleaned_segment import remove_leftovers
 from odradek.log.cleaning_round import STEPS
 from odradek.log.directory import LogDirectory
 from odradek.log.segment_format import OFFSETS, TIMES
@@ -195,6 +196,46 @@ def test_the_last_batch_of_a_producer_stays_though_empty(run: Callable[..., None
         with pytest.raises(Exception, match="does not follow"):
             yard.append((A, b"x"), producer_id=7, producer_epoch=0, base_sequence=7)
         assert yard.append((A, b"x"), producer_id=7, producer_epoch=0, base_sequence=3) == 4
+
+    run(scenario)
+
+
+def test_an_aborted_transaction_is_known_as_long_as_something_of_it_is_there(
+    run: Callable[..., None],
+) -> None:
+    """The batch that its producer is known by stays, though empty: readers need the marker's entry."""
+
+    async def scenario(yard: Yard) -> None:
+        yard.append((A, b"1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        yard.abort(7)
+        await yard.write((B, b"2"))
+        await yard.clean()
+        assert yard.values() == [(B, b"2")]
+        told = [(one.producer_id, one.first_offset) for one in yard.log.aborted_between(0, 9)]
+        await yard.directory.close()
+        await yard.open()
+        again = [(one.producer_id, one.first_offset) for one in yard.log.aborted_between(0, 9)]
+        assert told == again == [(7, 0)]
+        assert yard.names(".txnindex") == ["00000000000000000000.txnindex"]
+
+    run(scenario)
+
+
+def test_files_that_an_earlier_round_left_are_gone_for_good_before_the_next(
+    run: Callable[..., None], new_chance: Callable[[int], Any]
+) -> None:
+    left = ["00000000000000000099.index.swap", "00000000000000000099.log.cleaned"]
+
+    async def scenario(yard: Yard) -> None:
+        await yard.write((A, b"1"), (A, b"2"))
+        for seed in range(6):
+            for name in left:
+                yard.files.write_whole(f"{PATH}/{name}", b"half")
+            yard.files.sync_dir(PATH)
+            remove_leftovers(yard.files, PATH)
+            yard.files.crash(new_chance(seed))
+            assert yard.names(".swap", ".cleaned") == []
+        assert yard.names(".log")
 
     run(scenario)
 

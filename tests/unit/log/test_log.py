@@ -518,3 +518,29 @@ def test_a_flush_that_finds_no_room_for_the_epochs_is_made_up_for_later(bench: A
     bench.run(log.flush())
     assert log.recovery_point == 5
     assert bench.files.read_whole(bench.path("leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
+
+
+def test_the_last_batch_is_read_whole_or_not_at_all(bench: Any) -> None:
+    log = bench.create()
+    bench.append(log, 1)
+    bench.append(log, 3)
+    assert [one.offset for one in decode(log.read(2, 1).data.read())] == [1, 2, 3]
+    assert log.read(2, 1, at_least_one=False).is_cut_short
+
+
+def test_a_log_may_end_behind_its_last_batch(bench: Any) -> None:
+    log = bench.create()
+    bench.append(log, 2)
+    log.skip_to(10, bench.now_ms)
+    log.skip_to(5, bench.now_ms)
+    assert log.log_end_offset == 10
+    bench.run(log.close())
+    again = bench.open()
+    assert (again.log_end_offset, bench.append(again)) == (10, 10)
+    assert [one[0] for one in bench.records(again)] == [0, 1, 10]
+
+
+def test_a_follower_that_is_sent_nothing_appends_nothing(bench: Any) -> None:
+    log = bench.create()
+    appended = log.append_as_follower(b"", 0, bench.now_ms)
+    assert (appended.first_offset, appended.last_offset, log.log_end_offset) == (-1, -1, 0)

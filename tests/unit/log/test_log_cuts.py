@@ -190,8 +190,9 @@ def test_a_deletion_during_a_flush_is_no_failure(bench: Any) -> None:
     assert log.failure is None
 
 
+@pytest.mark.parametrize("seed", range(8))
 def test_a_closed_log_is_whole_after_a_crash_without_any_scan(
-    bench: Any, new_chance: Callable[[int], Any]
+    bench: Any, new_chance: Callable[[int], Any], seed: int
 ) -> None:
     log = bench.create(segment_bytes=300, index_interval_bytes=0)
     for number in range(10):
@@ -200,7 +201,7 @@ def test_a_closed_log_is_whole_after_a_crash_without_any_scan(
     bench.run(log.close())
     assert log.recovery_point == 20
     names = bench.files.list_files(log.directory)
-    bench.files.crash(new_chance(2))
+    bench.files.crash(new_chance(seed))
     assert bench.files.list_files(log.directory) == names
     again = bench.open()
     assert bench.recovered.scanned_segments == 0

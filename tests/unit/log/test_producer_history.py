@@ -479,3 +479,14 @@ def test_no_flipped_bit_of_these_files_breaks_a_start_or_an_append(
             author.end(log, COMMIT)
             log.truncate_to(end, bench.now_ms)
             log.finish_close()
+
+
+def test_producer_0_is_one_like_all_others(bench: Any, batch: Callable[..., bytearray]) -> None:
+    log = bench.create(**SMALL)
+    author = Author(bench, batch, 0)
+    offsets = [author.write(log) for _ in range(3)]
+    bench.run(log.close())
+    for offset in snapshots(bench):
+        bench.files.remove(bench.path(file_name(offset, SNAPSHOT)))
+    again = bench.open(SMALL)
+    assert [author.repeat(again, number) for number in range(3)] == offsets

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from odradek.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.log.producers import KeptBatch, Producer
 from odradek.model.errors import StorageError
+from odradek.model.ids import NO_SEQUENCE
 from odradek.records.codec import crc32c
 
 OFFSETS = st.integers(0, 2**62)
@@ -14,9 +15,12 @@ OFFSETS = st.integers(0, 2**62)
 
 @st.composite
 def producers(draw: st.DrawFn) -> Producer:
-    timestamp, sequence, offset = draw(OFFSETS), draw(st.integers(0, 2**31 - 1)), draw(OFFSETS)
+    """Batches of coordinators have no sequences."""
+    timestamp, offset = draw(OFFSETS), draw(OFFSETS)
+    sequence = draw(st.just(NO_SEQUENCE) | st.integers(0, 2**31 - 1))
     delta = draw(st.integers(0, min(2**31 - 1, offset)))
-    batch = KeptBatch((sequence - delta) % 2**31, sequence, offset - delta, offset, timestamp)
+    first_sequence = NO_SEQUENCE if sequence == NO_SEQUENCE else (sequence - delta) % 2**31
+    batch = KeptBatch(first_sequence, sequence, offset - delta, offset, timestamp)
     return Producer(
         draw(OFFSETS),
         draw(st.integers(0, 2**15 - 1)),

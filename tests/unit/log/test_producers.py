@@ -336,3 +336,10 @@ def test_with_retries_of_up_to_five_batches_every_batch_is_in_the_log_once(
     assert [offset for _, _, offset in sent] == [
         sum(count for count, _ in plan[:index]) for index in range(len(plan))
     ]
+
+
+def test_a_transaction_that_began_at_the_first_offset_keeps_its_producer() -> None:
+    partition = Partition()
+    assert partition.append(0, in_transaction=True) == 0
+    assert partition.states.expire(1_000_000, 1) == 0
+    assert partition.states.get(7) is not None

@@ -235,6 +235,17 @@ def test_epochs_above_the_recovery_point_are_taken_from_the_batches(bench: Any) 
     assert bench.open(SMALL, was_clean=False, recovery_point=12).epochs.entries == ((0, 0), (1, 6), (2, 12))
 
 
+def test_a_finished_index_without_its_log_file_replaces_none(bench: Any) -> None:
+    """The compaction that wrote it was given up: what stands in its place is of other batches."""
+    bench.run(_three_segments(bench).close())
+    path = bench.path("00000000000000000000.index")
+    before = bench.files.read_whole(path)
+    bench.files.write_whole(f"{path}.swap", bytes(16))
+    bench.open(SMALL)
+    assert bench.files.read_whole(path) == before
+    assert not bench.files.exists(f"{path}.swap")
+
+
 # Crashes.
 
 
@@ -248,8 +259,8 @@ def test_after_a_crash_the_log_is_a_prefix_that_holds_all_that_was_flushed(
     written: list[tuple[int, int, bytes | None]] = []
     epoch_of: dict[int, int] = {}
     flushed, point = 0, 0
-    for number in range(data.draw(st.integers(1, 40))):
-        match data.draw(st.sampled_from(["append", "append", "append", "flush", "crash"])):
+    for number in range(data.draw(st.integers(10, 40))):
+        match data.draw(st.sampled_from(["append"] * 8 + ["flush", "crash"])):
             case "append":
                 start = bench.append(
                     log, 2, timestamp=1000 + number, value=b"%d" % number, leader_epoch=number // 3

@@ -136,8 +136,8 @@ def three_passes(segments: list[SegmentFacts], of: LogFacts, config: LogConfig, 
 
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), min_size=1, max_size=6),
-    st.integers(0, 60),
-    st.integers(0, 60),
+    st.just(0) | st.integers(0, 60),
+    st.just(1000) | st.integers(0, 60),
     st.integers(-1, 25),
     st.integers(-1, 20),
     st.integers(0, 30),
@@ -209,6 +209,13 @@ def test_when_all_is_due_the_log_goes_on_at_its_end(bench: Any) -> None:
     assert [one[0] for one in bench.records(log)] == [8, 9]
     bench.run(log.close())
     assert (bench.open().log_start_offset, bench.open().log_end_offset) == (8, 10)
+
+
+def test_the_last_segment_goes_on_when_others_go(bench: Any) -> None:
+    log = filled(bench, retention_ms=HOUR)
+    last = log.segments[-1]
+    bench.run(log.retain(3 * HOUR + 1, 0))
+    assert log.segments[-1] is last
 
 
 def test_epochs_of_what_is_gone_go_too(bench: Any) -> None:

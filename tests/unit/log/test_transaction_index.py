@@ -55,6 +55,10 @@ def test_what_cannot_be_true_of_a_segment_is_refused(entry: AbortedTransaction) 
         check_aborted([*ENTRIES, ENTRIES[-1]], 10, "it")
 
 
+def test_the_first_producer_and_the_first_offset_are_like_all_others() -> None:
+    check_aborted([AbortedTransaction(0, 0, 12, 0)], 10, "it")
+
+
 @pytest.mark.parametrize(("offset", "count"), [(12, 0), (13, 1), (20, 2), (21, 3), (99, 4)])
 def test_a_cut_drops_those_whose_markers_go(offset: int, count: int) -> None:
     assert kept_before(ENTRIES, offset) == ENTRIES[:count]

@@ -35,7 +35,9 @@ def test_anybody_may_commit_for_a_group_without_members(producer_id: int) -> Non
 
 
 def test_who_claims_a_generation_of_a_group_without_members_is_no_member() -> None:
-    assert commit_refusal(group_in(State.EMPTY), commit("a", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
+    for generation in (0, 3):
+        refused = commit_refusal(group_in(State.EMPTY), commit("a", generation))
+        assert refused is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("state", WITH_MEMBERS)

@@ -17,6 +17,7 @@ from odradek.coordinators.groups.commands import (
     ForgetTopics,
     Join,
     OffsetsDeleted,
+    Sync,
 )
 from odradek.coordinators.groups.group import Group, State
 from odradek.coordinators.groups.members import Member
@@ -112,6 +113,35 @@ def test_of_commits_under_way_together_the_last_in_the_log_stays() -> None:
     assert committed(world, stable=True) == {P: 3}
     answers = [world.answers_to(offset)[0].errors[P] for offset in (1, 2, 3)]
     assert answers == [NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, NONE]
+
+
+def test_only_commits_of_transactions_are_written_in_the_name_of_a_producer() -> None:
+    world = GroupWorld()
+    world.submit(commit(P), "plain")
+    world.submit(commit(P, producer_id=0), "in a transaction")
+    assert [write.stamp for write in world.writes] == [None, Stamp(0, 0)]
+
+
+def test_a_commit_of_a_generation_that_is_over_is_refused_and_changes_nothing() -> None:
+    world = GroupWorld(initial_rebalance_delay_ms=0)
+    join = Join("g", "", None, "c", "/h", 10_000, 20_000, "consumer", (("range", b""),), False, False)
+    world.submit(join, "first")
+    world.fire_next()
+    member = world.answers_to("first")[0].member
+    for generation, expected in ((1, ErrorCode.REBALANCE_IN_PROGRESS), (0, ErrorCode.ILLEGAL_GENERATION)):
+        said = {P: CommittedOffset(1, -1, "", 0)}
+        answer = ask(world, Commit("g", generation, member, None, said, -1, 0), writes=False)
+        assert answer == Committed({P: expected})
+    assert world.writes == []
+    world.submit(Sync("g", 1, member, None, None, None, {member: b"all"}), "sync")
+    world.commit_all()
+    for generation in (0, 2):
+        assert ask(world, Commit("g", generation, member, None, said, -1, 0)) == Committed(
+            {P: ErrorCode.ILLEGAL_GENERATION}
+        )
+    assert committed(world) == {}
+    assert ask(world, Commit("g", 1, member, None, said, -1, 0)) == Committed({P: NONE})
+    assert committed(world) == {P: 1}
 
 
 def test_a_commit_that_took_too_long_counts_once_it_is_in_the_log() -> None:

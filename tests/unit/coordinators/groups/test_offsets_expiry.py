@@ -50,7 +50,10 @@ def test_a_group_that_never_had_members_loses_offsets_some_time_after_their_comm
 
 def test_a_stable_group_of_consumers_keeps_offsets_in_topics_it_subscribes_to() -> None:
     group = group_of(State.STABLE, metadata=subscription("orders", "payments"))
-    assert rule_of(group) == Rule(frozenset({"orders", "payments"}), None)
+    rule = rule_of(group)
+    assert rule == Rule(frozenset({"orders", "payments"}), None)
+    offsets = [(TopicPartition(topic, 0), CommittedOffset(1, -1, "", 0)) for topic in ("orders", "letters")]
+    assert expired(offsets, rule, 2 * RETENTION_MS, RETENTION_MS) == [TopicPartition("letters", 0)]
 
 
 @pytest.mark.parametrize(
