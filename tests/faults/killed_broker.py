@@ -58,12 +58,13 @@ def main(arguments: list[str]) -> int:
     from tests.faults.watched_files import WatchedFiles
 
     from odradek.broker import main as broker
+    from odradek.broker.serve_options import ServeOptions
     from odradek.system.files import RealFileSystem
 
     armed, label, nth, *pairs = arguments
     executioner = Executioner(armed, label, int(nth))
     broker.RealFileSystem = lambda: WatchedFiles(RealFileSystem(), executioner)  # type: ignore[assignment,misc]
-    return broker.run(None, pairs, {}, "warning")
+    return broker.run(ServeOptions(settings=tuple(pairs), log_level="warning"), {})
 
 
 if __name__ == "__main__":

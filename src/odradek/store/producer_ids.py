@@ -107,7 +107,8 @@ async def raise_above(store: Store, broker_id: int, producer_id: int) -> None:
             "producer_ids_raised",
             from_id=last + 1,
             to_id=block.last + 1,
-            reason=f"producer {producer_id} is in use: the store is older than the data",
+            reason=f"producer {producer_id} is in use, and this store never gave it out: the store is older "
+            "than the data, or a client chose the id",
         )
         return
     raise StoreError(path, f"the block could not be raised in {_ATTEMPTS_MAX} attempts")
