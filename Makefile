@@ -54,7 +54,7 @@ format: $(STAMP)  ## put the code into shape
 	@$(BIN)/ruff check --fix .
 
 unit: $(CODEC)  ## pure tests: no files, no network
-	@$(BIN)/pytest -n 2 tests/unit tests/scripts tests/tidy tests/golden
+	@$(BIN)/pytest -n 2 tests/unit tests/scripts tests/tidy tests/golden tests/typed
 
 contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts

@@ -119,7 +119,7 @@ def _partitions(admin: Admin, topics: Iterable[str]) -> list[PartitionInfo]:
     from odradek import SomeFailed
 
     try:
-        described = admin.describe_topics(topics)
+        described = admin.describe_topics(list(topics))
     except SomeFailed as failed:
         described = dict(failed.results)
     return [one for topic in described.values() for one in topic.partitions]

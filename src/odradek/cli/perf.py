@@ -263,7 +263,7 @@ class Passing:
         try:
             while pace.count < records and perf_counter() - last_s < timeout_s and self._trouble is None:
                 for one in self._consumer.poll(0.1):
-                    if one.key == self._mark:
+                    if one.key == self._mark and one.value is not None:
                         due_us = int.from_bytes(one.value[:STAMP_BYTES], "big")
                         pace.latencies.add(int(perf_counter() * 1e6) - due_us)
                         pace.add(1, self._size)

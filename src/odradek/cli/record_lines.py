@@ -165,7 +165,7 @@ def json_printer(record: ConsumerRecord) -> bytes:
         try:
             shown[name] = None if value is None else value.decode()
         except UnicodeDecodeError:
-            shown[f"{name}_base64"] = base64.b64encode(value).decode()
+            shown[f"{name}_base64"] = base64.b64encode(value or b"").decode()
     shown["headers"] = [
         {"key": name, "value": None if value is None else value.decode(errors="replace")}
         for name, value in record.headers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from odradek.client.values import OffsetAndMetadata, RecordMetadata
+from odradek.client.values import Headers, OffsetAndMetadata, RecordMetadata
 from odradek.model.ids import TopicPartition
 from odradek.telemetry import events
 
@@ -31,7 +31,7 @@ class ProducerRecord(NamedTuple):
     topic: str
     value: Any = None
     key: Any = None
-    headers: Sequence[tuple[str, bytes | None]] | None = None
+    headers: Headers = None
     partition: int | None = None
     timestamp_ms: int | None = None
 

@@ -12,12 +12,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from odradek.model.client_errors import SerializationFailed
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class Serializer(Protocol):
+    Taken_contra = TypeVar("Taken_contra", contravariant=True, default=Any)
+    Given_co = TypeVar("Given_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Taken_contra = TypeVar("Taken_contra", contravariant=True)
+    Given_co = TypeVar("Given_co", covariant=True)
+
+
+class Serializer(Protocol[Taken_contra]):
     """Turns keys or values into bytes; None writes no key, or a tombstone.
 
     >>> class Number:
@@ -27,10 +38,10 @@ class Serializer(Protocol):
     b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x07'
     """
 
-    def serialize(self, topic: str, value: Any) -> bytes | None: ...
+    def serialize(self, topic: str, value: Taken_contra, /) -> bytes | None: ...
 
 
-class Deserializer(Protocol):
+class Deserializer(Protocol[Given_co]):
     """Makes keys or values of bytes; is also asked about None.
 
     >>> class Number:
@@ -40,12 +51,12 @@ class Deserializer(Protocol):
     7
     """
 
-    def deserialize(self, topic: str, data: bytes | None) -> Any: ...
+    def deserialize(self, topic: str, data: bytes | None, /) -> Given_co: ...
 
 
 SerdeName: TypeAlias = Literal["bytes", "str", "json"]
-AnySerializer: TypeAlias = Serializer | Callable[[Any], bytes | None] | SerdeName | None
-AnyDeserializer: TypeAlias = Deserializer | Callable[[bytes], Any] | SerdeName | None
+AnySerializer: TypeAlias = Serializer[Any] | Callable[[Any], bytes | None] | SerdeName | None
+AnyDeserializer: TypeAlias = Deserializer[Any] | Callable[[bytes], Any] | SerdeName | None
 Serialize: TypeAlias = Callable[[str, Any], bytes | None]
 Deserialize: TypeAlias = Callable[[str, bytes | None], Any]
 Part: TypeAlias = Literal["key", "value"]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from odradek.model.ids import NO_LEADER_EPOCH
+from odradek.model.type_variables import BytesLike
 from odradek.records.layout import RecordMetadata
 
 __all__ = [
     "GroupMetadata",
+    "Headers",
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionInfo",
     "RecordMetadata",
 ]
+
+Headers: TypeAlias = Mapping[str, BytesLike | None] | Sequence[tuple[str, BytesLike | None]] | None
+"""Headers of a record to send: pairs of a text and bytes or None, or a mapping of the same."""
 
 
 class Node(NamedTuple):

@@ -21,6 +21,8 @@ from libc.stdlib cimport calloc, free, getenv, malloc, realloc
 from libc.string cimport memcpy, memset, strcmp
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
+from types import GenericAlias
+
 from odradek.model.client_errors import ConcurrentUse, InvalidState, RecordCorrupt
 from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
 from odradek.model.levels import TimestampType

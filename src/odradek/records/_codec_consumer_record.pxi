@@ -40,6 +40,11 @@ cdef class ConsumerRecord:
         self.serialized_key_size = serialized_key_size
         self.serialized_value_size = serialized_value_size
 
+    # For annotations, as in ConsumerRecord[str, bytes]; nothing is checked.
+    @classmethod
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)
+
     @property
     def timestamp_type(self):
         return TIMESTAMP_TYPES[self._timestamp_type + 1]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic
 
 from odradek.model.levels import TimestampType
+from odradek.model.type_variables import Key_co, Value_co
 from odradek.records.layout import Headers
 
 _FIELDS = (
@@ -22,8 +23,10 @@ _FIELDS = (
 )
 
 
-class ConsumerRecord:
+class ConsumerRecord(Generic[Key_co, Value_co]):
     """A record and where it was read.
+
+    Its key and value are None, or have the types that the deserializers give: ``ConsumerRecord[str, Order]``.
 
     ``timestamp_type`` is ``None`` and ``timestamp`` -1 in the oldest format, which has no times; sizes are -1
     for null, ``leader_epoch`` is -1 where it is not known.
@@ -43,8 +46,8 @@ class ConsumerRecord:
         offset: int,
         timestamp: int,
         timestamp_type: TimestampType | None,
-        key: Any,
-        value: Any,
+        key: Key_co | None,
+        value: Value_co | None,
         headers: Headers = (),
         leader_epoch: int = -1,
         serialized_key_size: int = -1,
@@ -62,9 +65,9 @@ class ConsumerRecord:
         self.serialized_key_size = serialized_key_size
         self.serialized_value_size = serialized_value_size
 
-    def deserialized(self, key: Any, value: Any) -> ConsumerRecord:
+    def deserialized(self, key: Any, value: Any) -> ConsumerRecord[Any, Any]:
         """The same record with its key and value as the application sees them."""
-        made = ConsumerRecord(*self._fields())
+        made: ConsumerRecord[Any, Any] = ConsumerRecord(*self._fields())
         made.key, made.value = key, value
         return made
 
@@ -79,7 +82,7 @@ class ConsumerRecord:
     def __hash__(self) -> int:
         return hash(self._fields())
 
-    def __reduce__(self) -> tuple[type[ConsumerRecord], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type[ConsumerRecord[Any, Any]], tuple[Any, ...]]:
         return ConsumerRecord, self._fields()
 
     def __repr__(self) -> str:

@@ -5,8 +5,8 @@ Each area is a file beside this one; a new area is a new file and a name in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
 
 from odradek.client.admin.asking import Asker
 from odradek.client.admin.cluster import ClusterFacts
@@ -19,9 +19,12 @@ from odradek.client.admin.records import Records
 from odradek.client.admin.topics import Topics
 from odradek.client.admin.transactions import Transactions
 from odradek.client.cluster import Cluster
-from odradek.client.connect import World, real_world
+from odradek.client.connect import real_world
 from odradek.client.options import read_options
 from odradek.config.client import ADMIN, connection
+
+if TYPE_CHECKING:
+    from odradek.client.option_types import AdminArguments, Config
 
 
 class Admin(Topics, Configs, Groups, GroupOffsets, Records, Offsets, LogDirs, Transactions, ClusterFacts):
@@ -42,11 +45,11 @@ class Admin(Topics, Configs, Groups, GroupOffsets, Records, Offsets, LogDirs, Tr
     1
     """
 
-    def __init__(
-        self, config: Mapping[str, object] | None = None, /, *, world: World | None = None, **options: object
-    ) -> None:
-        settings = read_options(ADMIN, config, options)
-        surroundings = world or real_world()
+    def __init__(self, config: Config = None, /, **options: Unpack[AdminArguments]) -> None:
+        given: dict[str, object] = {**options}
+        surroundings = options.get("world") or real_world()
+        given.pop("world", None)
+        settings = read_options(ADMIN, config, given)
         self.client_id: str = settings[connection.CLIENT_ID]
         self._cluster = Cluster(surroundings, settings, client_id=self.client_id)
         self._asker = Asker(self._cluster, settings, surroundings)
@@ -86,7 +89,7 @@ class Admin(Topics, Configs, Groups, GroupOffsets, Records, Offsets, LogDirs, Tr
         """
         await self._cluster.close()
 
-    async def __aenter__(self) -> Admin:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

@@ -9,6 +9,7 @@ from odradek.client.admin.area import Area
 from odradek.client.admin.progress import COORDINATOR_MOVED, Refused, Route, Routed, Work
 from odradek.client.admin.routes import at_broker, at_coordinator
 from odradek.client.cluster import Cluster
+from odradek.client.names import Names, read_names
 from odradek.client.routing import CoordinatorKind
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.model.ids import TopicPartition
@@ -86,7 +87,7 @@ class Groups(Area):
     """The groups of ``Admin``."""
 
     async def list_groups(
-        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_s: float | None = None
+        self, *, states: Names = (), types: Names = (), timeout_s: float | None = None
     ) -> dict[str, GroupListing]:
         """All groups, or those in some states (Stable, Empty, …) or of some types (classic, consumer).
 
@@ -127,7 +128,7 @@ class Groups(Area):
 
     async def describe_groups(
         self,
-        groups: Iterable[str],
+        groups: Names,
         *,
         include_authorized_operations: bool = False,
         timeout_s: float | None = None,
@@ -163,9 +164,9 @@ class Groups(Area):
             read=read,
             again=COORDINATOR_MOVED,
         )
-        return await self._asker.settle(work, groups, timeout_s)
+        return await self._asker.settle(work, read_names(groups, "groups"), timeout_s)
 
-    async def delete_groups(self, groups: Iterable[str], *, timeout_s: float | None = None) -> None:
+    async def delete_groups(self, groups: Names, *, timeout_s: float | None = None) -> None:
         """Forget groups without members, and their offsets.
 
         >>> from odradek import Admin, TopicPartition
@@ -188,7 +189,7 @@ class Groups(Area):
             read=read,
             again=COORDINATOR_MOVED,
         )
-        await self._asker.settle(work, groups, timeout_s)
+        await self._asker.settle(work, read_names(groups, "groups"), timeout_s)
 
     async def remove_group_members(
         self,

@@ -9,6 +9,7 @@ from odradek.client.admin.area import Area
 from odradek.client.admin.configs import ConfigEntry, created_entries, setting_text
 from odradek.client.admin.progress import CONTROLLER_MOVED, Refused, Work
 from odradek.client.admin.routes import anywhere, at_controller
+from odradek.client.names import Names, Several, read_names
 from odradek.client.values import PartitionInfo
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
@@ -103,7 +104,7 @@ class Topics(Area):
 
     async def create_topics(
         self,
-        topics: Iterable[NewTopic | str],
+        topics: Several[NewTopic | str],
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
@@ -117,7 +118,8 @@ class Topics(Area):
         3
         >>> admin.close()
         """
-        wanted = {one.name: one for one in (NewTopic(one) if isinstance(one, str) else one for one in topics)}
+        given = (NewTopic(one) if isinstance(one, str) else one for one in read_names(topics, "topics"))
+        wanted = {one.name: one for one in given}
 
         def request(names: Sequence[str], timeout_ms: int) -> CreateTopicsRequest:
             return CreateTopicsRequest(
@@ -141,7 +143,7 @@ class Topics(Area):
         return await self._asker.settle(work, wanted, timeout_s)
 
     async def delete_topics(
-        self, topics: Iterable[str] = (), *, topic_ids: Iterable[str] = (), timeout_s: float | None = None
+        self, topics: Names = (), *, topic_ids: Names = (), timeout_s: float | None = None
     ) -> None:
         """Delete topics by name, or by id (brokers from 2.8 on), with all their records.
 
@@ -151,7 +153,7 @@ class Topics(Area):
         >>> admin.delete_topics(["forgettable"])
         >>> admin.close()
         """
-        keys: list[TopicKey] = [*topics, *map(parse_uuid, topic_ids)]
+        keys: list[TopicKey] = _keys(topics, topic_ids)
         await self._asker.settle(_deletion(), keys, timeout_s)
 
     async def list_topics(
@@ -191,9 +193,9 @@ class Topics(Area):
 
     async def describe_topics(
         self,
-        topics: Iterable[str] = (),
+        topics: Names = (),
         *,
-        topic_ids: Iterable[str] = (),
+        topic_ids: Names = (),
         include_authorized_operations: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, TopicDescription]:
@@ -206,7 +208,7 @@ class Topics(Area):
         [0]
         >>> admin.close()
         """
-        keys: list[TopicKey] = [*topics, *map(parse_uuid, topic_ids)]
+        keys: list[TopicKey] = _keys(topics, topic_ids)
         work = _description(include_authorized_operations)
         found = await self._asker.settle(work, keys, timeout_s)
         return {one.name: one for one in found.values()}
@@ -231,6 +233,10 @@ class Topics(Area):
 
 TopicKey = str | bytes
 """A topic's name, or its id."""
+
+
+def _keys(topics: Names, topic_ids: Names) -> list[TopicKey]:
+    return [*read_names(topics, "topics"), *map(parse_uuid, read_names(topic_ids, "topic_ids"))]
 
 
 def topic_name(key: TopicKey) -> str:

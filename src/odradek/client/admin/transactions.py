@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from odradek.client.admin.area import Area
 from odradek.client.admin.progress import COORDINATOR_MOVED, LEADER_MOVED, Refused, Route, Work
 from odradek.client.admin.routes import at_broker, at_coordinator, at_leader, by_topic
+from odradek.client.names import Names, read_names
 from odradek.client.routing import CoordinatorKind
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import ErrorCode
@@ -108,7 +109,7 @@ class Transactions(Area):
     async def list_transactions(
         self,
         *,
-        states: Iterable[str] = (),
+        states: Names = (),
         producer_ids: Iterable[int] = (),
         running_longer_than_ms: int = NOT_OLD,
         timeout_s: float | None = None,
@@ -145,7 +146,7 @@ class Transactions(Area):
         return {one.transactional_id: one for listed in found.values() for one in listed}
 
     async def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+        self, transactional_ids: Names, *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription]:
         """States and partitions of transactional ids.
 
@@ -172,7 +173,8 @@ class Transactions(Area):
             read=read,
             again=COORDINATOR_MOVED,
         )
-        return await self._asker.settle(work, transactional_ids, timeout_s)
+        ids = read_names(transactional_ids, "transactional_ids")
+        return await self._asker.settle(work, ids, timeout_s)
 
     async def abort_transaction(
         self,
@@ -251,7 +253,7 @@ class Transactions(Area):
         await self._asker.settle(work, [transactional_id], timeout_s)
 
     async def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+        self, transactional_ids: Names, *, timeout_s: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
         """Shut out the producers that have these transactional ids now; what they have open is aborted.
 
@@ -279,7 +281,8 @@ class Transactions(Area):
             read=read,
             again=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
         )
-        return await self._asker.settle(work, transactional_ids, timeout_s)
+        ids = read_names(transactional_ids, "transactional_ids")
+        return await self._asker.settle(work, ids, timeout_s)
 
 
 def transactional_name(transactional_id: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
 
 from odradek.client.admin.client import Admin as AsyncAdmin
 from odradek.client.blocking.loop_thread import LoopThread, blocking
-from odradek.client.connect import World
 from odradek.model.client_errors import InvalidState
+
+if TYPE_CHECKING:
+    from odradek.client.option_types import AdminArguments, Config
 
 
 class Admin:
@@ -28,10 +30,8 @@ class Admin:
     1
     """
 
-    def __init__(
-        self, config: Mapping[str, object] | None = None, /, *, world: World | None = None, **options: object
-    ) -> None:
-        self._client = AsyncAdmin(config, world=world, **options)
+    def __init__(self, config: Config = None, /, **options: Unpack[AdminArguments]) -> None:
+        self._client = AsyncAdmin(config, **options)
         self._thread = LoopThread(self._client.client_id)
         self._thread.call(self._client.start)
 
@@ -97,7 +97,7 @@ class Admin:
             self._thread.call(self._client.close, timeout_s)
         self._thread.close()
 
-    def __enter__(self) -> Admin:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

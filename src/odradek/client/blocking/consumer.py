@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from odradek.client.arrow import record_batch
 from odradek.client.blocking.loop_thread import LoopThread, on_caller
@@ -31,13 +31,37 @@ from odradek.client.options import read_options
 from odradek.client.serdes import AnyDeserializer
 from odradek.config.client import CONSUMER, connection
 from odradek.model.client_errors import ClientClosed
+from odradek.model.type_variables import Key_co, Value_co
 from odradek.records.codec import ColumnBuilder, ConsumerRecord
+
+if TYPE_CHECKING:
+    from odradek.client.consumer.arguments import (
+        K,
+        ReadsBytesBytes,
+        ReadsBytesJson,
+        ReadsBytesOwn,
+        ReadsBytesText,
+        ReadsJsonBytes,
+        ReadsJsonJson,
+        ReadsJsonOwn,
+        ReadsJsonText,
+        ReadsOwnBytes,
+        ReadsOwnJson,
+        ReadsOwnOwn,
+        ReadsOwnText,
+        ReadsTextBytes,
+        ReadsTextJson,
+        ReadsTextOwn,
+        ReadsTextText,
+        V,
+    )
+    from odradek.client.option_types import Config
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Unguarded(AsyncConsumer):
+class _Unguarded(AsyncConsumer[Any, Any]):
     """The asyncio consumer on a loop thread: whose turn it is, is known where threads are."""
 
     def __init__(self, engine: ConsumerEngine) -> None:
@@ -46,35 +70,35 @@ class _Unguarded(AsyncConsumer):
 
 
 def _waiting(
-    method: Callable[Concatenate[AsyncConsumer, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Consumer, P], T]:
+    method: Callable[Concatenate[AsyncConsumer[Any, Any], P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Consumer[Any, Any], P], T]:
     """A method that runs its asyncio twin on the loop's thread, one call at a time."""
 
     @functools.wraps(method)
-    def call(self: Consumer, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Consumer[Any, Any], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._exclusive:
             return self._thread.call(method, self._client, *args, **kwargs)
 
-    return cast("Callable[Concatenate[Consumer, P], T]", call)
+    return cast("Callable[Concatenate[Consumer[Any, Any], P], T]", call)
 
 
 def _calling(
-    method: Callable[Concatenate[AsyncConsumer, P], T],
-) -> Callable[Concatenate[Consumer, P], T]:
+    method: Callable[Concatenate[AsyncConsumer[Any, Any], P], T],
+) -> Callable[Concatenate[Consumer[Any, Any], P], T]:
     """The same for methods that wait for nothing: the state they touch belongs to the loop's thread."""
 
     @functools.wraps(method)
-    def call(self: Consumer, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Consumer[Any, Any], *args: P.args, **kwargs: P.kwargs) -> T:
         async def called() -> T:
             return method(self._client, *args, **kwargs)
 
         with self._exclusive:
             return self._thread.call(called)
 
-    return cast("Callable[Concatenate[Consumer, P], T]", call)
+    return cast("Callable[Concatenate[Consumer[Any, Any], P], T]", call)
 
 
-class Consumer:
+class Consumer(Generic[Key_co, Value_co]):
     """Reads records. ``odradek.aio.Consumer`` is the same for asyncio.
 
     Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
@@ -91,6 +115,70 @@ class Consumer:
     b'Someone must have slandered Josef K.'
     """
 
+    @overload
+    def __init__(
+        self: Consumer[bytes, bytes], config: Config = None, /, **options: Unpack[ReadsBytesBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[bytes, str], config: Config = None, /, **options: Unpack[ReadsBytesText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[bytes, Any], config: Config = None, /, **options: Unpack[ReadsBytesJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[bytes, V], config: Config = None, /, **options: Unpack[ReadsBytesOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, bytes], config: Config = None, /, **options: Unpack[ReadsTextBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, str], config: Config = None, /, **options: Unpack[ReadsTextText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, Any], config: Config = None, /, **options: Unpack[ReadsTextJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, V], config: Config = None, /, **options: Unpack[ReadsTextOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, bytes], config: Config = None, /, **options: Unpack[ReadsJsonBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, str], config: Config = None, /, **options: Unpack[ReadsJsonText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, Any], config: Config = None, /, **options: Unpack[ReadsJsonJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, V], config: Config = None, /, **options: Unpack[ReadsJsonOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, bytes], config: Config = None, /, **options: Unpack[ReadsOwnBytes[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, str], config: Config = None, /, **options: Unpack[ReadsOwnText[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, Any], config: Config = None, /, **options: Unpack[ReadsOwnJson[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, V], config: Config = None, /, **options: Unpack[ReadsOwnOwn[K, V]]
+    ) -> None: ...
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -101,7 +189,7 @@ class Consumer:
         interceptors: Sequence[ConsumerInterceptor] = (),
         assignors: Sequence[Assignor] | None = None,
         world: World | None = None,
-        **options: object,
+        **options: Any,
     ) -> None:
         settings = read_options(CONSUMER, config, options)
         self.client_id: str = settings[connection.CLIENT_ID]
@@ -137,7 +225,7 @@ class Consumer:
             finally:
                 self._thread.close()
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -154,7 +242,9 @@ class Consumer:
 
     # Records.
 
-    def poll(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(
+        self, timeout_s: float | None = 1.0, max_records: int | None = None
+    ) -> list[ConsumerRecord[Key_co, Value_co]]:
         """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
 
         At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
@@ -199,14 +289,14 @@ class Consumer:
                     break
             return record_batch(columns.finish())
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
         """Record after record, however long they take to come.
 
         What a loop has not been given is not read: no commit counts it, and the next poll gives it.
         """
         return chain.from_iterable(iter(self._take_ahead, None))
 
-    def _take_ahead(self) -> Iterator[ConsumerRecord]:
+    def _take_ahead(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
         with self._exclusive:
             engine = self._engine
             records = engine.take_ahead() if engine.begin_poll() else None

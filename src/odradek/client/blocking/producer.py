@@ -11,17 +11,17 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, cast, overload
 
 from odradek.client.blocking.loop_thread import LoopThread, blocking
 from odradek.client.connect import World
 from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
 from odradek.client.producer.deliveries import Deliveries, ThreadWaiting
 from odradek.client.producer.engine import Side
-from odradek.client.producer.intake import Headers, Need, Placing
+from odradek.client.producer.intake import Need, Placing
 from odradek.client.producer.pace import STALL_S
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.pouring import Pouring, pour
@@ -29,17 +29,42 @@ from odradek.client.producer.preparing import OnDelivery
 from odradek.client.producer.producer import Producer as AsyncProducer
 from odradek.client.producer.producer import buffer_full
 from odradek.client.serdes import AnySerializer
+from odradek.client.values import Headers
 from odradek.config.client import producer as producer_options
 from odradek.model.client_errors import ClientClosed, ClientError, InvalidState
+from odradek.model.type_variables import BytesLike, Key_contra, Value_contra
 from odradek.records.codec import Delivery
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from odradek.client.option_types import Config
+    from odradek.client.producer.arguments import (
+        K,
+        V,
+        WritesBytesBytes,
+        WritesBytesJson,
+        WritesBytesOwn,
+        WritesBytesText,
+        WritesJsonBytes,
+        WritesJsonJson,
+        WritesJsonOwn,
+        WritesJsonText,
+        WritesOwnBytes,
+        WritesOwnJson,
+        WritesOwnOwn,
+        WritesOwnText,
+        WritesTextBytes,
+        WritesTextJson,
+        WritesTextOwn,
+        WritesTextText,
+    )
+
 log = events.logger("producer")
 
-_made: weakref.WeakSet[Producer] = weakref.WeakSet()
+_make_client: Callable[..., AsyncProducer[Any, Any]] = AsyncProducer
+_made: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 _EXIT_WAIT_S: Final = 10.0
 """How long a process that ends waits for records of producers that it did not close."""
 
@@ -69,7 +94,7 @@ def _deliver_what_is_left() -> None:
         producer.close(_EXIT_WAIT_S)
 
 
-class Producer:
+class Producer(Generic[Key_contra, Value_contra]):
     """Sends records to topics. Any number of threads may share one.
 
     Options have Kafka's names, in a mapping or, with underscores, as keywords.
@@ -80,6 +105,70 @@ class Producer:
     'greetings'
     """
 
+    @overload
+    def __init__(
+        self: Producer[BytesLike, BytesLike], config: Config = None, /, **options: Unpack[WritesBytesBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[BytesLike, str], config: Config = None, /, **options: Unpack[WritesBytesText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[BytesLike, Any], config: Config = None, /, **options: Unpack[WritesBytesJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[BytesLike, V], config: Config = None, /, **options: Unpack[WritesBytesOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, BytesLike], config: Config = None, /, **options: Unpack[WritesTextBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, str], config: Config = None, /, **options: Unpack[WritesTextText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, Any], config: Config = None, /, **options: Unpack[WritesTextJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, V], config: Config = None, /, **options: Unpack[WritesTextOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, BytesLike], config: Config = None, /, **options: Unpack[WritesJsonBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, str], config: Config = None, /, **options: Unpack[WritesJsonText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, Any], config: Config = None, /, **options: Unpack[WritesJsonJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, V], config: Config = None, /, **options: Unpack[WritesJsonOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, BytesLike], config: Config = None, /, **options: Unpack[WritesOwnBytes[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, str], config: Config = None, /, **options: Unpack[WritesOwnText[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, Any], config: Config = None, /, **options: Unpack[WritesOwnJson[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, V], config: Config = None, /, **options: Unpack[WritesOwnOwn[K, V]]
+    ) -> None: ...
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -90,12 +179,12 @@ class Producer:
         partitioner: Partitioner | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
         world: World | None = None,
-        **options: object,
+        **options: Any,
     ) -> None:
         self._loop_thread_id: int | None = None
         waiting = ThreadWaiting(self._is_on_loop_thread)
         side = Side(waiting, threading.Lock(), threading.Event, self._post, sends_on_loop=False)
-        self._client = AsyncProducer(
+        self._client = _make_client(
             config,
             key_serializer=key_serializer,
             value_serializer=value_serializer,
@@ -137,8 +226,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: Value_contra | None = None,
+        key: Key_contra | None = None,
         headers: Headers = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -211,9 +300,9 @@ class Producer:
     def send_many(
         self,
         topic: str,
-        values: Iterable[Any],
+        values: Iterable[Value_contra | None],
         *,
-        keys: Iterable[Any] | None = None,
+        keys: Iterable[Key_contra | None] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
@@ -311,7 +400,7 @@ class Producer:
         """
         return self._client.metrics()
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 
 from odradek.client.arrow import record_batch
 from odradek.client.connect import World, real_world
@@ -19,20 +19,45 @@ from odradek.client.consumer.group.rebalance_calls import OnCaller
 from odradek.client.consumer.partition_position import OffsetReset
 from odradek.client.consumer.rebalance_listener import RebalanceListener
 from odradek.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from odradek.client.names import Names
 from odradek.client.options import read_options
 from odradek.client.serdes import AnyDeserializer, deserialize_with
 from odradek.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
 from odradek.config.client import CONSUMER, connection
 from odradek.config.table import Settings
 from odradek.model.ids import TopicPartition
+from odradek.model.type_variables import Key_co, Value_co
 from odradek.records.codec import ColumnBuilder, ConsumerRecord
+
+if TYPE_CHECKING:
+    from odradek.client.consumer.arguments import (
+        K,
+        ReadsBytesBytes,
+        ReadsBytesJson,
+        ReadsBytesOwn,
+        ReadsBytesText,
+        ReadsJsonBytes,
+        ReadsJsonJson,
+        ReadsJsonOwn,
+        ReadsJsonText,
+        ReadsOwnBytes,
+        ReadsOwnJson,
+        ReadsOwnOwn,
+        ReadsOwnText,
+        ReadsTextBytes,
+        ReadsTextJson,
+        ReadsTextOwn,
+        ReadsTextText,
+        V,
+    )
+    from odradek.client.option_types import Config
 
 ARROW_ROWS_MAX: Final = 65_536
 """Rows of one ``poll_arrow`` unless another number is asked for."""
 ITERATION_POLL_MS: Final = 1000
 
 
-class Consumer:
+class Consumer(Generic[Key_co, Value_co]):
     """Reads records. For asyncio; ``odradek.Consumer`` is the same for code without an event loop.
 
     Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
@@ -53,6 +78,70 @@ class Consumer:
     b'Someone must have slandered Josef K.'
     """
 
+    @overload
+    def __init__(
+        self: Consumer[bytes, bytes], config: Config = None, /, **options: Unpack[ReadsBytesBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[bytes, str], config: Config = None, /, **options: Unpack[ReadsBytesText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[bytes, Any], config: Config = None, /, **options: Unpack[ReadsBytesJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[bytes, V], config: Config = None, /, **options: Unpack[ReadsBytesOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, bytes], config: Config = None, /, **options: Unpack[ReadsTextBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, str], config: Config = None, /, **options: Unpack[ReadsTextText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, Any], config: Config = None, /, **options: Unpack[ReadsTextJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[str, V], config: Config = None, /, **options: Unpack[ReadsTextOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, bytes], config: Config = None, /, **options: Unpack[ReadsJsonBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, str], config: Config = None, /, **options: Unpack[ReadsJsonText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, Any], config: Config = None, /, **options: Unpack[ReadsJsonJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, V], config: Config = None, /, **options: Unpack[ReadsJsonOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, bytes], config: Config = None, /, **options: Unpack[ReadsOwnBytes[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, str], config: Config = None, /, **options: Unpack[ReadsOwnText[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, Any], config: Config = None, /, **options: Unpack[ReadsOwnJson[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, V], config: Config = None, /, **options: Unpack[ReadsOwnOwn[K, V]]
+    ) -> None: ...
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -63,7 +152,7 @@ class Consumer:
         interceptors: Sequence[ConsumerInterceptor] = (),
         assignors: Sequence[Assignor] | None = None,
         world: World | None = None,
-        **options: object,
+        **options: Any,
     ) -> None:
         settings = read_options(CONSUMER, config, options)
         self.client_id: str = settings[connection.CLIENT_ID]
@@ -74,7 +163,7 @@ class Consumer:
             settings, deserialize, interceptors, assignors, world, exclusive.as_insider
         )
         exclusive.settle = self._engine.settle
-        self._ahead: Iterator[ConsumerRecord] = iter(())
+        self._ahead: Iterator[ConsumerRecord[Key_co, Value_co]] = iter(())
 
     # Life.
 
@@ -101,7 +190,7 @@ class Consumer:
         with self._exclusive:
             await (self._engine.close() if timeout_s is None else self._engine.close(int(timeout_s * 1000)))
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -129,7 +218,7 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: Iterable[str] | None = None,
+        topics: Names | None = None,
         *,
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
@@ -187,7 +276,7 @@ class Consumer:
 
     async def poll(
         self, timeout_s: float | None = 1.0, max_records: int | None = None
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[Key_co, Value_co]]:
         """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
 
         At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
@@ -232,10 +321,10 @@ class Consumer:
                     break
             return record_batch(columns.finish())
 
-    def __aiter__(self) -> Consumer:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[Key_co, Value_co]:
         """The next record, however long it takes to come.
 
         What a loop has not been given is not read: no commit counts it, and the next poll gives it.
@@ -245,7 +334,7 @@ class Consumer:
                 return record
             self._ahead = await self._take_ahead()
 
-    async def _take_ahead(self) -> Iterator[ConsumerRecord]:
+    async def _take_ahead(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
         with self._exclusive:
             engine = self._engine
             records = engine.take_ahead() if engine.begin_poll() else None
@@ -447,7 +536,7 @@ def deserialize_by(key: AnyDeserializer, value: AnyDeserializer) -> Deserialize 
     if of_key is None and of_value is None:
         return None
 
-    def deserialize(record: ConsumerRecord) -> ConsumerRecord:
+    def deserialize(record: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any]:
         return record.deserialized(
             record.key if of_key is None else of_key(record.topic, record.key),
             record.value if of_value is None else of_value(record.topic, record.value),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from odradek.client.cluster import Cluster
 from odradek.client.connect import World
 from odradek.client.consumer.assignors import Assignor
-from odradek.client.consumer.fetch_buffer import Deserialize, FetchBuffer
+from odradek.client.consumer.fetch_buffer import AnyRecord, Deserialize, FetchBuffer
 from odradek.client.consumer.fetch_meters import PollMeters
 from odradek.client.consumer.fetch_plan import FetchLimits
 from odradek.client.consumer.fetching import Fetcher
@@ -37,12 +37,13 @@ from odradek.client.consumer.rebalance_listener import RebalanceListener
 from odradek.client.consumer.taken_ahead import TakenAhead
 from odradek.client.consumer.topic_lookup import describe_topics
 from odradek.client.interceptors import ConsumerInterceptors
+from odradek.client.names import Names, read_names
 from odradek.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
 from odradek.config.client import connection, consumer
 from odradek.config.table import Settings
 from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ColumnBuilder, ConsumerRecord
+from odradek.records.codec import ColumnBuilder
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 AT_HAND_MS: Final = 50
@@ -171,7 +172,7 @@ class ConsumerEngine:
 
     def subscribe(
         self,
-        topics: Iterable[str] | None,
+        topics: Names | None,
         pattern: str | re.Pattern[str] | None,
         listener: RebalanceListener | None,
     ) -> None:
@@ -182,9 +183,7 @@ class ConsumerEngine:
             self.subscription.subscribe_pattern(read_pattern(pattern), listener)
             self._cluster.follow_all(True)
             return
-        if isinstance(topics, str):
-            raise InvalidState(f"subscribe takes a list of topics: [{topics!r}]")
-        wanted = list(topics or ())
+        wanted = read_names(topics or (), "topics")
         if not wanted or not all(isinstance(topic, str) and topic.strip() for topic in wanted):
             raise InvalidState("subscribe needs the names of topics; unsubscribe reads none")
         self.subscription.subscribe(wanted, listener)
@@ -233,14 +232,14 @@ class ConsumerEngine:
 
     # Records.
 
-    def take(self, records_max: int | None) -> list[ConsumerRecord]:
+    def take(self, records_max: int | None) -> list[AnyRecord]:
         """Records that are at hand, as the application gets them."""
         if not self._is_settled:
             return []
         records = self._buffer.take(self.records_max if records_max is None else records_max)
         return self._interceptors.on_consume(records) if records and self._interceptors else records
 
-    def take_ahead(self) -> Iterator[ConsumerRecord] | None:
+    def take_ahead(self) -> Iterator[AnyRecord] | None:
         """Records that are at hand for a loop; None if there are none."""
         return self._ahead.take() if self._is_settled else None
 

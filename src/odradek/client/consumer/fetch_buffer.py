@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from odradek.client.consumer.partition_position import FetchPosition, PartitionPosition
 from odradek.client.consumer.positions import SubscriptionState
@@ -28,7 +28,10 @@ from odradek.records.codec import ColumnBuilder, ConsumerRecord, RecordReader
 CHUNKS_AHEAD_MAX: Final = 2
 """Chunks of one partition: the one being read, and the one that was fetched meanwhile."""
 
-Deserialize = Callable[[ConsumerRecord], ConsumerRecord]
+AnyRecord: TypeAlias = "ConsumerRecord[Any, Any]"
+"""A record whose key and value may have been deserialized."""
+
+Deserialize: TypeAlias = Callable[["AnyRecord"], "AnyRecord"]
 
 ReadChunk = Callable[["Chunk", int], int | None]
 """Reads at most so many records of a chunk; gives how many, or None to have the chunk dropped."""
@@ -48,7 +51,7 @@ class Chunk:
         self.size_bytes = size_bytes
         self.end_offset = end_offset
         """Where the next fetch may begin; None if that is only known when all is read."""
-        self._given_back: list[ConsumerRecord] = []
+        self._given_back: list[AnyRecord] = []
 
     @property
     def next_offset(self) -> int:
@@ -71,13 +74,13 @@ class Chunk:
     def is_read(self) -> bool:
         return not self._given_back and self.reader.exhausted
 
-    def take(self, records_max: int) -> list[ConsumerRecord]:
+    def take(self, records_max: int) -> list[AnyRecord]:
         if not self._given_back:
             return self.reader.take(records_max)
         records, self._given_back = self._given_back[:records_max], self._given_back[records_max:]
         return records
 
-    def give_back(self, records: list[ConsumerRecord]) -> None:
+    def give_back(self, records: list[AnyRecord]) -> None:
         """Take back what could not be returned to the application."""
         self._given_back = records + self._given_back
 
@@ -153,12 +156,12 @@ class FetchBuffer:
                 expected[chunk.partition] = chunk.end_offset
                 self._chunks.append(chunk)
 
-    def take(self, records_max: int) -> list[ConsumerRecord]:
+    def take(self, records_max: int) -> list[AnyRecord]:
         """At most so many records, in order within their partitions.
 
         Raises RecordCorrupt or SerializationFailed if the very next record cannot be given; it stays next.
         """
-        taken: list[ConsumerRecord] = []
+        taken: list[AnyRecord] = []
 
         def read(chunk: Chunk, count_max: int) -> int:
             nonlocal taken
@@ -257,10 +260,10 @@ class FetchBuffer:
         return count
 
     def _deserialized(
-        self, chunk: Chunk, records: list[ConsumerRecord], deserialize: Deserialize
-    ) -> list[ConsumerRecord]:
+        self, chunk: Chunk, records: list[AnyRecord], deserialize: Deserialize
+    ) -> list[AnyRecord]:
         """Records as the application wants them; those from the first that fails on stay in their chunk."""
-        made: list[ConsumerRecord] = []
+        made: list[AnyRecord] = []
         for index, record in enumerate(records):
             try:
                 made.append(deserialize(record))

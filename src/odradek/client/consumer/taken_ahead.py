@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from odradek.client.consumer.fetch_buffer import Chunk, FetchBuffer
+from odradek.client.consumer.fetch_buffer import AnyRecord, Chunk, FetchBuffer
 from odradek.client.consumer.partition_position import FetchPosition, PartitionPosition
 from odradek.client.consumer.positions import SubscriptionState
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.model.ids import TopicPartition
-from odradek.records.codec import ConsumerRecord, RecordReader
+from odradek.records.codec import RecordReader
 
 QUICK_MS: Final = 50
 """A take that is given out within this time is followed by a longer one."""
@@ -31,7 +31,7 @@ class GivenBack(Chunk):
     __slots__ = ("_epoch",)
     is_deserialized = True
 
-    def __init__(self, partition: TopicPartition, records: list[ConsumerRecord], end_offset: int) -> None:
+    def __init__(self, partition: TopicPartition, records: list[AnyRecord], end_offset: int) -> None:
         nothing_more = RecordReader(b"", *partition, end_offset)
         super().__init__(partition, nothing_more, 0, end_offset)
         self.give_back(records)
@@ -45,7 +45,7 @@ class GivenBack(Chunk):
     def is_read(self) -> bool:
         return not self.has_given_back
 
-    def take(self, records_max: int) -> list[ConsumerRecord]:
+    def take(self, records_max: int) -> list[AnyRecord]:
         records = super().take(records_max)
         self._epoch = records[-1].leader_epoch
         return records
@@ -67,12 +67,12 @@ class TakenAhead:
         self._interceptors = interceptors
         self._records_max = records_max
         self._now_ms = now_ms
-        self._taken: list[ConsumerRecord] = []
-        self._rest: Iterator[ConsumerRecord] = iter(self._taken)
+        self._taken: list[AnyRecord] = []
+        self._rest: Iterator[AnyRecord] = iter(self._taken)
         self._count_max = 1
         self._taken_ms = 0
 
-    def take(self) -> Iterator[ConsumerRecord] | None:
+    def take(self) -> Iterator[AnyRecord] | None:
         """The next records to give out; None if there are none at hand. All before were given out."""
         is_quick = self._now_ms() - self._taken_ms < QUICK_MS
         self._count_max = min(2 * self._count_max, self._records_max) if is_quick else 1
@@ -83,7 +83,7 @@ class TakenAhead:
             return None
         return self._intercepted(self._rest) if self._interceptors else self._rest
 
-    def _intercepted(self, records: Iterator[ConsumerRecord]) -> Iterator[ConsumerRecord]:
+    def _intercepted(self, records: Iterator[AnyRecord]) -> Iterator[AnyRecord]:
         """One by one: what an interceptor makes of a record that is given back would be made twice."""
         for record in records:
             yield from self._interceptors.on_consume([record])
@@ -105,7 +105,7 @@ class TakenAhead:
         self,
         partition: TopicPartition,
         each: PartitionPosition,
-        records: list[ConsumerRecord],
+        records: list[AnyRecord],
         given_epoch: int | None,
     ) -> None:
         now = each.position
@@ -118,14 +118,16 @@ class TakenAhead:
         each.advance(FetchPosition(first.offset, epoch, now.leader_id, now.leader_epoch))
 
 
-def _by_partition(records: Iterable[ConsumerRecord]) -> dict[TopicPartition, list[ConsumerRecord]]:
-    found: dict[TopicPartition, list[ConsumerRecord]] = {}
+def _by_partition(
+    records: Iterable[AnyRecord],
+) -> dict[TopicPartition, list[AnyRecord]]:
+    found: dict[TopicPartition, list[AnyRecord]] = {}
     for record in records:
         found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
     return found
 
 
-def _last_epoch(partition: TopicPartition, given: list[ConsumerRecord]) -> int | None:
+def _last_epoch(partition: TopicPartition, given: list[AnyRecord]) -> int | None:
     """That of the record before those which are given back, if it was taken together with them."""
     for record in reversed(given):
         if (record.topic, record.partition) == partition:

@@ -16,14 +16,12 @@ from odradek.client.producer.buffer_pool import Waiter
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.sticking import Sticking
 from odradek.client.producer.stock import Stock
+from odradek.client.values import Headers
 from odradek.model.client_errors import ClientClosed, RecordTooLarge, SerializationFailed
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records.codec import Appender, Delivery, ProducerBatch, partition_of, record_bytes_max
 from odradek.records.layout import BATCH_OVERHEAD, INT64_MAX
-
-Headers = Any
-"""None, a sequence of pairs of a text and bytes or None, or a mapping of the same."""
 
 
 class Signal(Protocol):

@@ -10,33 +10,56 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 
 from odradek.client.connect import World, real_world
 from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
 from odradek.client.options import read_options
 from odradek.client.producer.deliveries import Deliveries, LoopWaiting
 from odradek.client.producer.engine import Engine, Side
-from odradek.client.producer.intake import Headers, Need, Placing
+from odradek.client.producer.intake import Need, Placing
 from odradek.client.producer.pace import STALL_S
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.pouring import Pouring, pour
 from odradek.client.producer.preparing import OnDelivery, Preparing
 from odradek.client.producer.transacting import Transacting
 from odradek.client.serdes import AnySerializer
-from odradek.client.values import GroupMetadata, OffsetAndMetadata, PartitionInfo
+from odradek.client.values import GroupMetadata, Headers, OffsetAndMetadata, PartitionInfo
 from odradek.config.client import PRODUCER
 from odradek.config.client import connection as connection_options
 from odradek.config.client import producer as producer_options
 from odradek.model.client_errors import BufferFull, ClientError, TimedOut
 from odradek.model.ids import TopicPartition
+from odradek.model.type_variables import BytesLike, Key_contra, Value_contra
 from odradek.records.codec import Delivery
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from odradek.client.option_types import Config
+    from odradek.client.producer.arguments import (
+        K,
+        V,
+        WritesBytesBytes,
+        WritesBytesJson,
+        WritesBytesOwn,
+        WritesBytesText,
+        WritesJsonBytes,
+        WritesJsonJson,
+        WritesJsonOwn,
+        WritesJsonText,
+        WritesOwnBytes,
+        WritesOwnJson,
+        WritesOwnOwn,
+        WritesOwnText,
+        WritesTextBytes,
+        WritesTextJson,
+        WritesTextOwn,
+        WritesTextText,
+    )
 
-class Producer:
+
+class Producer(Generic[Key_contra, Value_contra]):
     """Sends records to topics, for asyncio.
 
     Options have Kafka's names, in a mapping or, with underscores, as keywords. It starts when it is first
@@ -52,6 +75,70 @@ class Producer:
     'greetings'
     """
 
+    @overload
+    def __init__(
+        self: Producer[BytesLike, BytesLike], config: Config = None, /, **options: Unpack[WritesBytesBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[BytesLike, str], config: Config = None, /, **options: Unpack[WritesBytesText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[BytesLike, Any], config: Config = None, /, **options: Unpack[WritesBytesJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[BytesLike, V], config: Config = None, /, **options: Unpack[WritesBytesOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, BytesLike], config: Config = None, /, **options: Unpack[WritesTextBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, str], config: Config = None, /, **options: Unpack[WritesTextText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, Any], config: Config = None, /, **options: Unpack[WritesTextJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[str, V], config: Config = None, /, **options: Unpack[WritesTextOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, BytesLike], config: Config = None, /, **options: Unpack[WritesJsonBytes]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, str], config: Config = None, /, **options: Unpack[WritesJsonText]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, Any], config: Config = None, /, **options: Unpack[WritesJsonJson]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, V], config: Config = None, /, **options: Unpack[WritesJsonOwn[V]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, BytesLike], config: Config = None, /, **options: Unpack[WritesOwnBytes[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, str], config: Config = None, /, **options: Unpack[WritesOwnText[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, Any], config: Config = None, /, **options: Unpack[WritesOwnJson[K]]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[K, V], config: Config = None, /, **options: Unpack[WritesOwnOwn[K, V]]
+    ) -> None: ...
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -64,7 +151,7 @@ class Producer:
         world: World | None = None,
         _side: Side | None = None,
         _slow: Callable[..., Any] | None = None,
-        **options: object,
+        **options: Any,
     ) -> None:
         settings = read_options(PRODUCER, config, options)
         if partitioner is not None and not callable(partitioner):
@@ -92,8 +179,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: Value_contra | None = None,
+        key: Key_contra | None = None,
         headers: Headers = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -178,9 +265,9 @@ class Producer:
     async def send_many(
         self,
         topic: str,
-        values: Iterable[Any],
+        values: Iterable[Value_contra | None],
         *,
-        keys: Iterable[Any] | None = None,
+        keys: Iterable[Key_contra | None] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
@@ -388,7 +475,7 @@ class Producer:
         """
         await self._transacting.abort()
 
-    async def __aenter__(self) -> Producer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

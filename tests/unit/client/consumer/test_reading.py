@@ -495,9 +495,11 @@ def test_calls_that_make_no_sense_say_why() -> None:
 def test_subscribing_takes_names_or_a_pattern() -> None:
     async def scenario(stage: ReadingStage) -> None:
         reader = stage.consumer(group_id="g")
-        for wrong in ({}, {"topics": ["a"], "pattern": "a"}, {"topics": "a"}, {"topics": []}):
+        for wrong in ({}, {"topics": ["a"], "pattern": "a"}, {"topics": []}):
             with pytest.raises(InvalidState):
                 reader.subscribe(**wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="topics must be several names, as a list, got 'a'"):
+            reader.subscribe("a")
         reader.subscribe(["a"])
         with pytest.raises(InvalidState, match="exclude each other"):
             reader.assign([A0])

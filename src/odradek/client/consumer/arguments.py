@@ -1,0 +1,107 @@
+"""Keywords of consumers as type checkers know them: one overload for each way to give both deserializers.
+
+A deserializer is left out or ``"bytes"``, ``"str"``, ``"json"``, or an object or function of one's own, whose
+types are then those of keys or values. Not needed at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, Required, TypedDict, TypeVar
+
+from odradek.client.connect import World
+from odradek.client.consumer.assignors import Assignor
+from odradek.client.interceptors import ConsumerInterceptor
+from odradek.client.option_types import ConsumerOptions
+from odradek.client.serdes import Deserializer
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ConsumerArguments(ConsumerOptions, total=False):
+    """Keywords of a consumer, but for the deserializers."""
+
+    interceptors: Sequence[ConsumerInterceptor]
+    assignors: Sequence[Assignor] | None
+    world: World | None
+
+
+class ReadsBytesKey(TypedDict, total=False):
+    key_deserializer: Literal["bytes"] | None
+
+
+class ReadsTextKey(TypedDict, total=False):
+    key_deserializer: Required[Literal["str"]]
+
+
+class ReadsJsonKey(TypedDict, total=False):
+    key_deserializer: Required[Literal["json"]]
+
+
+class ReadsOwnKey(TypedDict, Generic[K], total=False):
+    key_deserializer: Required[Deserializer[K] | Callable[[bytes], K]]
+
+
+class ReadsBytesValue(TypedDict, total=False):
+    value_deserializer: Literal["bytes"] | None
+
+
+class ReadsTextValue(TypedDict, total=False):
+    value_deserializer: Required[Literal["str"]]
+
+
+class ReadsJsonValue(TypedDict, total=False):
+    value_deserializer: Required[Literal["json"]]
+
+
+class ReadsOwnValue(TypedDict, Generic[V], total=False):
+    value_deserializer: Required[Deserializer[V] | Callable[[bytes], V]]
+
+
+class ReadsBytesBytes(ConsumerArguments, ReadsBytesKey, ReadsBytesValue): ...
+
+
+class ReadsBytesText(ConsumerArguments, ReadsBytesKey, ReadsTextValue): ...
+
+
+class ReadsBytesJson(ConsumerArguments, ReadsBytesKey, ReadsJsonValue): ...
+
+
+class ReadsBytesOwn(ConsumerArguments, ReadsBytesKey, ReadsOwnValue[V], Generic[V]): ...
+
+
+class ReadsTextBytes(ConsumerArguments, ReadsTextKey, ReadsBytesValue): ...
+
+
+class ReadsTextText(ConsumerArguments, ReadsTextKey, ReadsTextValue): ...
+
+
+class ReadsTextJson(ConsumerArguments, ReadsTextKey, ReadsJsonValue): ...
+
+
+class ReadsTextOwn(ConsumerArguments, ReadsTextKey, ReadsOwnValue[V], Generic[V]): ...
+
+
+class ReadsJsonBytes(ConsumerArguments, ReadsJsonKey, ReadsBytesValue): ...
+
+
+class ReadsJsonText(ConsumerArguments, ReadsJsonKey, ReadsTextValue): ...
+
+
+class ReadsJsonJson(ConsumerArguments, ReadsJsonKey, ReadsJsonValue): ...
+
+
+class ReadsJsonOwn(ConsumerArguments, ReadsJsonKey, ReadsOwnValue[V], Generic[V]): ...
+
+
+class ReadsOwnBytes(ConsumerArguments, ReadsOwnKey[K], ReadsBytesValue, Generic[K]): ...
+
+
+class ReadsOwnText(ConsumerArguments, ReadsOwnKey[K], ReadsTextValue, Generic[K]): ...
+
+
+class ReadsOwnJson(ConsumerArguments, ReadsOwnKey[K], ReadsJsonValue, Generic[K]): ...
+
+
+class ReadsOwnOwn(ConsumerArguments, ReadsOwnKey[K], ReadsOwnValue[V], Generic[K, V]): ...
