@@ -27,7 +27,10 @@ FAVOUR_MS_MAX: Final = 30_000
 class Reader(Protocol):
     """A session, as the memory sees it."""
 
-    held_bytes: int
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that were received and not answered."""
+        ...
 
     @property
     def has_partial_request(self) -> bool: ...
@@ -45,10 +48,10 @@ def bound_of(queued_bytes_max: int, request_bytes_max: int) -> int:
 
 
 class RequestMemory:
-    __slots__ = ("_favoured", "_favoured_since_ms", "_limit", "_partial", "used", "waiting")
+    __slots__ = ("_favoured", "_favoured_since_ms", "_partial", "limit", "used", "waiting")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self.used = 0
         self.waiting: set[Reader] = set()
         """Sessions that stopped reading because of the bound."""
@@ -58,11 +61,11 @@ class RequestMemory:
         self._favoured_since_ms: int | None = None
 
     def may_read(self, reader: Reader) -> bool:
-        if self.used < self._limit:
+        if self.used < self.limit:
             return True
         if reader is self._favoured and reader.has_partial_request:
             return True
-        return reader.held_bytes <= SHARE_BYTES and self.used < 2 * self._limit
+        return reader.held_bytes <= SHARE_BYTES and self.used < 2 * self.limit
 
     def wait(self, reader: Reader) -> None:
         """Have a session told to read on: when there is room, or when it is favoured."""
@@ -75,7 +78,7 @@ class RequestMemory:
 
     def wake(self) -> None:
         """Some bytes were released: tell those who wait, if there is room, or else the next in line."""
-        if self.used < self._limit:
+        if self.used < self.limit:
             waiting, self.waiting = self.waiting, set()
             self._partial.clear()
             self._favoured = None
@@ -96,14 +99,14 @@ class RequestMemory:
     def close_stalled(self, now_ms: int) -> None:
         """Close the favoured session if it has not completed its request in time; called now and then."""
         favoured = self._favoured
-        if favoured is None or self.used < self._limit:
+        if favoured is None or self.used < self.limit:
             self._favoured_since_ms = None
         elif self._favoured_since_ms is None:
             self._favoured_since_ms = now_ms
         elif now_ms - self._favoured_since_ms >= FAVOUR_MS_MAX:
             favoured.end(
                 f"a request must be complete within {FAVOUR_MS_MAX} ms while requests of all connections "
-                f"hold {self._limit} bytes (queued.max.request.bytes), got part of one"
+                f"hold {self.limit} bytes (queued.max.request.bytes), got part of one"
             )
 
     def _favour_next(self) -> None:

@@ -18,22 +18,21 @@ class Held(Protocol):
 
 
 class RequestQueue:
-    __slots__ = ("_held", "_limit", "_waiting")
+    __slots__ = ("_held", "_limit", "_waiting", "is_full")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting = 0
         self._held: set[Held] = set()
-
-    @property
-    def is_full(self) -> bool:
-        return self._waiting >= self._limit
+        self.is_full = limit <= 0
 
     def entered(self) -> None:
         self._waiting += 1
+        self.is_full = self._waiting >= self._limit
 
     def left(self) -> None:
         self._waiting -= 1
+        self.is_full = self._waiting >= self._limit
         if self._held and not self.is_full:
             held, self._held = self._held, set()
             for one in held:

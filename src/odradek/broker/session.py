@@ -51,7 +51,6 @@ class Session:
         "_under_way_max",
         "_wire",
         "active",
-        "held_bytes",
         "idle_since_ms",
         "is_in_line",
         "listener_name",
@@ -95,8 +94,6 @@ class Session:
         self._queued_before = 0
         self._sent_bytes = 0
         self.under_way = 0
-        self.held_bytes = 0
-        """Bytes of requests that were received and not answered, as ``RequestMemory`` counts them."""
         self.is_in_line = False
         self.active = True
         self.idle_since_ms = 0
@@ -116,7 +113,6 @@ class Session:
 
     def bytes_received(self, count: int) -> None:
         self.active = True
-        self.held_bytes += count
         self._memory.used += count
         try:
             requests = self._wire.received(count)
@@ -134,7 +130,8 @@ class Session:
                 self._begin_backlog()
             else:
                 self._turns.add(self)
-        self._end_if_violated()
+        if self._wire.violation is not None:
+            self._end_if_violated()
         self._maybe_pause()
 
     def output_drained(self) -> None:
@@ -156,7 +153,10 @@ class Session:
     def answer(self, request: Request, parts: list[Part]) -> None:
         """Send this answer as soon as all earlier ones are on their way."""
         self.under_way -= 1
-        self._release_bytes(len(request.frame) + 4)
+        memory = self._memory
+        memory.used -= len(request.frame) + 4
+        if memory.waiting:
+            memory.wake()
         if self._lost:
             return
         self._output += self._wire.answer(request, parts)
@@ -232,6 +232,11 @@ class Session:
             self._resume()
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that were received and not answered."""
+        return self._wire.held_bytes
+
+    @property
     def has_partial_request(self) -> bool:
         return self._wire.partial_bytes > 0
 
@@ -278,7 +283,6 @@ class Session:
         self._backlog.clear()
 
     def _release_bytes(self, count: int) -> None:
-        self.held_bytes -= count
         memory = self._memory
         memory.used -= count
         if memory.waiting:
@@ -322,12 +326,13 @@ class Session:
             self._memory.wait(self)
 
     def _may_read(self) -> bool:
+        memory = self._memory
         return (
             self.under_way < self._under_way_max
             and not self._backlog
             and self._connection.queued_bytes <= OUTPUT_BYTES_MAX
             and not self._queue.is_full
-            and self._memory.may_read(self)
+            and (memory.used < memory.limit or memory.may_read(self))
             and self._wire.violation is None
         )
 

@@ -125,8 +125,7 @@ def accept(
     (``BrokerError``, or ``RecordErrors`` when records are to blame) it is unchanged, as it is on
     ``BoundExceeded``. A Produce below 3 may hold messages of magic 0 and 1, or nothing.
     """
-    size_bytes = len(buffer)
-    if size_bytes > bound.plain_bytes_max:
+    if len(buffer) > bound.plain_bytes_max:
         raise BoundExceeded
     if not rules.compression:
         header = codec.accept_in_place(
@@ -143,7 +142,7 @@ def accept(
         )
         if header is not None:
             return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
-    if size_bytes > bound.worked_bytes_max:
+    if len(buffer) > bound.worked_bytes_max:
         raise BoundExceeded
     unpacked_max = min(rules.decompressed_bytes_max, bound.unpacked_bytes_max)
     append = Append(next_offset, leader_epoch, now_ms, rules, origin, unpacked_max)

@@ -53,7 +53,7 @@ class Request:
 class ServerConnection:
     """Sans-IO: receive into ``receive_buffer()``, send what ``answer`` gives."""
 
-    __slots__ = ("_frames", "_waiting", "answered_bytes")
+    __slots__ = ("_frames", "_waiting", "answered_bytes", "violation")
 
     def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
         """``scratch`` may be shared by connections that receive one after the other; see ``frames``."""
@@ -61,11 +61,18 @@ class ServerConnection:
         self._waiting: deque[Request] = deque()
         self.answered_bytes = 0
         """Size of all answers so far."""
+        self.violation: RemoteProtocolViolation | None = None
+        """What came behind the last requests and ends the connection, if anything."""
 
     @property
     def partial_bytes(self) -> int:
         """Bytes received of a request that is not complete."""
         return self._frames.partial_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes received of all requests whose answers have not been given back for sending."""
+        return self._frames.partial_bytes + sum(len(request.frame) + 4 for request in self._waiting)
 
     def release(self) -> None:
         """Let go of all requests and of what was received: the connection is gone."""
@@ -106,12 +113,8 @@ class ServerConnection:
                 break
             requests.append(Request(header, frame, position))
         self._waiting.extend(requests)
+        self.violation = self._frames.violation
         return requests
-
-    @property
-    def violation(self) -> RemoteProtocolViolation | None:
-        """What came behind the last requests and ends the connection, if anything."""
-        return self._frames.violation
 
     def answer(self, request: Request, parts: list[Part]) -> list[Part]:
         """Give the answer's body; get what may be sent now, which may be nothing or several answers."""

@@ -112,118 +112,126 @@ def _verify_first(request: ProduceRequest, transactional_id: str, call: Call) ->
 
 def _append_all(request: ProduceRequest, call: Call, refusals: Refusals | None) -> Result:
     """Append to all partitions but those refused. ``refusals`` is None outside of transactions."""
-    appends = Appends(request, call, refusals)
-    if appends.queued:
-        appends.then = Pending()
-        return appends.then
-    return appends.result()
+    waiting: list[AwaitedAppend] = []
+    unflushed: list[AwaitedAppend] = []
+    queued: list[QueuedAppends] = []
+    now_ms = call.broker.clock.wall_ms()
+    topics = []
+    for topic in request.topic_data:
+        name = topic.name
+        entries = [
+            _append(name, data, request, now_ms, call, waiting, unflushed, queued, refusals)
+            for data in topic.partition_data
+        ]
+        topics.append(TopicProduceResponse(name, entries))
+    response = ProduceResponse(topics)
+    if queued:
+        return queued[0].then(lambda: _answer(request, response, call, waiting, unflushed))
+    if waiting or unflushed or request.acks == ACKS_NONE:
+        return _answer(request, response, call, waiting, unflushed)
+    return response
 
 
-class Appends:
-    """The appends of one request, and what its answer waits for: validation, flushes, replicas."""
+def _answer(
+    request: ProduceRequest,
+    response: ProduceResponse,
+    call: Call,
+    waiting: list[AwaitedAppend],
+    unflushed: list[AwaitedAppend],
+) -> Answer:
+    """Give the answer, or what it waits for, once all was appended."""
+    if unflushed:
+        return _flush_first(request, response, unflushed, waiting, call)
+    if request.acks == ACKS_NONE:
+        return NoAnswer(_first_error(response))
+    return _wait(request, response, waiting, call, Pending()) if waiting else response
 
-    __slots__ = (
-        "_acks",
-        "_call",
-        "_close",
-        "_refusals",
-        "_request",
-        "_response",
-        "_unflushed",
-        "_waiting",
-        "queued",
-        "then",
+
+def _append(
+    topic: str,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    now_ms: int,
+    call: Call,
+    waiting: list[AwaitedAppend],
+    unflushed: list[AwaitedAppend],
+    queued: list[QueuedAppends],
+    refusals: Refusals | None,
+) -> PartitionProduceResponse:
+    """Append to one partition and give its entry of the answer."""
+    index, acks = data.index, request.acks
+    replicas = call.broker.replicas
+    try:
+        if refusals is None:
+            if is_transactional(data.records):
+                raise BrokerError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id was given"
+                )
+        elif refusals and (topic, index) in refusals:
+            raise _as_producers_know(refusals[TopicPartition(topic, index)])
+        if topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the brokers")
+        partition = replicas.leader_of(topic, index)
+        if partition.has_queued_appends:
+            raise BoundExceeded
+        appended = partition.append(data.records, acks, call.version, now_ms)
+    except BrokerError as refused:
+        _trace(topic, index, refused, call)
+        return _refused(index, refused)
+    except BoundExceeded:
+        if not queued:
+            queued.append(QueuedAppends(acks, call, waiting, unflushed))
+        return queued[0].add(partition, data, in_transaction=refusals is not None)
+    entry = PartitionProduceResponse(
+        index, 0, appended.first_offset, appended.append_time_ms, partition.log.log_start_offset
     )
+    replicas.appended(partition)
+    if partition.awaits_flush:
+        unflushed.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+    if acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
+        waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+    return entry
 
-    def __init__(self, request: ProduceRequest, call: Call, refusals: Refusals | None) -> None:
-        self._request = request
+
+class QueuedAppends:
+    """The appends of one request whose records are validated on threads, or that wait behind such appends."""
+
+    __slots__ = ("_acks", "_answer", "_call", "_close", "_count", "_pending", "_unflushed", "_waiting")
+
+    def __init__(
+        self, acks: int, call: Call, waiting: list[AwaitedAppend], unflushed: list[AwaitedAppend]
+    ) -> None:
+        self._acks = acks
         self._call = call
-        self._refusals = refusals
-        self._acks = request.acks
-        self._waiting: list[AwaitedAppend] = []
-        self._unflushed: list[AwaitedAppend] = []
+        self._waiting = waiting
+        self._unflushed = unflushed
+        self._count = 0
         self._close: str | None = None
-        self.queued = 0
-        """Appends whose records are being validated on threads."""
-        self.then: Pending[Answer] | None = None
-        """Completed with ``result`` once nothing is queued."""
-        now_ms = call.broker.clock.wall_ms()
-        topics = []
-        for topic in request.topic_data:
-            name = topic.name
-            entries = [self._append(name, data, now_ms) for data in topic.partition_data]
-            topics.append(TopicProduceResponse(name, entries))
-        self._response = ProduceResponse(topics)
+        self._answer: Callable[[], Answer] | None = None
+        self._pending: Pending[Answer] = Pending()
 
-    def result(self) -> Answer:
-        """The answer, or what it waits for."""
-        if self._close is not None:
-            return NoAnswer(self._close)
-        if self._unflushed:
-            return _flush_first(self._request, self._response, self._unflushed, self._waiting, self._call)
-        if self._acks == ACKS_NONE:
-            return NoAnswer(_first_error(self._response))
-        if not self._waiting:
-            return self._response
-        return _wait(self._request, self._response, self._waiting, self._call, Pending())
-
-    def _append(self, topic: str, data: PartitionProduceData, now_ms: int) -> PartitionProduceResponse:
-        """Append to one partition and give its entry of the answer."""
-        index = data.index
-        refusals, call = self._refusals, self._call
-        try:
-            if refusals is None:
-                if is_transactional(data.records):
-                    raise BrokerError(
-                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id was given"
-                    )
-            elif refusals and (topic, index) in refusals:
-                raise _as_producers_know(refusals[TopicPartition(topic, index)])
-            if topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
-                raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the brokers")
-            partition = call.broker.replicas.leader_of(topic, index)
-            if partition.has_queued_appends:
-                return self._queue(partition, data)
-            appended = partition.append(data.records, self._acks, call.version, now_ms)
-        except BrokerError as refused:
-            _trace(topic, index, refused, call)
-            return _refused(index, refused)
-        except BoundExceeded:
-            return self._queue(partition, data)
-        entry = PartitionProduceResponse(
-            index, 0, appended.first_offset, appended.append_time_ms, partition.log.log_start_offset
-        )
-        self._appended(partition, appended, entry)
-        return entry
-
-    def _appended(self, partition: Partition, appended: Appended, entry: PartitionProduceResponse) -> None:
-        self._call.broker.replicas.appended(partition)
-        if partition.awaits_flush:
-            self._unflushed.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
-        if self._acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
-            self._waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
-
-    # Appends that are validated first.
-
-    def _queue(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
-        """Append once the records are validated; the entry is filled in then."""
+    def add(
+        self, partition: Partition, data: PartitionProduceData, *, in_transaction: bool
+    ) -> PartitionProduceResponse:
+        """Append when it is this one's turn; give the entry of the answer that is filled in then."""
         entry = PartitionProduceResponse(data.index, 0, -1)
-        self.queued += 1
-        replicas = self._call.broker.replicas
+        self._count += 1
+        author = transactional_author(data.records) if in_transaction else None
         append = QueuedAppend(
             b"" if data.records is None else data.records,
             self._acks,
             self._call.version,
-            self._transaction_check(partition, data),
+            # What the coordinator let through may be ended by a marker meanwhile.
+            _nothing_to_check if author is None else transaction_check(partition, author.producer_id),
             partial(self._told, partition, entry),
         )
-        replicas.queue_append(partition, append)
+        self._call.broker.replicas.queue_append(partition, append)
         return entry
 
-    def _transaction_check(self, partition: Partition, data: PartitionProduceData) -> Callable[[], None]:
-        """Hold on to what the coordinator let through: a marker written meanwhile ends the transaction."""
-        author = None if self._refusals is None else transactional_author(data.records)
-        return _nothing_to_check if author is None else transaction_check(partition, author.producer_id)
+    def then(self, answer: Callable[[], Answer]) -> Pending[Answer]:
+        """Give what ``answer`` comes to once all are done."""
+        self._answer = answer
+        return self._pending
 
     def _told(self, partition: Partition, entry: PartitionProduceResponse, result: AppendResult) -> None:
         if result is None:
@@ -232,13 +240,21 @@ class Appends:
             _trace(*partition.topic_partition, result, self._call)
             _fill_refusal(entry, result)
         else:
-            entry.base_offset = result.first_offset
-            entry.log_append_time_ms = result.append_time_ms
-            entry.log_start_offset = partition.log.log_start_offset
-            self._appended(partition, result, entry)
-        self.queued -= 1
-        if not self.queued and self.then is not None:
-            self.then.complete(self.result())
+            self._appended(partition, entry, result)
+        self._count -= 1
+        if not self._count:
+            assert self._answer is not None, "appends are told of in a later turn of the loop"
+            self._pending.complete(self._answer() if self._close is None else NoAnswer(self._close))
+
+    def _appended(self, partition: Partition, entry: PartitionProduceResponse, appended: Appended) -> None:
+        entry.base_offset = appended.first_offset
+        entry.log_append_time_ms = appended.append_time_ms
+        entry.log_start_offset = partition.log.log_start_offset
+        self._call.broker.replicas.appended(partition)
+        if partition.awaits_flush:
+            self._unflushed.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+        if self._acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
+            self._waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
 
 
 def _nothing_to_check() -> None:
