@@ -193,7 +193,7 @@ class Broker:
         self._markers = self._make_markers()
         self._transactions = self._make_transactions(clockwork)
         self._queue = RequestQueue(static[settings.QUEUED_MAX_REQUESTS])
-        self._turns = Turns(self._world.clock.monotonic_ms, asyncio.get_running_loop().call_soon)
+        self._turns = Turns(self._world.clock.monotonic_ns, asyncio.get_running_loop().call_soon)
         self._memory = RequestMemory(
             bound_of(static[settings.QUEUED_MAX_REQUEST_BYTES], static[settings.SOCKET_REQUEST_MAX_BYTES])
         )

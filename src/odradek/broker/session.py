@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from odradek.broker.request_memory import RequestMemory
 from odradek.broker.request_queue import RequestQueue
-from odradek.broker.turns import TURN_MS, Turns
+from odradek.broker.turns import TURN_NS, Turns
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
@@ -261,21 +261,24 @@ class Session:
 
     def _begin_backlog(self) -> None:
         """Begin requests in order until a bound is reached or the turn is over."""
-        backlog, turns = self._backlog, self._turns
-        ends_ms = turns.now_ms() + TURN_MS
+        if self._connection.queued_bytes > OUTPUT_BYTES_MAX:
+            return
+        backlog, wire, now_ns = self._backlog, self._wire, self._turns.now_ns
+        ends_ns = now_ns() + TURN_NS
         self._corked = True
-        while backlog and self.under_way < self._under_way_max and self._has_room():
+        while backlog and self.under_way < self._under_way_max:
             self._begin(backlog.popleft())
-            if backlog and turns.now_ms() >= ends_ms:
-                turns.add(self)
+            if wire.answered_bytes - self._sent_bytes > OUTPUT_BYTES_MAX and not self._send_some():
+                break
+            if backlog and now_ns() >= ends_ns:
+                self._turns.add(self)
                 break
         self._corked = False
         self._send_output()
 
-    def _has_room(self) -> bool:
-        """Whether the peer takes its answers."""
-        if self._wire.answered_bytes - self._sent_bytes > OUTPUT_BYTES_MAX:
-            self._send_output()
+    def _send_some(self) -> bool:
+        """Send what there is so far; whether the peer takes it."""
+        self._send_output()
         return self._connection.queued_bytes <= OUTPUT_BYTES_MAX
 
     def _forget_backlog(self) -> None:

@@ -1,8 +1,8 @@
 """Turns of sessions whose requests wait: round robin, a slice of time per pass of the event loop.
 
 A connection may pipeline thousands of requests. If they were begun as they were read, all other connections
-would wait for the last of them. A session begins requests for at most one turn (``TURN_MS``) and then lines
-up for the next; the turns of one pass take at most ``PASS_MS`` together, and the loop reads and writes in
+would wait for the last of them. A session begins requests for at most one turn (``TURN_NS``) and then lines
+up for the next; the turns of one pass take at most ``PASS_NS`` together, and the loop reads and writes in
 between. A connection that sends one request at a time never lines up: it is served as it is read.
 
 Invariant: a session in line is served after all that lined up before it, however many requests those have.
@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-TURN_MS: Final = 1
-PASS_MS: Final = 4
+TURN_NS: Final = 1_000_000
+PASS_NS: Final = 4_000_000
 
 
 class TurnTaker(Protocol):
@@ -27,11 +27,11 @@ class TurnTaker(Protocol):
 
 
 class Turns:
-    __slots__ = ("_defer", "_is_pass_due", "_line", "now_ms")
+    __slots__ = ("_defer", "_is_pass_due", "_line", "now_ns")
 
-    def __init__(self, now_ms: Callable[[], int], defer: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, now_ns: Callable[[], int], defer: Callable[[Callable[[], None]], object]) -> None:
         """``defer`` calls back in the next pass of the event loop."""
-        self.now_ms = now_ms
+        self.now_ns = now_ns
         self._defer = defer
         self._line: deque[TurnTaker] = deque()
         self._is_pass_due = False
@@ -56,12 +56,12 @@ class Turns:
     def _serve(self) -> None:
         self._is_pass_due = False
         line = self._line
-        ends_ms = self.now_ms() + PASS_MS
+        ends_ns = self.now_ns() + PASS_NS
         for _ in range(len(line)):
             session = line.popleft()
             session.is_in_line = False
             session.take_turn()
-            if self.now_ms() >= ends_ms:
+            if self.now_ns() >= ends_ns:
                 break
         if line:
             self._call_later()

@@ -1,4 +1,4 @@
-"""The port for time. Times are integers of milliseconds."""
+"""The port for time. Times are integers of milliseconds, but for ``monotonic_ns``."""
 
 from collections.abc import Awaitable
 from typing import Protocol
@@ -11,6 +11,10 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some fixed moment; never goes back."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds, for stretches of work; asked often, so it must be cheap."""
         ...
 
     def sleep_ms(self, duration_ms: int) -> Awaitable[None]: ...

@@ -121,6 +121,9 @@ class VirtualClock:
     def wall_ms(self) -> int:
         return self._wall_start_ms + self.monotonic_ms()
 
+    def monotonic_ns(self) -> int:
+        return self.monotonic_ms() * 1_000_000
+
     def monotonic_ms(self) -> int:
         # A timer for a whole millisecond may ring a rounding error before it.
         return int(self._loop.time() * 1000 + 1e-4)

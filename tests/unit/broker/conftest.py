@@ -85,7 +85,7 @@ class Bench:
         turns: Turns | None = None,
         memory: RequestMemory | None = None,
     ) -> None:
-        self.now_ms = 0
+        self.now_ns = 0
         self.memory = memory or RequestMemory(1 << 20)
         self.begun: list[Request] = []
         self.ended: list[Session] = []
@@ -98,7 +98,7 @@ class Bench:
             "PLAINTEXT",
             self._begin,
             self.ended.append,
-            Turns(lambda: self.now_ms, self.deferred.append) if turns is None else turns,
+            Turns(lambda: self.now_ns, self.deferred.append) if turns is None else turns,
             self.queue,
             self.memory,
             frame_bytes_max=1000,

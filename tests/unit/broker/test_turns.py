@@ -3,11 +3,14 @@
 import pytest
 
 from odradek.broker.session import OUTPUT_BYTES_MAX
-from odradek.broker.turns import PASS_MS, TURN_MS, Turns
+from odradek.broker.turns import PASS_NS, TURN_NS, Turns
+
+MS = 1_000_000
+IN_ONE_TURN = TURN_NS // MS
 
 
 class Clock:
-    now_ms = 0
+    now_ns = 0
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def passes():
 
 @pytest.fixture
 def turns(clock, passes):
-    return Turns(lambda: clock.now_ms, passes.append)
+    return Turns(lambda: clock.now_ns, passes.append)
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def slow_bench(new_bench, turns, clock):
         bench = new_bench(under_way_max=100, turns=turns)
 
         def begin(request, session):
-            clock.now_ms += 1
+            clock.now_ns += MS
             session.answer(request, [bytes(answer_bytes)])
 
         bench.on_begin = begin
@@ -52,9 +55,9 @@ def run_pass(passes):
 def test_pipelined_requests_are_begun_for_one_turn_and_then_line_up(slow_bench, make_frame, passes):
     bench = slow_bench()
     bench.receive(b"".join(make_frame(number) for number in range(20)))
-    assert len(bench.begun) == TURN_MS
+    assert len(bench.begun) == IN_ONE_TURN
     run_pass(passes)
-    assert TURN_MS < len(bench.begun) < 20
+    assert IN_ONE_TURN < len(bench.begun) < 20
     while passes:
         run_pass(passes)
     assert bench.numbers == list(range(20))
@@ -66,7 +69,7 @@ def test_a_single_request_is_served_as_it_is_read_whoever_waits(slow_bench, make
     greedy.receive(b"".join(make_frame(number) for number in range(20)))
     modest.receive(make_frame(0))
     assert modest.numbers == [0]
-    assert len(greedy.begun) == TURN_MS
+    assert len(greedy.begun) == IN_ONE_TURN
 
 
 def test_sessions_take_turns_in_the_order_they_lined_up(slow_bench, make_frame, passes):
@@ -79,16 +82,16 @@ def test_sessions_take_turns_in_the_order_they_lined_up(slow_bench, make_frame, 
         run_pass(passes)
         counts = [len(bench.begun) for bench in benches]
         most = max(most, max(counts) - min(counts))
-    assert most <= 2 * TURN_MS
+    assert most <= 2 * IN_ONE_TURN
     assert counts == [5, 5, 5]
 
 
 def test_the_turns_of_one_pass_are_bounded_however_many_sessions_wait(slow_bench, make_frame, passes, clock):
     for _ in range(50):
         slow_bench().receive(b"".join(make_frame(number) for number in range(5)))
-    before_ms = clock.now_ms
+    before_ns = clock.now_ns
     run_pass(passes)
-    assert clock.now_ms - before_ms <= PASS_MS
+    assert clock.now_ns - before_ns <= PASS_NS
     assert passes, "the others come in the next pass"
 
 
@@ -116,7 +119,7 @@ def test_requests_of_a_connection_that_is_gone_are_not_begun(slow_bench, make_fr
     bench.session.connection_lost("reset")
     while passes:
         run_pass(passes)
-    assert len(bench.begun) == TURN_MS
+    assert len(bench.begun) == IN_ONE_TURN
     assert bench.memory.used == 0
 
 
