@@ -415,6 +415,7 @@ class Broker:
             markers=self._markers,
             verification=self._make_verification(),
             store=store,
+            workers=self._world.workers,
             listening=listening,
             refusals=BoundedEvents(events.logger("produce"), self._world.clock.monotonic_ms),
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from odradek.config.layers import Layers
     from odradek.log.directories import LogDirectories
     from odradek.ports.clock import Clock
+    from odradek.ports.workers import Workers
     from odradek.replication.fetch_sessions import FetchSessions
     from odradek.replication.replicas import Replicas
     from odradek.store.port import Store
@@ -45,6 +46,7 @@ class Context:
     markers: Markers
     verification: Verification
     store: Store
+    workers: Workers
     listening: Listening
     refusals: BoundedEvents
     """The trace of batches that were refused."""

@@ -122,6 +122,7 @@ __all__ = [
     "blank_buffer",
     "crc32c",
     "decode",
+    "decode_area",
     "decode_batch",
     "decode_records",
     "header_at",
@@ -161,7 +162,11 @@ def decode_batch(
     """The records of one batch of any magic; checksums of magic 2 batches are not looked at."""
     if header.magic < 2:
         return [message.record for message in read_message(buffer, header, bytes_max)]
-    area = records_of(buffer, header, bytes_max)
+    return decode_area(records_of(buffer, header, bytes_max), header)
+
+
+def decode_area(area: memoryview, header: BatchHeader) -> list[Record]:
+    """The records in the decompressed area of a magic 2 batch."""
     fixed = bool(header.attributes & APPEND_TIME_BIT)
     timestamp = header.max_timestamp if fixed else header.base_timestamp
     return decode_records(area, header.count, header.base_offset, timestamp, fixed)

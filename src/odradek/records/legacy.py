@@ -14,9 +14,19 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import Compression, TimestampType
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder
+from odradek.records.compression import DECOMPRESSED_BYTES_MAX, UnpackedTooLarge
 from odradek.records.layout import APPEND_TIME_BIT, RECORD_FAULTS_MAX, BatchHeader, Record
 from odradek.records.message_set import read_message, write_message_set
-from odradek.records.rules import KEYLESS, MARKED, OTHER_MAGIC, Append, RecordFault, record_errors, refused
+from odradek.records.rules import (
+    KEYLESS,
+    MARKED,
+    OTHER_MAGIC,
+    Append,
+    BoundExceeded,
+    RecordFault,
+    record_errors,
+    refused,
+)
 
 
 def up_convert(view: memoryview, headers: Sequence[BatchHeader], append: Append) -> bytes:
@@ -64,14 +74,21 @@ def _fault(magic: int, record: Record, header: BatchHeader, append: Append) -> R
     return None if max(earliest, 0) <= record.timestamp <= latest else append.late(record.timestamp)
 
 
-def down_convert(data: codec.Buffer, magic: Literal[0, 1], from_offset: int) -> bytes:
+def down_convert(
+    data: codec.Buffer,
+    magic: Literal[0, 1],
+    from_offset: int,
+    unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
     """Rewrite whole batches as messages for a fetcher that asked from ``from_offset``.
 
-    Records below it are dropped from uncompressed batches, because some clients trust the first message to be
-    the one they asked for. Zstd has no place in these formats: UNSUPPORTED_COMPRESSION_TYPE.
+    As many as unpack to ``unpacked_bytes_max`` together; ``BoundExceeded`` if the first does not. Records
+    below ``from_offset`` are dropped from uncompressed batches, because some clients trust the first message
+    to be the one they asked for. Zstd has no place in these formats: UNSUPPORTED_COMPRESSION_TYPE.
     """
     view = memoryview(data)
-    parts = []
+    parts: list[bytes] = []
+    room_bytes = unpacked_bytes_max
     for header in codec.read_headers(view):
         if header.is_control:
             continue
@@ -80,11 +97,24 @@ def down_convert(data: codec.Buffer, magic: Literal[0, 1], from_offset: int) -> 
         if header.magic <= magic:
             parts.append(bytes(view[header.position : header.end_position]))
             continue
-        records = codec.decode_batch(view, header)
-        if not header.codec_id:
-            records = [record for record in records if record.offset >= from_offset]
-        if records:
-            stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-            append_time_ms = header.max_timestamp if stamped else None
-            parts.append(write_message_set(records, magic, Compression(header.codec_id), append_time_ms))
+        try:
+            area = codec.records_of(view, header, room_bytes)
+        except UnpackedTooLarge:
+            if parts:
+                break
+            raise BoundExceeded from None
+        room_bytes = max(room_bytes - len(area), 0)
+        parts.append(_down_converted(area, header, magic, from_offset))
     return b"".join(parts)
+
+
+def _down_converted(area: memoryview, header: BatchHeader, magic: Literal[0, 1], from_offset: int) -> bytes:
+    """Write the records of a magic 2 batch as messages."""
+    records = codec.decode_area(area, header)
+    if not header.codec_id:
+        records = [record for record in records if record.offset >= from_offset]
+    if not records:
+        return b""
+    stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    append_time_ms = header.max_timestamp if stamped else None
+    return write_message_set(records, magic, Compression(header.codec_id), append_time_ms)

@@ -28,7 +28,9 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId
 from odradek.model.levels import IsolationLevel
 from odradek.ports.files import FileSlice, Part
+from odradek.ports.workers import Workers
 from odradek.records.legacy import down_convert
+from odradek.records.rules import ORDINARY, BoundExceeded
 from odradek.replication.delayed_fetch import DelayedFetch
 from odradek.replication.fetch_sessions import (
     FetchAnswer,
@@ -164,10 +166,12 @@ class Reading:
     async def _converted_response(self) -> FetchResponse:
         """Old readers get the old format."""
         magic: Literal[0, 1] = 1 if self._call.version >= MAGIC_1_SINCE else 0
+        workers = self._call.broker.workers
         for index, partition in enumerate(self._partitions):
-            work = partial(_converted, self._results[index], magic)
-            if partition is not None and self._results[index].records_bytes:
-                self._results[index] = await partition.offload_read(work)
+            result = self._results[index]
+            if partition is not None and result.records_bytes:
+                data = await partition.offload_read(partial(_read_records, result))
+                self._results[index] = await _converted(result, data, magic, workers)
         return self._plain_response()
 
     def _plain_response(self) -> FetchResponse:
@@ -242,12 +246,20 @@ def _forgotten(request: FetchRequest, version: int) -> list[SessionKey]:
     ]
 
 
-def _converted(result: FetchResult, magic: Literal[0, 1]) -> FetchResult:
-    """Read what was found, and convert it. Waits."""
+def _read_records(result: FetchResult) -> bytes:
+    """Read what was found. Waits."""
     records = result.records
-    data = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
+    return records.read() if isinstance(records, FileSlice) else bytes(records or b"")
+
+
+async def _converted(result: FetchResult, data: bytes, magic: Literal[0, 1], workers: Workers) -> FetchResult:
+    """Convert what was found, away from the loop; a batch that unpacks to much, one at a time."""
+    convert = partial(down_convert, data, magic, result.request.fetch_offset)
     try:
-        converted = down_convert(data, magic, result.request.fetch_offset)
+        try:
+            converted = await workers.run(partial(convert, ORDINARY.unpacked_bytes_max))
+        except BoundExceeded:
+            converted = await workers.run_alone(convert)
     except BrokerError as refused:
         return FetchResult(result.request, refused.code)
     result.records = converted

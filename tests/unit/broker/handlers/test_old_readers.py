@@ -5,6 +5,7 @@ import pytest
 from odradek.model.errors import ErrorCode
 from odradek.model.levels import Compression
 from odradek.records.layout import MAGIC_POSITION
+from odradek.records.rules import ORDINARY
 
 OLD = [0, 1, 2, 3]
 
@@ -68,5 +69,38 @@ def test_an_old_reader_can_go_through_a_log_step_by_step(play, version, read_rec
             offset = new[-1][0] + 1
         assert [at for at, _ in found] == list(range(20))
         assert [value for _, value in found] == [b"%d-%s" % (n, x) for n in range(10) for x in (b"a", b"b")]
+
+    play(scenario)
+
+
+def test_batches_that_unpack_to_much_are_converted_a_few_at_a_time(play, read_records):
+    third = bytes(ORDINARY.unpacked_bytes_max // 3 + 1)
+
+    async def scenario(town):
+        await town.create("orders")
+        for _ in range(3):
+            await town.produce("orders", third, compression=Compression.GZIP)
+        offset, sizes = 0, []
+        while offset < 3:
+            entry = await town.fetch("orders", offset, version=3)
+            found = messages(entry, read_records)
+            sizes.append(len(found))
+            offset = found[-1][0] + 1
+        assert sizes == [2, 1]
+        assert town.cluster.workers.ran_alone == 0
+
+    play(scenario)
+
+
+def test_a_batch_that_unpacks_to_more_than_is_usual_is_converted_by_itself(play, read_records):
+    huge = bytes(ORDINARY.unpacked_bytes_max + 1)
+
+    async def scenario(town):
+        await town.create("orders")
+        await town.produce("orders", huge, compression=Compression.GZIP)
+        before = town.cluster.workers.ran_alone
+        entry = await town.fetch("orders", version=3)
+        assert [len(value) for _, value in messages(entry, read_records)] == [len(huge)]
+        assert town.cluster.workers.ran_alone == before + 1
 
     play(scenario)
