@@ -203,13 +203,13 @@ def test_a_status_without_brokers_still_tells_the_rest(pipeline: Pipeline) -> No
 
 def failed_checks(pipeline: Pipeline) -> dict[str, str]:
     """What is wrong, and the fix, by the name of the check."""
-    checks = pipeline.json("check", status=1)
+    checks = pipeline.json("check", "--no-plan", status=1)
     return {one["what"]: one["fix"] for one in checks if not one["ok"]}
 
 
 def test_a_pipeline_that_could_run_passes_every_check(pipeline: Pipeline) -> None:
     pipeline.write('type = "delta"\npath = "lake"')
-    done = pipeline.call("check")
+    done = pipeline.call("check", "--no-plan")
     assert "✗" not in done.stdout
     assert f"✓ source topic {pipeline.topic}" in done.stdout
     assert not pipeline.checkpoint.exists()
@@ -231,8 +231,6 @@ def test_checks_name_every_fault_with_its_fix(pipeline: Pipeline) -> None:
     wrong = failed_checks(pipeline)
     assert wrong.keys() == {
         "source topic no-such",
-        "sink topic no-such-sink",
-        "dead-letter topic no-such-dead",
         "transform",
     }
     assert "odradek topics create no-such" in wrong["source topic no-such"]

@@ -51,13 +51,25 @@ def _needed(spec: Spec) -> set[str]:
     return {"deltalake"} if "delta" in tables else set()
 
 
-def topic_check(role: str, topic: str, described: TopicDescription | None, needs: Operation) -> Check:
-    """A topic that has to be there, and what this client may do with it as far as the broker tells."""
+def topic_check(
+    role: str,
+    topic: str,
+    described: TopicDescription | None,
+    needs: Operation,
+    *,
+    brokers: str = "",
+    is_made: bool = False,
+) -> Check:
+    """A topic that has to be there, and what this client may do with it as far as the broker tells.
+
+    ``is_made``: brokers make it when somebody writes to it.
+    """
     what = f"{role} {topic}"
+    if described is None and is_made:
+        return Check(what, True, "does not exist yet; the brokers make it when the pipeline writes to it")
     if described is None:
-        return Check(
-            what, False, "there is no such topic", f"odradek topics create {topic}, or correct the name"
-        )
+        fix = f"odradek topics create {topic} -b {brokers}, or correct the name"
+        return Check(what, False, "does not exist", fix)
     allowed = described.authorized_operations
     count = len(described.partitions)
     if allowed is not None and needs not in allowed:

@@ -22,10 +22,12 @@ from odradek.pipelines.check import (
     topic_check,
 )
 from odradek.pipelines.clusters import admin_for, source_topics
+from odradek.pipelines.sink_topics import makes_topics
 
 if TYPE_CHECKING:
     from odradek.client.admin.topics import TopicDescription
     from odradek.client.blocking.admin import Admin
+    from odradek.pipelines.checkpoint import CheckpointState
     from odradek.pipelines.spec import Spec
 
 
@@ -71,7 +73,8 @@ def _source_checks(spec: Spec) -> Iterator[Check]:
                 yield Check("source topics", False, f"none matches {source.pattern}", "correct the pattern")
             described = _described(admin, topics)
             for topic in topics:
-                yield topic_check("source topic", topic, described.get(topic), Operation.READ)
+                found = described.get(topic)
+                yield topic_check("source topic", topic, found, Operation.READ, brokers=source.brokers)
             group = admin.describe_groups([spec.observe.group], include_authorized_operations=True)
             yield group_check(spec.observe.group, group[spec.observe.group].authorized_operations)
     except (CommandFailed, ClientError, ConfigError) as failed:
@@ -89,12 +92,15 @@ def _target_checks(spec: Spec) -> Iterator[Check]:
     try:
         with admin_for(spec.sink.brokers, spec.sink.options) as admin:
             described = _described(admin, list(named.values()))
+            is_made = len(described) < len(set(named.values())) and makes_topics(admin)
     except (CommandFailed, ClientError, ConfigError) as failed:
-        yield Check("sink brokers", False, str(failed), "start the brokers, or correct [sink]")
+        if spec.source.type != "topic" or spec.sink.brokers != spec.source.brokers:
+            yield Check("sink brokers", False, str(failed), "start the brokers, or correct [sink]")
         return
     yield Check("sink brokers", True, spec.sink.brokers)
     for role, topic in named.items():
-        yield topic_check(role, topic, described.get(topic), Operation.WRITE)
+        found, brokers = described.get(topic), spec.sink.brokers
+        yield topic_check(role, topic, found, Operation.WRITE, brokers=brokers, is_made=is_made)
 
 
 def _described(admin: Admin, topics: list[str]) -> dict[str, TopicDescription]:
@@ -173,3 +179,17 @@ def _checkpoint_checks(spec: Spec) -> Iterator[Check]:
     else:
         done = "nothing yet" if state.committed_id is None else f"batch {state.committed_id} is done"
         yield Check("checkpoint content", True, done)
+        yield from _retention_checks(spec, state)
+
+
+def _retention_checks(spec: Spec, state: CheckpointState) -> Iterator[Check]:
+    from odradek.client.connect import real_world
+    from odradek.pipelines.retention import BatchTooOld, check_retention
+
+    try:
+        check_retention(spec, state, real_world().clock.wall_ms())
+    except BatchTooOld as old:
+        yield Check("unfinished batch", False, str(old))
+    except (CommandFailed, ClientError, ConfigError):
+        # Brokers that do not answer have been told of.
+        return

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from odradek.cli.cluster import Json
+from odradek.cli.cluster import Bootstrap, Json, Target
 from odradek.cli.ending import FAILED, complain
 from odradek.cli.reset_offsets import show_moves
 from odradek.cli.tables import show, show_json
 from odradek.pipelines.endings import pipeline_command
-from odradek.pipelines.shown import show_checks, show_pairs, show_replay, warn
+from odradek.pipelines.shown import note, show_checks, show_pairs, show_replay, warn
 
 if TYPE_CHECKING:
     from odradek.pipelines.spec import Spec
@@ -91,34 +91,61 @@ def check(
     plan: Annotated[
         bool,
         typer.Option(
-            "--plan", help="Start Spark too, and have it plan the query: finds wrong columns and types."
+            "--plan/--no-plan",
+            help="Have Spark parse schema and SQL and plan the query, or leave that out (some seconds).",
         ),
-    ] = False,
+    ] = True,
     master: Master = None,
     json: Json = False,
 ) -> None:
-    """Look whether a pipeline could run: file, Java, packages, brokers, topics, transform, sink, checkpoint.
+    """Check whether a pipeline can run: file, Java, packages, brokers, topics, schema, SQL, sink, checkpoint.
 
     Changes nothing. Exits with 1 if anything is wrong.
     """
     from odradek.pipelines.check import Check, failed_count
     from odradek.pipelines.check_asking import checks_of
+    from odradek.pipelines.plan_check import can_plan, plan_checks
     from odradek.pipelines.spec import SpecError, read_spec
 
     try:
         spec = read_spec(file)
-        checks = list(checks_of(spec, os.environ))
     except SpecError as wrong:
-        checks = [
-            Check("file", False, line, "see docs/spark.md for what a file may say") for line in wrong.problems
-        ]
-        plan = False
-    if plan and not failed_count(checks):
-        from odradek.pipelines.plan_check import plan_checks
+        show_checks([Check("file", False, line) for line in wrong.problems], json)
+        raise typer.Exit(FAILED) from None
+    checks = list(checks_of(spec, os.environ))
+    if not json:
+        show_checks(checks, json)
+    planned: list[Check] = []
+    if plan and can_plan(spec, checks):
+        note("starting Spark to plan the query (--no-plan leaves it out) …")
+        planned = plan_checks(spec, master)
+    elif plan:
+        note("the query is not planned: correct what is wrong first")
+    show_checks([*checks, *planned] if json else planned, json)
+    raise typer.Exit(FAILED if failed_count([*checks, *planned]) else 0)
 
-        checks += plan_checks(spec, master)
-    show_checks(checks, json)
-    raise typer.Exit(FAILED if failed_count(checks) else 0)
+
+@app.command()
+@pipeline_command
+def preview(
+    file: File,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=1000, help="Rows to show at most.")] = 10,
+    master: Master = None,
+    json: Json = False,
+) -> None:
+    """Show rows as the transform makes them of the newest 1,000 records. Writes nothing.
+
+    Example: odradek pipeline preview orders.toml
+    """
+    from odradek.pipelines.preview import ask_preview
+    from odradek.pipelines.progress import counted
+
+    spec = _spec(file)
+    note("starting Spark …")
+    found = ask_preview(spec, rows, master)
+    show(found.rows, found.shown_columns, as_json=json)
+    read = "the table" if found.records_count is None else counted(found.records_count, "record")
+    note(f"{counted(len(found.rows), 'row')} of {read}; nothing was written")
 
 
 @app.command()
@@ -253,6 +280,11 @@ def new(
         str | None, typer.Argument(metavar="[KIND]", help="Which one. Without it: lists them.")
     ] = None,
     directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to put its files.")] = Path("."),
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Also create its topics, and send some orders to the one that it reads."),
+    ] = False,
+    bootstrap: Bootstrap = None,
     json: Json = False,
 ) -> None:
     """Copy a pipeline that comes with the package, to be changed: its file, and what that names.
@@ -263,14 +295,31 @@ def new(
 
       odradek pipeline new
 
+      odradek pipeline new topic-to-topic --demo
+
       odradek pipeline new topic-to-table pipelines
     """
-    from odradek.pipelines.shipped_files import KINDS, copy_kind
+    from odradek.pipelines.shipped_files import KINDS, copy_kind, next_steps
 
     if kind is None:
         show([{"kind": name, "meaning": of.meaning} for name, of in KINDS.items()], NEW, as_json=json)
+        if not json:
+            note("odradek pipeline new KIND copies one; with --demo its topics and some records are made too")
         return
-    show([{"file": str(file)} for file in copy_kind(kind, directory)], ["file"], as_json=json)
+    target = Target(bootstrap, None)
+    if demo:
+        with target.only_admin():
+            # Before anything is written: a demo without a broker is none.
+            pass
+    files = copy_kind(kind, directory, target.bootstrap)
+    show([{"file": str(file)} for file in files], ["file"], as_json=json)
+    if demo:
+        from odradek.pipelines.demo import make_demo
+
+        for words in make_demo(_spec(files[0])):
+            note(words)
+    if not json:
+        note(next_steps(files[0], is_demo=demo))
 
 
 def _spec(file: Path) -> Spec:

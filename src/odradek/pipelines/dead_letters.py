@@ -11,15 +11,15 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.pipelines.json_values import PARSED, is_unreadable
+from odradek.pipelines.json_values import PARSED, is_unreadable, why_unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 METRICS: Final = "odradek"
 """The name of the counts among Spark's observed metrics: ``rows`` and ``dead_letters``."""
 DEAD_COLUMN: Final = "_dead"
-REASON: Final = "the value is no JSON of the schema"
 WINDOW_ROWS_MIN: Final = 100
 """Below this a share says little: as many dead letters are allowed as in this many rows."""
 WINDOW_ROWS: Final = 10_000
@@ -31,15 +31,15 @@ class TooManyDeadLetters(Exception):
     """More rows cannot be read than the file allows."""
 
 
-def unreadable_records(parsed: DataFrame) -> DataFrame:
-    """The raw records that cannot be read, with the reason; all rows are counted on the way."""
+def unreadable_records(parsed: DataFrame, schema: StructType) -> DataFrame:
+    """The raw records that cannot be read, with the field and the cause; all rows are counted on the way."""
     from pyspark.sql import functions as F
 
     bad = is_unreadable()
     counted = parsed.observe(
         METRICS, F.count(F.lit(1)).alias("rows"), F.count(F.when(bad, F.lit(1))).alias("dead_letters")
     )
-    return counted.filter(bad).drop(PARSED).withColumn("reason", F.lit(REASON))
+    return counted.filter(bad).drop(PARSED).withColumn("reason", why_unreadable(schema))
 
 
 def as_topic_rows(dead: DataFrame, topic: str) -> DataFrame:

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -176,6 +177,22 @@ def run_query(spec: Spec, given: argparse.Namespace, report: Report, orders: Ord
     spark.stop()
 
 
+def run_trial(spec: Spec, given: argparse.Namespace, report: Report) -> None:
+    """Plan the query, or show some of its rows, and leave no trace."""
+    from odradek.pipelines.plan_check import planned
+    from odradek.pipelines.preview import make_preview
+    from odradek.pipelines.trials import trial_session
+
+    # Times of rows are shown in UTC, as sinks write them.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    with trial_session(spec, given.master) as (spark, trial):
+        if given.plan:
+            report.tell("planned", checks=[one._asdict() for one in planned(spark, trial)])
+        else:
+            report.tell("previewed", **make_preview(spark, trial, given.preview)._asdict())
+
+
 def _replay(spark: SparkSession, spec: Spec, replay_id: str) -> int:
     """Write a window of the source again; gives the number of rows."""
     from pyspark.sql import Observation
@@ -216,11 +233,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true")
     parser.add_argument("--master")
     parser.add_argument("--replay")
+    parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--preview", type=int)
     given = parser.parse_args(arguments)
     report, orders = Report(given.report_fd), Orders()
     threading.Thread(target=orders.listen, name="orders", daemon=True).start()
     try:
-        run_query(read_spec(given.file), given, report, orders)
+        spec = read_spec(given.file)
+        if given.plan or given.preview is not None:
+            run_trial(spec, given, report)
+        else:
+            run_query(spec, given, report, orders)
     except Exception as failed:  # noqa: BLE001 - the edge of the process: whatever it is, the supervisor is told
         failure = failure_of(failed)
         report.tell("failed", message=failure.message, retry=failure.retry)

@@ -68,12 +68,12 @@ def _parsed(spark: SparkSession, spec: Spec, checkpoint: Checkpoint, raw: DataFr
     schema = json_values.value_schema(spark, spec, checkpoint)
     parsed = json_values.with_parsed(raw, schema)
     if spec.dead_letter is None:
-        checked = parsed.filter(json_values.readable_or_stop())
+        checked = parsed.filter(json_values.readable_or_stop(schema))
         return SourceFrames(json_values.fields_and_record(checked, schema), None)
     from odradek.pipelines.dead_letters import unreadable_records
 
     readable = parsed.filter(~json_values.is_unreadable())
-    return SourceFrames(json_values.fields_and_record(readable, schema), unreadable_records(parsed))
+    return SourceFrames(json_values.fields_and_record(readable, schema), unreadable_records(parsed, schema))
 
 
 def _raw(

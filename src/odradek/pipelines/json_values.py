@@ -24,6 +24,7 @@ RECORD: Final = "record"
 CORRUPT: Final = "_odradek_corrupt"
 PARSED: Final = "_odradek_parsed"
 _SHOWN_CHARACTERS: Final = 100
+_PERMISSIVE: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
 
 class PinnedSchema(NamedTuple):
@@ -113,8 +114,7 @@ def with_parsed(raw: DataFrame, schema: StructType) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
     with_corrupt = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    return raw.withColumn(PARSED, F.from_json(F.col("value").cast("string"), with_corrupt, options))
+    return raw.withColumn(PARSED, F.from_json(F.col("value").cast("string"), with_corrupt, _PERMISSIVE))
 
 
 def is_unreadable() -> Column:
@@ -125,8 +125,38 @@ def is_unreadable() -> Column:
     return F.col("value").isNotNull() & (parsed.isNull() | parsed[CORRUPT].isNotNull())
 
 
-def readable_or_stop() -> Column:
-    """True, or the end of the query with a message that names the record."""
+def why_unreadable(schema: StructType) -> Column:
+    """Which field of a value that cannot be read does not fit, and what it holds instead.
+
+    A field does not fit if it is there as a text and Spark could not read it as what the schema says.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    text = F.col("value").cast("string")
+    shown = F.substring(text, 1, _SHOWN_CHARACTERS)
+    as_texts = StructType([StructField(one.name, StringType()) for one in schema.fields])
+    corrupt = StructField(CORRUPT, StringType())
+    texts = F.from_json(text, StructType([*as_texts.fields, corrupt]), _PERMISSIVE)
+    whole = F.when(F.length("value") == 0, F.lit("the value is empty")).when(
+        texts.isNull() | texts[CORRUPT].isNotNull(),
+        F.concat(F.lit("the value is not a JSON object: "), shown),
+    )
+    for one in schema.fields:
+        content = texts.getField(one.name)
+        alone = F.from_json(text, StructType([one, corrupt]), _PERMISSIVE)
+        whole = whole.when(
+            content.isNotNull() & (alone.isNull() | alone[CORRUPT].isNotNull()),
+            F.concat(
+                F.lit(f"field {one.name} must be {one.dataType.simpleString()}, got "),
+                F.substring(content, 1, _SHOWN_CHARACTERS),
+            ),
+        )
+    return whole.otherwise(F.concat(F.lit("the value does not fit the schema: "), shown))
+
+
+def readable_or_stop(schema: StructType) -> Column:
+    """True, or the end of the query with a message that names the record, its field and the cause."""
     from pyspark.sql import functions as F
 
     words = F.concat(
@@ -137,9 +167,7 @@ def readable_or_stop() -> Column:
         F.lit(", offset "),
         F.col("offset").cast("string"),
         F.lit(": "),
-        F.when(F.length("value") == 0, "it is empty").otherwise(
-            F.substring(F.col("value").cast("string"), 1, _SHOWN_CHARACTERS)
-        ),
+        why_unreadable(schema),
         F.lit(" (correct the schema, or name a topic for such records in [dead_letter])"),
     )
     return F.when(is_unreadable(), F.raise_error(words).cast("boolean")).otherwise(F.lit(True))

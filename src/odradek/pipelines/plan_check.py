@@ -1,18 +1,13 @@
-"""Has Spark plan a pipeline without running it: wrong columns, types and output modes are found before a run.
-
-It is planned with a checkpoint that is thrown away, so that nothing of the real one changes.
-"""
+"""Has Spark plan a pipeline without running it: finds wrong schemas, SQL, columns, types and output modes."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.pipelines.check import Check
 from odradek.pipelines.checkpoint import Checkpoint
-from odradek.pipelines.json_values import SCHEMA_FILE
+from odradek.pipelines.spec_parts import SAMPLE
 from odradek.pipelines.transforms import TransformFailed, first_line
 
 if TYPE_CHECKING:
@@ -23,25 +18,25 @@ if TYPE_CHECKING:
 FIX = "correct the transform, or the sections of the file that it does not fit"
 
 
+def can_plan(spec: Spec, checks: Sequence[Check]) -> bool:
+    """Whether Spark could say more: it needs Java and packages, and a source that it can ask for columns."""
+    needed = ["package", "Java", "transform"]
+    if spec.source.type == "table":
+        needed.append("source table")
+    elif spec.source.value.schema == SAMPLE:
+        needed.append("source")
+    return not any(not one.ok and one.what.startswith(tuple(needed)) for one in checks)
+
+
 def plan_checks(spec: Spec, master: str | None) -> list[Check]:
     """The query as Spark plans it, and its columns against those of the table it goes to."""
-    from odradek.pipelines.session import build_session, process_environment
+    from odradek.pipelines.trials import ask_driver
 
-    os.environ.update(process_environment(spec, master, os.environ))
-    with tempfile.TemporaryDirectory(prefix="odradek-plan-") as folder:
-        trial = replace(spec, checkpoint=folder)
-        pinned = Checkpoint(spec.checkpoint).read_pinned(SCHEMA_FILE)
-        if pinned is not None:
-            Checkpoint(folder).write_pinned(SCHEMA_FILE, pinned)
-        spark = build_session(trial, master)
-        try:
-            return planned(spark, trial)
-        finally:
-            spark.stop()
+    return [Check(**one) for one in ask_driver(spec, ["--plan"], master)["checks"]]
 
 
 def planned(spark: SparkSession, spec: Spec) -> list[Check]:
-    """The same within a session."""
+    """The same within a session. Schema and SQL are read first, so that mistakes in both are told at once."""
     from pyspark.errors import PySparkException
 
     from odradek.pipelines.frames import source_frames
@@ -49,6 +44,9 @@ def planned(spark: SparkSession, spec: Spec) -> list[Check]:
     from odradek.pipelines.transforms import transformed
     from odradek.pipelines.value_sample import SchemaRefused
 
+    mistakes = [*_schema_mistakes(spark, spec), *_sql_mistakes(spark, spec)]
+    if mistakes:
+        return mistakes
     try:
         frames = source_frames(spark, spec, streaming=True)
         rows = transformed(frames.rows, spec)
@@ -59,6 +57,30 @@ def planned(spark: SparkSession, spec: Spec) -> list[Check]:
         return [Check("plan", False, first_line(refused), FIX)]
     columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in rows.schema.fields)
     return [Check("plan", True, columns), *_table_checks(rows, spec)]
+
+
+def _schema_mistakes(spark: SparkSession, spec: Spec) -> Iterator[Check]:
+    from odradek.pipelines.json_values import value_schema
+    from odradek.pipelines.value_sample import SchemaRefused
+
+    if spec.source.value.format != "json" or spec.source.value.schema == SAMPLE:
+        return
+    try:
+        value_schema(spark, spec, Checkpoint(spec.checkpoint))
+    except SchemaRefused as refused:
+        yield Check("schema", False, str(refused), "correct schema in [source] value")
+
+
+def _sql_mistakes(spark: Any, spec: Spec) -> Iterator[Check]:
+    from pyspark.errors import PySparkException
+
+    if spec.transform.sql is None:
+        return
+    query = spec.transform.sql.read_text(encoding="utf-8").strip().removesuffix(";")
+    try:
+        spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
+    except PySparkException as refused:
+        yield Check("SQL", False, f"{spec.transform.sql.name}: {first_line(refused)}", "correct the query")
 
 
 def _check_streaming(spark: Any, frame: Any, mode: str) -> None:

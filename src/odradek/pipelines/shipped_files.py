@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from odradek.cli.ending import CommandFailed
 
 FOLDER: Final = "shipped"
+BROKERS: Final = "127.0.0.1:9092"
+"""The brokers that shipped files name."""
 
 
 class Kind(NamedTuple):
@@ -38,8 +40,19 @@ def text_of(name: str) -> str:
     return files("odradek.pipelines").joinpath(FOLDER, name).read_text(encoding="utf-8")
 
 
-def copy_kind(kind: str, directory: Path) -> list[Path]:
-    """Write the files of a kind; nothing if one of them is there already."""
+def next_steps(file: Path, *, is_demo: bool) -> str:
+    """The commands to go on with. Pure."""
+    steps = [
+        f"odradek pipeline check {file}",
+        f"odradek pipeline preview {file}",
+        f"odradek pipeline run {file} --once",
+    ]
+    first = "next:" if is_demo else f"next: change {file} to your topics, then"
+    return "\n".join([first, *(f"  {step}" for step in steps)])
+
+
+def copy_kind(kind: str, directory: Path, brokers: str = BROKERS) -> list[Path]:
+    """Write the files of a kind, with these brokers; nothing if one of them is there already."""
     chosen = KINDS.get(kind.replace("_", "-"))
     if chosen is None:
         raise CommandFailed(f"there is no pipeline {kind}; there are {', '.join(KINDS)}")
@@ -50,5 +63,5 @@ def copy_kind(kind: str, directory: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     for place in places:
         with place.open("x", encoding="utf-8") as file:
-            file.write(text_of(place.name))
+            file.write(text_of(place.name).replace(f'"{BROKERS}"', f'"{brokers}"'))
     return places

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,11 @@ def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     width = max(len(what) for what, _ in pairs)
     for what, words in pairs:
         print(f"{what:<{width}}  {words}")
+
+
+def note(words: str) -> None:
+    """Something for people beside the result, which goes to stdout."""
+    print(words, file=sys.stderr, flush=True)
 
 
 def warn(words: str | None) -> None:
@@ -44,7 +50,7 @@ def show_checks(checks: list[Check], json: bool) -> None:
     if json:
         show_json([one._asdict() for one in checks])
         return
-    width = max(len(one.what) for one in checks)
+    width = max((len(one.what) for one in checks), default=0)
     for one in checks:
         print(f"{'✓' if one.ok else '✗'} {one.what:<{width}}  {one.found}")
         if not one.ok and one.fix is not None:

@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,10 +62,17 @@ def read_spec(path: Path, environment: Mapping[str, str] | None = None) -> Spec:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SpecError([f"{path}: there is no such file"]) from None
+        raise SpecError([f"{path}: there is no such file{_nearest_file(path)}"]) from None
     except (OSError, UnicodeDecodeError) as wrong:
         raise SpecError([f"{path}: it cannot be read: {wrong}"]) from None
     return parse_spec(text, path.resolve(), os.environ if environment is None else environment)
+
+
+def _nearest_file(path: Path) -> str:
+    """What to try instead of a file that is not there."""
+    names = [one.name for one in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    nearest = get_close_matches(path.name, names, 1)
+    return f"; did you mean {path.with_name(nearest[0])}?" if nearest else "; odradek pipeline new makes one"
 
 
 def parse_spec(text: str, file: Path, environment: Mapping[str, str]) -> Spec:

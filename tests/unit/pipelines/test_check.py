@@ -22,6 +22,7 @@ from odradek.pipelines.check import (
     table_check,
     topic_check,
 )
+from odradek.pipelines.plan_check import can_plan
 
 DELTA = 'type = "delta"\npath = "lake"'
 
@@ -61,8 +62,36 @@ def test_a_topic_with_leaders_is_fine() -> None:
 
 
 def test_a_topic_that_is_not_there_is_told_with_what_makes_it() -> None:
-    _, fix = refused(topic_check("sink topic", "t", None, Operation.WRITE))
-    assert "odradek topics create t" in fix
+    _, fix = refused(topic_check("sink topic", "t", None, Operation.WRITE, brokers="b:1"))
+    assert fix == "odradek topics create t -b b:1, or correct the name"
+
+
+def test_a_topic_that_brokers_make_by_themselves_is_no_fault() -> None:
+    assert topic_check("sink topic", "t", None, Operation.WRITE, is_made=True).ok
+
+
+@pytest.mark.parametrize(
+    ("what", "source", "is_planned"),
+    [
+        ("source topic t", "", True),
+        ("source brokers", "", True),
+        ("checkpoint content", "", True),
+        ("package pyspark", "", False),
+        ("Java", "", False),
+        ("transform", "", False),
+        ("source table", 'type = "table"\npath = "lake"', False),
+        (
+            "source topic t",
+            'brokers = "b:1"\ntopics = ["t"]\nvalue = {format = "json", schema = "sample"}',
+            False,
+        ),
+    ],
+)
+def test_spark_plans_the_query_whatever_else_is_wrong_if_it_can(
+    what: str, source: str, is_planned: bool
+) -> None:
+    checks = [Check("file", True, "f"), Check(what, False, "wrong")]
+    assert can_plan(spec_of(source), checks) is is_planned
 
 
 def test_a_partition_without_a_leader_is_named() -> None:

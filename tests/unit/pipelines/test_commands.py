@@ -69,6 +69,18 @@ def test_check_lists_the_mistakes_of_a_file(tmp_path: Path) -> None:
     assert "orders.toml:8" in mistake["found"]
 
 
+@pytest.mark.parametrize("command", ["check", "run", "preview", "status"])
+def test_a_file_that_is_not_there_is_told_with_one_that_is(tmp_path: Path, command: str) -> None:
+    (tmp_path / "topic_to_topic.toml").write_text(GOOD, encoding="utf-8")
+    done = CliRunner().invoke(app, ["pipeline", command, str(tmp_path / "topic-to-topic.toml")])
+    assert done.exit_code == (1 if command == "check" else 2)
+    told = " ".join(done.output.split())
+    assert "there is no such file; did you mean" in told
+    assert "topic_to_topic.toml?" in told
+    empty = CliRunner().invoke(app, ["pipeline", command, str(tmp_path / "none" / "orders.toml")])
+    assert "there is no such file; odradek pipeline new makes one" in " ".join(empty.output.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -103,7 +115,7 @@ def test_options_that_the_client_has_not_are_wrong_use_in_one_line(tmp_path: Pat
     assert done.exit_code == 2
     assert done.stderr.startswith("odradek: options of the section, kafka.*: Invalid value SASL_SSL")
     assert len(done.stderr.splitlines()) == 1
-    checked = CliRunner().invoke(app, ["pipeline", "check", file])
+    checked = CliRunner().invoke(app, ["pipeline", "check", file, "--no-plan"])
     assert checked.exit_code == 1
     assert "only PLAINTEXT connections can be made" in " ".join(checked.output.split())
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek.commands import app
+from odradek.pipelines.demo import orders
 from odradek.pipelines.shipped_files import FOLDER, KINDS, copy_kind, text_of
 from odradek.pipelines.spec import read_spec
 
@@ -25,6 +26,22 @@ def test_a_copy_is_a_pipeline_that_can_be_read(kind: str, tmp_path: Path) -> Non
     spec = read_spec(first, {})
     assert spec.sink.guarantee == "exactly_once"
     assert Path(spec.checkpoint).is_relative_to(tmp_path / "mine")
+
+
+def test_a_copy_has_the_brokers_that_were_named_and_says_what_to_do_next(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["pipeline", "new", "windows", str(tmp_path), "-b", "broker:1234"])
+    file = tmp_path / "windows.toml"
+    assert read_spec(file, {}).source.brokers == "broker:1234"
+    assert f"odradek pipeline check {file}\n" in done.stderr
+    assert f"odradek pipeline run {file} --once\n" in done.stderr
+
+
+def test_sample_orders_fit_the_schema_of_the_shipped_pipelines() -> None:
+    some = orders(50)
+    assert len({one["id"] for one in some}) == 50
+    assert {tuple(one) for one in some} == {("id", "place", "at", "amount")}
+    assert some[1]["at"] == "2026-01-31T12:01:00Z"
+    assert any(one["amount"] >= 100 for one in some)
 
 
 def test_every_shipped_file_belongs_to_a_kind_and_is_packaged() -> None:
