@@ -50,7 +50,7 @@ type = "noop"
 def test_mistakes_in_schema_and_sql_are_told_at_once(spark: SparkSession, write: Write) -> None:
     schema, sql = planned(spark, write("SELEC id FROM source", "id bigin"))
     assert (schema.what, schema.ok, sql.what, sql.ok) == ("schema", False, "SQL", False)
-    assert 'Unsupported data type "BIGIN"' in schema.found
+    assert schema.found.endswith('Unsupported data type "BIGIN". (line 1, pos 3)')
     assert "q.sql: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in sql.found
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.pipelines.checkpoint import Checkpoint
 from odradek.pipelines.spec_parts import SAMPLE, Spec
+from odradek.pipelines.transforms import first_line
 from odradek.pipelines.value_sample import SchemaRefused, sampled_schema
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ def _schema_of(spark: SparkSession, spec: Spec, pinned: PinnedSchema | None) -> 
     try:
         schema = StructType.fromDDL(declared)
     except PySparkException as wrong:
-        words = str(wrong).strip().splitlines()[0]
         raise SchemaRefused(
-            f'{spec.file.name}: [source.value] schema is no DDL, as "id bigint, at timestamp": {words}'
+            f'{spec.file.name}: [source.value] schema must be DDL, as in "id bigint, at timestamp": '
+            f"{first_line(wrong)}"
         ) from None
     if not isinstance(schema, StructType):
         raise SchemaRefused(f"{spec.file.name}: [source.value] schema names no fields")

@@ -5,6 +5,7 @@ What goes wrong in it is told with the file and line that the user wrote.
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from importlib import import_module
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 VIEW: Final = "source"
+_SQLSTATE: Final = re.compile(r" SQLSTATE: \w+")
 
 
 class TransformFailed(Exception):
@@ -109,5 +111,5 @@ def user_place(trace: TracebackType | None, directory: Path) -> str | None:
 
 
 def first_line(failed: BaseException) -> str:
-    """What an error says; Spark's go on with the plan for many lines."""
-    return next(iter(str(failed).strip().splitlines()), "")
+    """The first line of an error, without SQLSTATE; Spark's go on with the plan for many lines."""
+    return _SQLSTATE.sub("", next(iter(str(failed).strip().splitlines()), ""))
