@@ -1,7 +1,8 @@
 """Runs the benchmarks: `python -m bench [CASE…]` from the root of the repository.
 
 Environment: ONLY=B1,B2 (the same as arguments), PAIRS=9, FULL=1, SEED=7, SUBJECT=kafka (Kafka against
-itself: a check of the method, every ratio must be about 1), BENCH_CACHE, BENCH_DATA (where the brokers'
+itself: a check of the method, every ratio must be about 1), PEER=PATH (another `odradek` command in the place
+of Kafka: what a change costs), BENCH_CACHE, BENCH_DATA (where the brokers'
 data directories go; a file system with room for some GB).
 """
 
@@ -43,7 +44,7 @@ from bench.cases import (
 from bench.harness import PEER, SUBJECT, Bench
 from bench.machine import facts
 from bench.peers.kafka import HEAP, JVM_FLAGS, KafkaBroker
-from bench.peers.odradek import OdradekBroker
+from bench.peers.odradek import OdradekBroker, other_odradek
 from bench.places import RESULTS
 from bench.report import markdown, write_json
 
@@ -112,8 +113,9 @@ def _chosen(arguments: list[str]) -> list[str]:
 
 def _bench(folder: Path) -> Bench:
     subject = KafkaBroker if os.environ.get("SUBJECT") == "kafka" else OdradekBroker
+    other = os.environ.get("PEER")
     return Bench(
-        {SUBJECT: subject, PEER: KafkaBroker},
+        {SUBJECT: subject, PEER: other_odradek(Path(other)) if other else KafkaBroker},
         pairs=int(os.environ.get("PAIRS", PAIRS)),
         full=os.environ.get("FULL", "") not in ("", "0"),
         seed=int(os.environ.get("SEED", SEED)),

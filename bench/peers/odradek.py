@@ -1,28 +1,26 @@
-"""Odradek itself, started by the command that is installed beside this interpreter."""
+"""Odradek itself, started by the command that is installed beside this interpreter; or another one of it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from bench.peers.broker import Broker, NotAvailable
-
-
-def _program() -> Path:
-    return Path(sys.executable).parent / "odradek"
 
 
 class OdradekBroker(Broker):
     """One `odradek serve` with its embedded store."""
 
     name = "odradek"
+    program: ClassVar[Path] = Path(sys.executable).parent / "odradek"
 
     @classmethod
     def prepare(cls) -> str:
-        program = _program()
+        program = cls.program
         if not program.exists():
-            raise NotAvailable(f"no odradek command beside {Path(sys.executable).name}: install the package")
+            raise NotAvailable(f"no odradek command beside {program.parent.name}: install the package")
         done = subprocess.run(
             [str(program), "--version"], capture_output=True, text=True, check=False, timeout=30
         )
@@ -37,4 +35,9 @@ class OdradekBroker(Broker):
             **self.settings,
         }
         pairs = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        return [str(_program()), "serve", *pairs]
+        return [str(self.program), "serve", *pairs]
+
+
+def other_odradek(program: Path) -> type[OdradekBroker]:
+    """Another installation, as the peer: what a change costs is measured beside what was before it."""
+    return type("OtherOdradek", (OdradekBroker,), {"name": "other", "program": program})
