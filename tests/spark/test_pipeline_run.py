@@ -235,7 +235,7 @@ type = "noop"
     runner = start_pipeline(file, "--once")
     told, _ = runner.communicate(timeout=WAIT_S)
     assert runner.returncode == 1, told
-    assert f"topic {topic}, partition 0, offset 2: no JSON" in told
+    assert f"topic {topic}, partition 0, offset 2: the value is not a JSON object: no JSON" in told
     assert "Traceback" not in told
     assert "\tat " not in told
     assert told.count("offset 2") == 1
