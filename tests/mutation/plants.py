@@ -12,6 +12,7 @@ REPLICATION = "src/odradek/replication"
 BROKER = "src/odradek/broker"
 PRODUCER = "src/odradek/client/producer"
 CONSUMER = "src/odradek/client/consumer"
+STORE = "src/odradek/store"
 SPARK = "src/odradek/spark"
 
 
@@ -189,14 +190,14 @@ PLANTS: list[Plant] = [
     Plant(
         "read_committed is told of aborted transactions",
         f"{REPLICATION}/partition.py",
-        "            aborted = log.aborted_in(asked.fetch_offset, fetched) if is_committed else None",
+        "            aborted = log.aborted_in(asked.fetch_offset, fetched, may_wait) if is_committed else None",
         "            aborted = None",
         ("unit/broker/handlers/test_read_committed.py::test_they_are_told_of_aborted_transactions",),
     ),
     Plant(
         "a waiting reader is woken by the end of a transaction",
-        f"{REPLICATION}/partition.py",
-        "            or self.log.last_stable_offset != result.last_stable_offset\n",
+        f"{BROKER}/transaction_markers.py",
+        "        self._replicas.appended(partition)\n",
         "",
         (
             "unit/broker/handlers/test_read_committed.py::test_one_that_waits_is_woken_by_the_end_of_the_transaction",
@@ -541,5 +542,274 @@ PLANTS: list[Plant] = [
         "        if is_full or under_way.is_over:",
         "        if under_way.is_over:",
         ("unit/log/test_cleaner.py::test_a_full_disk_gives_a_round_up_and_it_is_tried_again",),
+    ),
+    Plant(
+        "after a loss of power the log has no hole",
+        f"{LOG}/recovery.py",
+        "        if segment.base_offset < end_offset or segment.base_offset > max(end_offset, holes_end):",
+        "        if False:",
+        (
+            "unit/log/test_recovery.py::test_a_segment_whose_forerunner_lost_its_end_goes_unless_compaction_makes_holes",
+        ),
+    ),
+    Plant(
+        "a deleted offset does not come back with a late transaction",
+        f"{GROUPS}/offsets.py",
+        "        for producer in [producer_id] if producer_id != NO_PRODUCER_ID else list(self._in_transactions):",
+        "        for producer in [producer_id]:",
+        (
+            "unit/coordinators/groups/test_offsets.py::test_a_deleted_offset_does_not_come_back_with_a_transaction_that_wrote_before",
+        ),
+    ),
+    Plant(
+        "a commit of an older generation is refused by the coordinator",
+        f"{GROUPS}/committing.py",
+        "        _refuse(command, code, to, turn)\n        return\n    has_committed",
+        "        pass\n    has_committed",
+        (
+            "unit/coordinators/groups/test_offsets_commands.py::test_a_commit_of_a_generation_that_is_over_is_refused_and_changes_nothing",
+        ),
+    ),
+    Plant(
+        "an aborted transaction is known while a batch of it is there",
+        f"{LOG}/cleaned_segment.py",
+        "        if aborted:\n",
+        "        if False:\n",
+        (
+            "unit/log/test_cleaner.py::test_an_aborted_transaction_is_known_as_long_as_something_of_it_is_there",
+        ),
+    ),
+    Plant(
+        "records that are not delivered in time fail",
+        f"{PRODUCER}/accumulator.py",
+        "            while line and line[0].created_ms + self._delivery_timeout_ms <= now_ms:",
+        "            while line and line[0].created_ms + 3 * self._delivery_timeout_ms <= now_ms:",
+        ("unit/client/producer/test_producer.py::test_records_that_are_not_delivered_in_time_fail",),
+    ),
+    Plant(
+        "a callback that raises disturbs no other",
+        f"{PRODUCER}/deliveries.py",
+        '            log.failure("delivery_callback_failed", failed)',
+        "            raise",
+        ("unit/client/producer/test_producer.py::test_a_callback_that_raises_disturbs_nobody",),
+    ),
+    Plant(
+        "retried batches come back in order",
+        f"{PRODUCER}/accumulator.py",
+        "        while place < len(line) and _is_before(line[place], batch):\n            place += 1\n",
+        "",
+        (
+            "unit/client/producer/test_bad_days.py::test_records_are_written_once_in_order_and_told_once_in_order",
+        ),
+    ),
+    Plant(
+        "retried batches come before those that were not sent yet",
+        f"{PRODUCER}/accumulator.py",
+        "        line.insert(place, batch)\n",
+        "        line.append(batch)\n",
+        (
+            "unit/client/producer/test_sender.py::test_a_batch_that_comes_back_without_idempotence_goes_before_those_that_wait",
+            "unit/client/producer/test_sender.py::test_five_requests_that_fail_at_once_come_back_in_order",
+        ),
+    ),
+    Plant(
+        "memory of a request is not used again before its answer",
+        f"{PRODUCER}/fates.py",
+        "                if batch in self.in_flight:",
+        "                if False:",
+        (
+            "unit/client/producer/test_sender.py::test_memory_of_a_request_without_answer_is_not_used_again_before_it_ends",
+        ),
+    ),
+    Plant(
+        "send waits for max.block.ms at most",
+        f"{PRODUCER}/producer.py",
+        "deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms",
+        "deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms // 2",
+        (
+            "unit/client/producer/test_producer.py::test_memory_that_is_full_is_waited_for_in_turns_and_then_told",
+        ),
+    ),
+    Plant(
+        "a forced close tells every record",
+        f"{PRODUCER}/fates.py",
+        "        for batch in batches:\n            self.fail(batch, error, never_tried_again=False)\n\n\ndef",
+        "        for batch in batches[1:]:\n            self.fail(batch, error, never_tried_again=False)\n\n\ndef",
+        (
+            "unit/client/producer/test_producer.py::test_a_forced_close_tells_every_record_and_every_waiter",
+            "unit/client/producer/test_bad_days.py::test_a_close_at_any_moment_tells_every_record_once_and_in_order",
+        ),
+    ),
+    Plant(
+        "sequences are given once",
+        f"{PRODUCER}/transactions/sequences.py",
+        "            self.next_sequence = sequence_after(batch)\n            self._flights.append",
+        "            self._flights.append",
+        (
+            "unit/client/producer/test_sequences.py::test_batches_are_written_once_and_in_order_whatever_happens",
+            "unit/client/producer/test_bad_days.py::test_records_are_written_once_in_order_and_told_once_in_order",
+        ),
+    ),
+    Plant(
+        "the first batch of a producer goes alone",
+        f"{PRODUCER}/transactions/sequences.py",
+        "        if self.acked is None or self.doubt is not None or len",
+        "        if self.doubt is not None or len",
+        (
+            "unit/client/producer/test_sequences.py::test_batches_are_written_once_and_in_order_whatever_happens",
+        ),
+    ),
+    Plant(
+        "a batch goes only to partitions that its coordinator knows of",
+        f"{PRODUCER}/transactions/machine.py",
+        "        if self.is_transactional and partition_of(batch) not in self._exchange.added:\n            return False\n",
+        "",
+        ("unit/client/producer/test_transaction_laws.py::test_transactions_hold_whatever_happens",),
+    ),
+    Plant(
+        "a fenced producer can do nothing more",
+        f"{PRODUCER}/transactions/machine.py",
+        '        self._standing.refuse("send")\n',
+        "",
+        (
+            "unit/client/producer/test_transactions.py::test_a_twin_fences_the_one_before_for_good_and_clearly",
+        ),
+    ),
+    Plant(
+        "partitions are committed before they are revoked",
+        f"{CONSUMER}/group/handover.py",
+        "        if self._auto_commit.enabled and not giving_up.lost and self.last_commit is None:",
+        "        if False:",
+        (
+            "unit/client/consumer/test_commits.py::test_what_was_read_is_committed_before_partitions_are_revoked",
+            "unit/client/consumer/test_group_consumers.py::test_members_that_come_and_go_in_order_read_every_record_once",
+        ),
+    ),
+    Plant(
+        "callbacks of commits come in their order",
+        f"{CONSUMER}/group/commits.py",
+        "            pending = self._pending.popleft()",
+        "            pending = self._pending.pop()",
+        ("unit/client/consumer/test_commits.py::test_callbacks_come_in_order_inside_a_poll_and_not_before",),
+    ),
+    Plant(
+        "what was polled is committed from time to time",
+        f"{CONSUMER}/group/coordination.py",
+        "        if not self._auto_commit.is_due(now_ms):\n            return\n",
+        "        return\n",
+        (
+            "unit/client/consumer/test_group_reading.py::test_what_was_polled_is_committed_from_time_to_time_and_never_what_was_not",
+        ),
+    ),
+    Plant(
+        "a truncated log is noticed",
+        f"{CONSUMER}/positions.py",
+        "        elif end_offset < asked.offset:",
+        "        elif False:",
+        (
+            "unit/client/consumer/test_offsets.py::test_a_truncated_log_moves_its_reader_back_by_policy_or_names_the_offsets",
+        ),
+    ),
+    Plant(
+        "every offset is in one range of a plan",
+        f"{SPARK}/plan.py",
+        "        start = end\n",
+        "        start = end + 1\n",
+        ("unit/spark/test_plan.py::test_every_offset_is_read_once_in_a_plan_that_does_not_depend_on_order",),
+    ),
+    Plant(
+        "a plan does not depend on order",
+        f"{SPARK}/plan.py",
+        "        for partition in sorted(end)\n",
+        "        for partition in end\n",
+        ("unit/spark/test_plan.py::test_every_offset_is_read_once_in_a_plan_that_does_not_depend_on_order",),
+    ),
+    Plant(
+        "two attempts at one batch add it once",
+        f"{SPARK}/delta/commits.py",
+        "    return seen is not None and seen >= application.version",
+        "    return False",
+        ("unit/spark/delta/test_table_writing.py::test_two_attempts_at_one_batch_add_it_once",),
+    ),
+    Plant(
+        "no two brokers give out the same producer id",
+        f"{STORE}/producer_ids.py",
+        "            await store.set(path, encode_producer_id_block(block), stat.version)\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
+        "            await store.set(path, encode_producer_id_block(block))\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
+        ("unit/store/test_producer_ids.py::test_no_two_brokers_give_out_the_same_id",),
+    ),
+    Plant(
+        "a log is flushed when its time is up",
+        f"{BROKER}/upkeep.py",
+        "            if now_ms - one.flushed_ms >= one.config.flush_ms:",
+        "            if now_ms - one.flushed_ms >= 2 * one.config.flush_ms:",
+        ("unit/broker/test_upkeep.py::test_a_log_is_flushed_when_its_time_is_up",),
+    ),
+    Plant(
+        "flush settings hold from when they are changed",
+        f"{LOG}/segmented_log.py",
+        "        self._config = config\n        self._rules = config.append_rules()",
+        "        self._rules = config.append_rules()",
+        (
+            "unit/broker/test_upkeep.py::test_flush_settings_hold_from_when_they_are_changed",
+            "unit/broker/test_upkeep.py::test_a_bound_lowered_while_running_holds_from_the_next_check_on",
+        ),
+    ),
+    Plant(
+        "after a failed sync the log is not trusted",
+        f"{LOG}/trust.py",
+        "        return self._passing(error, what) if error.errno in _NOT_OF_A_SYNC else self.lose(error, what)",
+        "        return self._passing(error, what)",
+        (
+            "unit/broker/test_upkeep.py::test_after_a_failed_flush_the_producer_is_refused_and_the_log_is_not_trusted",
+            "unit/broker/handlers/test_log_dirs.py::test_a_failed_sync_is_the_end_of_its_directory",
+        ),
+    ),
+    Plant(
+        "a full disk refuses the append and no more",
+        f"{LOG}/trust.py",
+        "        return self._passing(error, what) if error.errno in OF_ONE_LOG else self.lose(error, what)",
+        "        return self.lose(error, what)",
+        ("unit/log/test_log.py::test_a_full_disk_refuses_the_append_and_no_more",),
+    ),
+    Plant(
+        "a failing disk fails the log",
+        f"{LOG}/trust.py",
+        "        return self._passing(error, what) if error.errno in OF_ONE_LOG else self.lose(error, what)",
+        "        return self._passing(error, what)",
+        (
+            "unit/log/test_log.py::test_a_failing_disk_fails_the_log",
+            "unit/broker/handlers/test_log_dirs.py::test_a_failed_directory_goes_offline_alone",
+        ),
+    ),
+    Plant(
+        "the high watermark goes on once there is room",
+        f"{REPLICATION}/flushes.py",
+        "                self._unflushed.add(partition)",
+        "                pass",
+        ("unit/broker/handlers/test_flush_retries.py::test_the_high_watermark_goes_on_once_there_is_room",),
+    ),
+    Plant(
+        "lives cut short lose nothing that was flushed",
+        f"{LOG}/flushing.py",
+        "                active.sync_log()",
+        "                pass",
+        ("unit/broker/test_crashes.py::test_lives_cut_short",),
+    ),
+    Plant(
+        "offsets count with the transaction",
+        f"{GROUPS}/machine.py",
+        "                self.groups[name].offsets.end_transaction(producer_id, commits=commits)",
+        "                self.groups[name].offsets.end_transaction(producer_id, commits=False)",
+        ("unit/client/producer/test_transactions.py::test_offsets_count_with_the_transaction",),
+    ),
+    Plant(
+        "a replay whose markers may be gone is refused",
+        f"{SPARK}/markers.py",
+        "return now_ms - batch_time_ms <= kept_ms * (1 - _MARGIN_SHARE)",
+        "return True",
+        (
+            "unit/pipelines/test_runner.py::test_an_unfinished_batch_whose_markers_may_be_forgotten_is_not_played_again",
+        ),
     ),
 ]

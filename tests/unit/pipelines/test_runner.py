@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.pipelines import retention
 from odradek.pipelines.checkpoint import Checkpoint, CheckpointState, PlannedBatch
 from odradek.pipelines.driver_process import session_in, session_members
 from odradek.pipelines.lease import GroupLease, LeaseTaken, holder, local_lock
@@ -22,6 +24,7 @@ from odradek.pipelines.retention import check_retention, too_old_words
 from odradek.pipelines.runner import Supervisor
 from odradek.pipelines.spec import Restart, parse_spec
 from odradek.pipelines.transforms import TransformFailed, check_transform
+from odradek.spark import marker_store
 
 TABLES = """
 [pipeline]
@@ -113,6 +116,19 @@ def test_a_reset_that_was_cut_short_is_left_alone_until_the_lease_is_held(tmp_pa
 def test_only_an_unfinished_batch_of_an_exactly_once_topic_can_be_too_old(tmp_path: Path) -> None:
     spec = parse_spec(TABLES, tmp_path / "orders.toml", {})
     check_retention(spec, CheckpointState("q", PlannedBatch(1, 0, (), {}), None, None), 10**15)
+
+
+@pytest.mark.parametrize(("age_share", "is_refused"), [(0.8, False), (0.95, True), (2, True)])
+def test_an_unfinished_batch_whose_markers_may_be_forgotten_is_not_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_share: float, is_refused: bool
+) -> None:
+    sink = 'type = "topic"\ntopic = "out"\nbrokers = "127.0.0.1:1"\nguarantee = "exactly_once"'
+    spec = parse_spec(TABLES.replace('type = "noop"', sink), tmp_path / "orders.toml", {})
+    monkeypatch.setattr(retention, "admin_for", lambda *_: nullcontext())
+    monkeypatch.setattr(marker_store, "offsets_retention_ms", lambda _: 60_000)
+    state = CheckpointState("q", PlannedBatch(7, 1_000_000, (), {}), None, None)
+    with pytest.raises(retention.BatchTooOld) if is_refused else nullcontext():
+        check_retention(spec, state, 1_000_000 + round(60_000 * age_share))
 
 
 def test_a_batch_that_is_too_old_is_told_with_its_time_and_a_way_out(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ class Answers:
     def __init__(self, producer: Producer, *scripted: Any) -> None:
         self.scripted = list(scripted)
         self.asked: list[ProduceRequest] = []
+        self.unanswered: list[asyncio.Future[Any]] = []
         self._cluster = producer._engine.cluster
         self._begin = self._cluster.begin
         self._cluster.begin = self.begin  # type: ignore[method-assign]
@@ -52,6 +53,7 @@ class Answers:
             answer.set_result(said)
         else:
             self.silent = answer
+            self.unanswered.append(answer)
         return answer
 
 
@@ -242,12 +244,39 @@ def test_a_broker_too_old_for_zstd_is_told_so() -> None:
 def test_five_requests_that_fail_at_once_come_back_in_order() -> None:
     async def scenario(studio: Studio) -> None:
         await studio.create("letters")
-        producer = studio.producer(batch_size=100)
+        producer = studio.producer(batch_size=100, linger_ms=0)
         await (await producer.send("letters", b"first"))
-        Answers(producer, *[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 5)
+        answers = Answers(producer, *[None] * 5)
         sent = [bytes([number]) * 60 for number in range(12)]
-        deliveries = [await producer.send("letters", value) for value in sent]
+        deliveries = []
+        for number, value in enumerate(sent):
+            deliveries.append(await producer.send("letters", value))
+            if number < 5:
+                await asyncio.sleep(0.01)
+        assert len(answers.asked) == 5
+        for request, answer in zip(answers.asked, answers.unanswered, strict=True):
+            answer.set_result(refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 13))
+        assert await studio.values("letters") == [b"first", *sent]
+
+    perform(scenario)
+
+
+def test_a_batch_that_comes_back_without_idempotence_goes_before_those_that_wait() -> None:
+    async def scenario(studio: Studio) -> None:
+        await studio.create("letters")
+        one_at_a_time = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
+        producer = studio.producer(batch_size=100, linger_ms=0, **one_at_a_time)
+        await (await producer.send("letters", b"first"))
+        answers = Answers(producer, None)
+        sent = [bytes([number]) * 60 for number in range(4)]
+        deliveries = [await producer.send("letters", sent[0])]
+        await asyncio.sleep(0.01)
+        deliveries += [await producer.send("letters", value) for value in sent[1:]]
+        await asyncio.sleep(0.01)
+        assert len(answers.asked) == 1
+        answers.silent.set_result(refused(answers.asked[0], ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3, 4]
         assert await studio.values("letters") == [b"first", *sent]
 
     perform(scenario)
