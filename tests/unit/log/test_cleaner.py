@@ -221,6 +221,30 @@ def test_an_aborted_transaction_is_known_as_long_as_something_of_it_is_there(
     run(scenario)
 
 
+def test_a_marker_goes_some_time_after_all_records_of_its_transaction(run: Callable[..., None]) -> None:
+    def markers(yard: Yard) -> list[int]:
+        return [header.last_offset for header, records in yard.batches() if header.is_control and records]
+
+    async def scenario(yard: Yard) -> None:
+        for number, key in enumerate((A, B)):
+            yard.append(
+                (key, b"1"), producer_id=7, producer_epoch=0, base_sequence=number, transactional=True
+            )
+            yard.commit(7)
+        await yard.write((A, b"2"))
+        await yard.clean()
+        assert markers(yard) == [1, 3], "readers may have read the records that went"
+        await yard.write((A, b"3"))
+        await yard.clean()
+        assert markers(yard) == [1, 3]
+        await yard.clock.sleep_ms(HOUR_MS + 1)
+        await yard.write((A, b"4"))
+        await yard.clean()
+        assert markers(yard) == [3], "B is there still"
+
+    run(scenario, delete_retention_ms=HOUR_MS)
+
+
 def test_files_that_an_earlier_round_left_are_gone_for_good_before_the_next(
     run: Callable[..., None], new_chance: Callable[[int], Any]
 ) -> None:

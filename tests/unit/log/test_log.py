@@ -544,3 +544,35 @@ def test_a_follower_that_is_sent_nothing_appends_nothing(bench: Any) -> None:
     log = bench.create()
     appended = log.append_as_follower(b"", 0, bench.now_ms)
     assert (appended.first_offset, appended.last_offset, log.log_end_offset) == (-1, -1, 0)
+
+
+def test_names_are_synced_when_they_have_changed_and_not_with_every_flush(bench: Any) -> None:
+    synced: list[str] = []
+    written: list[str] = []
+    sync_dir, write_whole = bench.files.sync_dir, bench.files.write_whole
+    bench.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
+    bench.files.write_whole = lambda path, content: (written.append(path), write_whole(path, content))
+    log = bench.create()
+    for _ in range(3):
+        bench.append(log)
+        bench.run(log.flush())
+    assert synced == [log.directory, log.directory, "/data"], "of the epochs, of the segment, of the log"
+    assert written == [f"{log.directory}/leader-epoch-checkpoint"]
+    log.roll(bench.now_ms)
+    bench.run(log.flush())
+    assert synced[3:] == [log.directory]
+
+
+def test_names_that_a_full_disk_kept_from_the_disk_get_there_with_the_next_flush(bench: Any) -> None:
+    log = bench.create()
+    bench.append(log)
+    bench.run(log.flush())
+    log.roll(bench.now_ms)
+    bench.files.fail_next_write(errno.ENOSPC, name_end=".snapshot")
+    with pytest.raises(StorageError, match="yet"):
+        bench.run(log.flush())
+    synced: list[str] = []
+    sync_dir = bench.files.sync_dir
+    bench.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
+    bench.run(log.flush())
+    assert synced == [log.directory]

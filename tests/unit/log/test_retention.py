@@ -185,6 +185,7 @@ def test_files_are_renamed_at_once_and_removed_after_the_delay(bench: Any) -> No
     assert bench.run(log.remove_going(1499)) == 0
     assert names(bench, ".deleted") != []
     assert bench.run(log.remove_going(1500)) == 1
+    assert bench.run(log.remove_going(1500)) == 0
     assert not [name for name in names(bench) if name.startswith(zeros)]
 
 

@@ -66,3 +66,12 @@ def test_a_second_search_by_time_asks_few_of_many_segments() -> None:
     before = sum(segment.asked for segment in timed)
     assert segments.find_time(1500, 0) == TimestampOffset(1500, 5000)
     assert sum(segment.asked for segment in timed) - before == 1
+
+
+def test_segments_can_be_replaced_while_they_are_all_here_and_none_is_the_last() -> None:
+    one, two, three = (TimedSegment(base_offset, [base_offset]) for base_offset in (0, 10, 20))
+    segments = _list_of([one, two, three])
+    assert segments.holds([cast(Segment, one), cast(Segment, two)])
+    assert not segments.holds([cast(Segment, two), cast(Segment, three)])
+    assert not segments.holds([cast(Segment, TimedSegment(0, [0]))])
+    assert not segments.holds([cast(Segment, one), cast(Segment, TimedSegment(10, [10]))])

@@ -4,7 +4,7 @@ import dataclasses
 
 from odradek.config import topic
 from odradek.config.table import Settings
-from odradek.log.settings import LogConfig
+from odradek.log.settings import CleanerConfig, LogConfig
 from odradek.model.levels import Compression, TimestampType
 
 
@@ -58,3 +58,9 @@ def test_rules_for_appends_follow_the_settings() -> None:
     assert (rules.message_bytes_max, rules.compacted) == (99, True)
     assert LogConfig(compression_type="uncompressed").append_rules().compression is Compression.NONE
     assert LogConfig(compression_type="snappy").append_rules().compression_level is None
+
+
+def test_memory_for_compaction_is_shared_by_its_threads() -> None:
+    for threads, share in ((0, 1), (1, 1), (3, 3)):
+        config = CleanerConfig(threads=threads, map_bytes_all=9000, buffer_bytes_all=1 << 20)
+        assert (config.map_bytes, config.window_bytes) == (9000 // share, (1 << 20) // share // 2)

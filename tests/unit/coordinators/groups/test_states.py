@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from odradek.coordinators.groups.group import MAY_COME_FROM, Group, State, check_move
+from odradek.coordinators.groups.members import Member
 
 E, P, C, S, D = (
     State.EMPTY,
@@ -35,3 +36,22 @@ def test_a_group_keeps_the_time_of_its_last_move() -> None:
     group = Group("g", 5)
     group.move_to(State.PREPARING_REBALANCE, 9)
     assert (group.state, group.state_since_ms) == (State.PREPARING_REBALANCE, 9)
+
+
+def test_a_leader_that_did_not_join_again_leaves_the_lead_to_one_that_did() -> None:
+    group = Group("g", 0)
+    for name in ("a", "b", "c"):
+        group.add(Member(name, name, "c", "/h", 1, 1, (("range", b""),)), "consumer")
+    assert group.leader == "a"
+    assert not group.elect_leader()
+    group.start_joining(group.members["b"], "b's request")
+    assert group.elect_leader()
+    assert group.leader == "b"
+
+
+def test_a_member_that_goes_while_it_joins_is_waited_for_no_longer() -> None:
+    group = Group("g", 0)
+    group.add(Member("a", None, "c", "/h", 1, 1, (("range", b""),)), "consumer")
+    group.start_joining(group.members["a"], "a's request")
+    group.remove("a")
+    assert group.joining_count == 0
