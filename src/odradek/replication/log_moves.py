@@ -30,7 +30,7 @@ from odradek.log.epochs import LeaderEpochs
 from odradek.log.log import Log
 from odradek.log.segment_format import DIRECTORY_NAME_LENGTH_MAX, DirectoryKind, directory_name
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import NO_LEADER_EPOCH, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.ports.files import FileSlice
 from odradek.replication.move_pace import MoveLimits, MovePace
@@ -424,16 +424,21 @@ class LogMoves:
 
 
 def common_end(current: Log, future: Log) -> int:
-    """Up to where a future log holds what the current one holds, by their leader epochs."""
+    """Up to where a future log holds what the current one holds, by their leader epochs.
+
+    Goes back from one epoch to the one before until both logs know it: where each has epochs that the other
+    has not, the end of the first that one of them knows is not yet the place where they part.
+    """
     end_offset = min(current.log_end_offset, future.log_end_offset)
-    latest = future.epochs.latest
-    if latest < 0:
-        return end_offset
-    epoch, epoch_end = current.end_offset_for_epoch(latest)
-    if epoch < 0:
-        return min(end_offset, max(epoch_end, 0))
-    here = future.end_offset_for_epoch(epoch).end_offset
-    return min(end_offset, epoch_end, end_offset if here < 0 else here)
+    here = future.epochs.latest
+    there = NO_LEADER_EPOCH
+    while here != there:
+        there, epoch_end = current.end_offset_for_epoch(here)
+        if there < 0:
+            return min(end_offset, max(epoch_end, 0))
+        here, future_end = future.end_offset_for_epoch(there)
+        end_offset = min(end_offset, epoch_end, future_end)
+    return end_offset
 
 
 async def _have_at_hand(current: Log, offset: int) -> None:
