@@ -293,6 +293,7 @@ def test_a_reader_whose_last_epoch_diverged_is_told_where(play, told, make_batch
         between = read(partition, 2, last_epoch=2)
         assert (between.diverging_epoch, between.diverging_end_offset) == (0, 2)
         assert values(read(partition, 2, last_epoch=3)) == [b"c"]
+        assert refusal(read, partition, 2, last_epoch=4) == ErrorCode.OFFSET_OUT_OF_RANGE
 
     play(scenario)
 
