@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.group_world import GroupWorld
 
@@ -397,6 +397,7 @@ def check_timers(group: Group, world: GroupWorld) -> None:
     assert {timer for timer in world.timers if hasattr(timer, "group")} == expected
 
 
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.lists(steps, min_size=60, max_size=120))
 def test_books_timers_answers_and_the_log_agree_whatever_happens(script: list[tuple[Any, ...]]) -> None:
     clients = Clients()

@@ -1,0 +1,302 @@
+# ruff: noqa: E501 - names of tests and lines of code are as long as they are
+"""Bugs in replicas, coordinators and the broker that break a promise, each with the tests that must notice it."""
+
+from __future__ import annotations
+
+from tests.mutation.plant import Plant
+
+GROUPS = "src/odradek/coordinators/groups"
+TRANSACTIONS = "src/odradek/coordinators/transactions"
+REPLICATION = "src/odradek/replication"
+BROKER = "src/odradek/broker"
+STORE = "src/odradek/store"
+
+BROKER_PLANTS: list[Plant] = [
+    Plant(
+        "members of an older generation cannot commit",
+        f"{GROUPS}/presence.py",
+        "    if command.generation != group.generation:\n        return ErrorCode.ILLEGAL_GENERATION\n    if group",
+        "    if group",
+        (
+            "unit/coordinators/groups/test_commit_verdict.py::test_zombies_are_fenced",
+            "unit/coordinators/groups/test_membership_laws.py::test_books_timers_answers_and_the_log_agree_whatever_happens",
+        ),
+    ),
+    Plant(
+        "a refused commit changes nothing",
+        f"{GROUPS}/committing.py",
+        "        _refuse(command, code, to, turn)\n        return\n    has_committed",
+        "        pass\n    has_committed",
+        (
+            "unit/coordinators/groups/test_membership_laws.py::test_books_timers_answers_and_the_log_agree_whatever_happens",
+        ),
+    ),
+    Plant(
+        "a late transaction does not override a newer commit",
+        f"{GROUPS}/offsets.py",
+        "if known is None or known.place < placed.place:",
+        "if True:",
+        (
+            "unit/coordinators/groups/test_offsets.py::test_the_last_record_counts_but_for_open_and_aborted_transactions",
+            "unit/coordinators/groups/test_offsets.py::test_a_load_after_compaction_gives_the_same",
+            "unit/coordinators/groups/test_offsets.py::test_a_transaction_that_ends_late_does_not_bring_back_what_is_older",
+        ),
+    ),
+    Plant(
+        "min.insync.replicas counts as the number of replicas at most",
+        f"{REPLICATION}/acks.py",
+        "return min_isr if min_isr < replica_count else replica_count",
+        "return min_isr",
+        ("unit/replication/test_acks.py::test_no_more_is_asked_than_there_are_replicas",),
+    ),
+    Plant(
+        "with one replica the high watermark is the end of the log",
+        f"{REPLICATION}/progress.py",
+        "            return end_offset if end_offset > current else current\n",
+        "            return current\n",
+        ("unit/replication/test_progress.py::test_with_one_replica_the_watermark_is_the_end",),
+    ),
+    Plant(
+        "read_committed stops where a transaction is open",
+        f"{REPLICATION}/partition.py",
+        "        end_offset = stable if is_committed else high_watermark",
+        "        end_offset = high_watermark",
+        ("unit/broker/handlers/test_read_committed.py::test_they_stop_where_a_transaction_is_open",),
+    ),
+    Plant(
+        "read_committed is told of aborted transactions",
+        f"{REPLICATION}/partition.py",
+        "            aborted = log.aborted_in(asked.fetch_offset, fetched, may_wait) if is_committed else None",
+        "            aborted = None",
+        ("unit/broker/handlers/test_read_committed.py::test_they_are_told_of_aborted_transactions",),
+    ),
+    Plant(
+        "a waiting reader is woken by the end of a transaction",
+        f"{BROKER}/transaction_markers.py",
+        "        self._replicas.appended(partition)\n",
+        "",
+        (
+            "unit/broker/handlers/test_read_committed.py::test_one_that_waits_is_woken_by_the_end_of_the_transaction",
+        ),
+    ),
+    Plant(
+        "a refused commit leaves nothing under way",
+        f"{GROUPS}/committing.py",
+        "    def refused(self, code: ErrorCode, turn: Turn) -> None:\n        self.offsets.end(self.written)\n",
+        "    def refused(self, code: ErrorCode, turn: Turn) -> None:\n",
+        (
+            "unit/coordinators/groups/test_offsets_commands.py::test_what_the_log_refuses_is_told_as_a_coordinators_error_and_nothing_is_changed",
+        ),
+    ),
+    Plant(
+        "of commits under way together the last in the log stays",
+        f"{GROUPS}/offsets.py",
+        "            self._committed[partition] = placed\n        else:",
+        "            self._committed.setdefault(partition, placed)\n        else:",
+        (
+            "unit/coordinators/groups/test_offsets_commands.py::test_of_commits_under_way_together_the_last_in_the_log_stays",
+        ),
+    ),
+    Plant(
+        "a commit that took too long counts once it is in the log",
+        f"{GROUPS}/machine.py",
+        "                group.offsets.apply(TopicPartition(key.topic, key.partition), offset, producer_id)",
+        "                if key in {one for one in ()}: group.offsets.apply(TopicPartition(key.topic, key.partition), offset, producer_id)",
+        (
+            "unit/coordinators/groups/test_offsets_commands.py::test_a_commit_that_took_too_long_counts_once_it_is_in_the_log",
+            "unit/broker/test_group_coordinator.py::test_committed_offsets_survive_the_broker",
+        ),
+    ),
+    Plant(
+        "a settled group goes on in its generation",
+        f"{GROUPS}/group.py",
+        "    group.protocol_type, group.generation = stored.protocol_type, stored.generation",
+        "    group.protocol_type, group.generation = stored.protocol_type, stored.generation + 1",
+        (
+            "unit/broker/test_group_coordinator.py::test_a_settled_group_goes_on_where_it_was_when_the_broker_comes_back",
+        ),
+    ),
+    Plant(
+        "offsets of a transaction count from its end on, or never",
+        f"{GROUPS}/offsets.py",
+        "        if not commits:\n            return\n",
+        "",
+        (
+            "unit/coordinators/groups/test_offsets.py::test_the_last_record_counts_but_for_open_and_aborted_transactions",
+            "unit/coordinators/groups/test_membership_laws.py::test_books_timers_answers_and_the_log_agree_whatever_happens",
+        ),
+    ),
+    Plant(
+        "who asks for stable offsets is told of open ones",
+        f"{GROUPS}/offsets.py",
+        "        if require_stable and self.is_unsettled(partition):\n            return _UNSTABLE\n",
+        "",
+        (
+            "unit/coordinators/groups/test_offsets.py::test_an_offset_of_a_transaction_counts_once_that_is_committed",
+        ),
+    ),
+    Plant(
+        "a deletion survives compaction and a load",
+        f"{GROUPS}/offsets.py",
+        "            self._committed.pop(partition, None)",
+        "            pass",
+        ("unit/coordinators/groups/test_offsets.py::test_a_load_after_compaction_gives_the_same",),
+    ),
+    Plant(
+        "subscribed topics keep their offsets",
+        f"{GROUPS}/expiry.py",
+        "if partition.topic not in rule.spared and now_ms",
+        "if now_ms",
+        (
+            "unit/coordinators/groups/test_offsets_expiry.py::test_a_stable_group_of_consumers_keeps_offsets_in_topics_it_subscribes_to",
+        ),
+    ),
+    Plant(
+        "the week of a group begins when its last member leaves",
+        f"{GROUPS}/expiry.py",
+        "        return Rule(_NO_TOPICS, group.state_since_ms)",
+        "        return Rule(_NO_TOPICS, None)",
+        (
+            "unit/coordinators/groups/test_offsets_expiry.py::test_without_members_all_may_go_some_time_after_the_last_member_left",
+        ),
+    ),
+    Plant(
+        "what is being committed anew does not expire",
+        f"{GROUPS}/removal.py",
+        "    going = [partition for partition in old if not group.offsets.is_unsettled(partition)]",
+        "    going = list(old)",
+        (
+            "unit/coordinators/groups/test_offsets_expiry.py::test_what_is_being_committed_anew_does_not_expire",
+        ),
+    ),
+    Plant(
+        "offsets go with their topic",
+        f"{GROUPS}/removal.py",
+        "            remove(groups, group, going, _tell_nobody, turn)\n    turn.reply(to, count)",
+        "            pass\n    turn.reply(to, count)",
+        ("unit/broker/test_group_coordinator.py::test_offsets_in_a_deleted_topic_go_with_it",),
+    ),
+    Plant(
+        "a transaction counts in all of its partitions",
+        f"{TRANSACTIONS}/writing.py",
+        "        tuple(sorted(stored.partitions)),",
+        "        tuple(sorted(stored.partitions))[:1],",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_a_transaction_counts_in_all_of_its_partitions_or_in_none",
+        ),
+    ),
+    Plant(
+        "an aborted transaction counts nowhere",
+        f"{TRANSACTIONS}/writing.py",
+        "        stored.state is State.PREPARE_COMMIT,\n",
+        "        True,\n",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_a_transaction_counts_in_all_of_its_partitions_or_in_none",
+        ),
+    ),
+    Plant(
+        "offsets of a transaction count from its commit on",
+        f"{GROUPS}/machine.py",
+        "                self.groups[name].offsets.end_transaction(producer_id, commits=commits)",
+        "                self.groups[name].offsets.end_transaction(producer_id, commits=False)",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_offsets_of_a_transaction_count_from_its_commit_on",
+        ),
+    ),
+    Plant(
+        "a settled commit is carried out by the next broker",
+        f"{TRANSACTIONS}/machine.py",
+        "            go_on(self.ids[name], turn)\n        turn.arm(TIMEOUTS, turn",
+        "            pass\n        turn.arm(TIMEOUTS, turn",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_what_was_settled_when_the_broker_went_is_carried_out_by_the_next",
+        ),
+    ),
+    Plant(
+        "a fenced instance begins nothing",
+        f"{TRANSACTIONS}/verdicts.py",
+        "    if stored.producer_epoch != producer_epoch:",
+        "    if stored.producer_epoch < producer_epoch:",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_a_fenced_instance_begins_nothing_in_a_partition_it_has_not_written_to",
+        ),
+    ),
+    Plant(
+        "a late write begins no transaction",
+        f"{TRANSACTIONS}/verdicts.py",
+        "        partition: refusal or (ErrorCode.NONE if partition in added else missing)",
+        "        partition: refusal or ErrorCode.NONE",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_a_write_without_its_partition_in_the_transaction_is_refused",
+        ),
+    ),
+    Plant(
+        "a hanging transaction is aborted",
+        f"{TRANSACTIONS}/verdicts.py",
+        "    return stored.start_ms + stored.timeout_ms < now_ms",
+        "    return stored.start_ms + 10 * stored.timeout_ms < now_ms",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_a_transaction_that_hangs_is_aborted_after_its_timeout_and_one_check",
+        ),
+    ),
+    Plant(
+        "readers and answers wait for the flush",
+        f"{REPLICATION}/partition.py",
+        "        end_offset = log.recovery_point if self.awaits_flush else log.log_end_offset",
+        "        end_offset = log.log_end_offset",
+        ("unit/broker/test_upkeep.py::test_an_answer_waits_for_the_flush_and_so_do_readers",),
+    ),
+    Plant(
+        "a deleted offset does not come back with a late transaction",
+        f"{GROUPS}/offsets.py",
+        "        for producer in [producer_id] if producer_id != NO_PRODUCER_ID else list(self._in_transactions):",
+        "        for producer in [producer_id]:",
+        (
+            "unit/coordinators/groups/test_offsets.py::test_a_deleted_offset_does_not_come_back_with_a_transaction_that_wrote_before",
+        ),
+    ),
+    Plant(
+        "a commit of an older generation is refused by the coordinator",
+        f"{GROUPS}/committing.py",
+        "        _refuse(command, code, to, turn)\n        return\n    has_committed",
+        "        pass\n    has_committed",
+        (
+            "unit/coordinators/groups/test_offsets_commands.py::test_a_commit_of_a_generation_that_is_over_is_refused_and_changes_nothing",
+        ),
+    ),
+    Plant(
+        "no two brokers give out the same producer id",
+        f"{STORE}/producer_ids.py",
+        "            await store.set(path, encode_producer_id_block(block), stat.version)\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
+        "            await store.set(path, encode_producer_id_block(block))\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
+        ("unit/store/test_producer_ids.py::test_no_two_brokers_give_out_the_same_id",),
+    ),
+    Plant(
+        "a log is flushed when its time is up",
+        f"{BROKER}/upkeep.py",
+        "            if now_ms - one.flushed_ms >= one.config.flush_ms:",
+        "            if now_ms - one.flushed_ms >= 2 * one.config.flush_ms:",
+        ("unit/broker/test_upkeep.py::test_a_log_is_flushed_when_its_time_is_up",),
+    ),
+    Plant(
+        "the high watermark goes on once there is room",
+        f"{REPLICATION}/flushes.py",
+        "                self._unflushed.add(partition)",
+        "                pass",
+        ("unit/broker/handlers/test_flush_retries.py::test_the_high_watermark_goes_on_once_there_is_room",),
+    ),
+    Plant(
+        "offsets count with the transaction",
+        f"{GROUPS}/machine.py",
+        "                self.groups[name].offsets.end_transaction(producer_id, commits=commits)",
+        "                self.groups[name].offsets.end_transaction(producer_id, commits=False)",
+        ("unit/client/producer/test_transactions.py::test_offsets_count_with_the_transaction",),
+    ),
+    Plant(
+        "a copied log parts from its log where their epochs do",
+        f"{REPLICATION}/log_moves.py",
+        "        end_offset = min(end_offset, epoch_end, future_end)",
+        "        end_offset = min(end_offset, epoch_end)",
+        ("unit/replication/test_common_end.py::test_logs_are_the_same_up_to_where_their_epochs_part",),
+    ),
+]

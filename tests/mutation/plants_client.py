@@ -1,0 +1,228 @@
+# ruff: noqa: E501 - names of tests and lines of code are as long as they are
+"""Bugs in clients and Spark that break a promise, each with the tests that must notice it."""
+
+from __future__ import annotations
+
+from tests.mutation.plant import Plant
+
+PRODUCER = "src/odradek/client/producer"
+CONSUMER = "src/odradek/client/consumer"
+SPARK = "src/odradek/spark"
+
+CLIENT_PLANTS: list[Plant] = [
+    Plant(
+        "delivery.timeout.ms holds for batches in flight",
+        f"{PRODUCER}/fates.py",
+        "return [one for one, created_ms in self.in_flight.items() if created_ms <= bound_ms and not one.done]",
+        "return []",
+        ("unit/client/producer/test_sender.py::test_a_batch_whose_answer_is_due_fails_when_its_time_is_up",),
+    ),
+    Plant(
+        "records that are not delivered in time fail",
+        f"{PRODUCER}/accumulator.py",
+        "            while line and line[0].created_ms + self._delivery_timeout_ms <= now_ms:",
+        "            while line and line[0].created_ms + 3 * self._delivery_timeout_ms <= now_ms:",
+        ("unit/client/producer/test_producer.py::test_records_that_are_not_delivered_in_time_fail",),
+    ),
+    Plant(
+        "a callback that raises disturbs no other",
+        f"{PRODUCER}/deliveries.py",
+        '            log.failure("delivery_callback_failed", failed)',
+        "            raise",
+        ("unit/client/producer/test_producer.py::test_a_callback_that_raises_disturbs_nobody",),
+    ),
+    Plant(
+        "retried batches come back in order",
+        f"{PRODUCER}/accumulator.py",
+        "        while place < len(line) and _is_before(line[place], batch):\n            place += 1\n",
+        "",
+        (
+            "unit/client/producer/test_bad_days.py::test_records_are_written_once_in_order_and_told_once_in_order",
+        ),
+    ),
+    Plant(
+        "retried batches come before those that were not sent yet",
+        f"{PRODUCER}/accumulator.py",
+        "        line.insert(place, batch)\n",
+        "        line.append(batch)\n",
+        (
+            "unit/client/producer/test_sender.py::test_a_batch_that_comes_back_without_idempotence_goes_before_those_that_wait",
+            "unit/client/producer/test_sender.py::test_five_requests_that_fail_at_once_come_back_in_order",
+        ),
+    ),
+    Plant(
+        "memory of a request is not used again before its answer",
+        f"{PRODUCER}/fates.py",
+        "                if batch in self.in_flight:",
+        "                if False:",
+        (
+            "unit/client/producer/test_sender.py::test_memory_of_a_request_without_answer_is_not_used_again_before_it_ends",
+        ),
+    ),
+    Plant(
+        "send waits for max.block.ms at most",
+        f"{PRODUCER}/producer.py",
+        "deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms",
+        "deadline_ms = engine.clock.monotonic_ms() + self._max_block_ms // 2",
+        (
+            "unit/client/producer/test_producer.py::test_memory_that_is_full_is_waited_for_in_turns_and_then_told",
+        ),
+    ),
+    Plant(
+        "a forced close tells every record",
+        f"{PRODUCER}/fates.py",
+        "        for batch in batches:\n            self.fail(batch, error, never_tried_again=False)\n\n\ndef",
+        "        for batch in batches[1:]:\n            self.fail(batch, error, never_tried_again=False)\n\n\ndef",
+        (
+            "unit/client/producer/test_producer.py::test_a_forced_close_tells_every_record_and_every_waiter",
+            "unit/client/producer/test_bad_days.py::test_a_close_at_any_moment_tells_every_record_once_and_in_order",
+        ),
+    ),
+    Plant(
+        "sequences are given once",
+        f"{PRODUCER}/transactions/sequences.py",
+        "            self.next_sequence = sequence_after(batch)\n            self._flights.append",
+        "            self._flights.append",
+        (
+            "unit/client/producer/test_sequences.py::test_batches_are_written_once_and_in_order_whatever_happens",
+            "unit/client/producer/test_bad_days.py::test_records_are_written_once_in_order_and_told_once_in_order",
+        ),
+    ),
+    Plant(
+        "the first batch of a producer goes alone",
+        f"{PRODUCER}/transactions/sequences.py",
+        "        if self.acked is None or self.doubt is not None or len",
+        "        if self.doubt is not None or len",
+        (
+            "unit/client/producer/test_sequences.py::test_batches_are_written_once_and_in_order_whatever_happens",
+        ),
+    ),
+    Plant(
+        "a batch goes only to partitions that its coordinator knows of",
+        f"{PRODUCER}/transactions/machine.py",
+        "        if self.is_transactional and partition_of(batch) not in self._exchange.added:\n            return False\n",
+        "",
+        ("unit/client/producer/test_transaction_laws.py::test_transactions_hold_whatever_happens",),
+    ),
+    Plant(
+        "a fenced producer can do nothing more",
+        f"{PRODUCER}/transactions/machine.py",
+        '        self._standing.refuse("send")\n',
+        "",
+        (
+            "unit/client/producer/test_transactions.py::test_a_twin_fences_the_one_before_for_good_and_clearly",
+        ),
+    ),
+    Plant(
+        "partitions are committed before they are revoked",
+        f"{CONSUMER}/group/handover.py",
+        "        if self._auto_commit.enabled and not giving_up.lost and self.last_commit is None:",
+        "        if False:",
+        (
+            "unit/client/consumer/test_commits.py::test_what_was_read_is_committed_before_partitions_are_revoked",
+            "unit/client/consumer/test_group_consumers.py::test_members_that_come_and_go_in_order_read_every_record_once",
+        ),
+    ),
+    Plant(
+        "callbacks of commits come in their order",
+        f"{CONSUMER}/group/commits.py",
+        "            pending = self._pending.popleft()",
+        "            pending = self._pending.pop()",
+        ("unit/client/consumer/test_commits.py::test_callbacks_come_in_order_inside_a_poll_and_not_before",),
+    ),
+    Plant(
+        "what was polled is committed from time to time",
+        f"{CONSUMER}/group/coordination.py",
+        "        if not self._auto_commit.is_due(now_ms):\n            return\n",
+        "        return\n",
+        (
+            "unit/client/consumer/test_group_reading.py::test_what_was_polled_is_committed_from_time_to_time_and_never_what_was_not",
+        ),
+    ),
+    Plant(
+        "a truncated log is noticed",
+        f"{CONSUMER}/positions.py",
+        "        elif end_offset < asked.offset:",
+        "        elif False:",
+        (
+            "unit/client/consumer/test_offsets.py::test_a_truncated_log_moves_its_reader_back_by_policy_or_names_the_offsets",
+        ),
+    ),
+    Plant(
+        "every offset is in one range of a plan",
+        f"{SPARK}/plan.py",
+        "        start = end\n",
+        "        start = end + 1\n",
+        ("unit/spark/test_plan.py::test_every_offset_is_read_once_in_a_plan_that_does_not_depend_on_order",),
+    ),
+    Plant(
+        "a plan does not depend on order",
+        f"{SPARK}/plan.py",
+        "        for partition in sorted(end)\n",
+        "        for partition in end\n",
+        ("unit/spark/test_plan.py::test_every_offset_is_read_once_in_a_plan_that_does_not_depend_on_order",),
+    ),
+    Plant(
+        "two attempts at one batch add it once",
+        f"{SPARK}/delta/commits.py",
+        "    return seen is not None and seen >= application.version",
+        "    return False",
+        ("unit/spark/delta/test_table_writing.py::test_two_attempts_at_one_batch_add_it_once",),
+    ),
+    Plant(
+        "a replay whose markers may be gone is refused",
+        f"{SPARK}/markers.py",
+        "return now_ms - batch_time_ms <= kept_ms * (1 - _MARGIN_SHARE)",
+        "return True",
+        (
+            "unit/pipelines/test_runner.py::test_an_unfinished_batch_whose_markers_may_be_forgotten_is_not_played_again",
+        ),
+    ),
+    Plant(
+        "others are fenced before the marker is read",
+        f"{SPARK}/transactional_writer.py",
+        "        held.producer.init_transactions()\n        marker_topics.ensure(options, afresh=has_no_markers)\n        held.marker = read_marker(options, unit.key)\n",
+        "        marker_topics.ensure(options, afresh=has_no_markers)\n        held.marker = read_marker(options, unit.key)\n        held.producer.init_transactions()\n",
+        (
+            "unit/spark/test_exactly_once_writer.py::test_others_are_fenced_before_the_marker_is_read_and_rows_are_committed_with_theirs",
+        ),
+    ),
+    Plant(
+        "rows and marker are in one transaction",
+        f"{SPARK}/transactional_writer.py",
+        "        _send_marker(held.producer, options, unit, held.marker)\n        if opened is None:\n            held.producer.commit_transaction()\n",
+        "        if opened is None:\n            held.producer.commit_transaction()\n        _send_marker(held.producer, options, unit, held.marker)\n",
+        (
+            "unit/spark/test_exactly_once_writer.py::test_others_are_fenced_before_the_marker_is_read_and_rows_are_committed_with_theirs",
+            "spark/test_sink_transactions.py::test_rows_and_marker_become_visible_together",
+        ),
+    ),
+    Plant(
+        "a batch that is written already is not written again",
+        f"{SPARK}/markers.py",
+        "        return batch_id < self.next_batch\n",
+        "        return batch_id + 1 < self.next_batch\n",
+        (
+            "unit/spark/test_exactly_once_writer.py::test_a_batch_that_is_written_already_is_read_to_its_end_and_not_written",
+        ),
+    ),
+    Plant(
+        "a replay dealt otherwise is refused",
+        f"{SPARK}/markers.py",
+        "    if marker.next_batch != batch_id + 1 or marker.rows_count in {None, rows_count}:\n        return\n",
+        "    return\n",
+        (
+            "unit/spark/test_exactly_once_writer.py::test_a_batch_that_is_written_with_other_rows_is_refused",
+            "spark/test_sink_transactions.py::test_a_batch_that_comes_again_dealt_otherwise_is_refused",
+        ),
+    ),
+    Plant(
+        "a marker that was lost is missed",
+        f"{SPARK}/transactional_writer.py",
+        "        raise markers_lost(key, options.marker_topic)",
+        "        pass",
+        (
+            "unit/spark/test_exactly_once_writer.py::test_markers_that_are_gone_are_missed_before_the_id_is_taken_over",
+        ),
+    ),
+]
