@@ -1,20 +1,21 @@
-"""Appends whose records are validated on threads, in arrival order per partition.
+"""Appends whose records are validated on threads, in arrival order per partition and connection.
 
 Decompressing a batch can take a thousand times longer than receiving it. Batches that take more than the
 event loop may give in one go (``ON_THE_LOOP``) are validated by ``Workers`` and appended afterwards; appends
-to the same partition that come meanwhile wait behind them. Batches that unpack to more than ``ORDINARY``
-allows are validated one at a time over all partitions, which bounds the memory that unpacking takes: one
-batch of ``odradek.decompressed.bytes.max``, and an ordinary one per thread.
+of the same connection to the same partition that come meanwhile wait behind them. Those of other connections
+do not: between connections there is no order, and a client must not wait for the batches of another. Batches
+that unpack to more than ``ORDINARY`` allows are validated one at a time over all partitions, which bounds the
+memory that unpacking takes: one batch of ``odradek.decompressed.bytes.max``, and an ordinary one per thread.
 
-Invariant: each append is told of once, from the event loop, in the order of the asking. Leadership, ISR and
-transaction are checked again at the moment of the append.
+Invariant: each append is told of once, from the event loop, in the order of the asking of its source.
+Leadership, ISR and transaction are checked again at the moment of the append.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 from odradek.log.log import Appended
@@ -28,6 +29,9 @@ from odradek.replication.partition import Partition
 from odradek.telemetry import events
 
 log = events.logger("append_queue")
+
+Source = Hashable
+"""Whoever's appends stay in order: a connection."""
 
 AppendResult = Appended | BrokerError | None
 """The append, its refusal, or None after a failure inside the broker: only closing the connection is left."""
@@ -60,18 +64,22 @@ class AppendQueue:
     def __init__(self, workers: Workers, clock: Clock) -> None:
         self._workers = workers
         self._clock = clock
-        self._waiting: dict[Partition, deque[QueuedAppend]] = {}
+        self._waiting: dict[tuple[Partition, Source], deque[QueuedAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, partition: Partition, append: QueuedAppend) -> None:
-        """Append after all that waits for this partition, and tell of it."""
-        waiting = self._waiting.get(partition)
+    def has(self, partition: Partition, source: Source) -> bool:
+        """Whether appends of this source wait for this partition: its next ones must do so too."""
+        return (partition, source) in self._waiting
+
+    def add(self, partition: Partition, source: Source, append: QueuedAppend) -> None:
+        """Append after all that this source has waiting for this partition, and tell of it."""
+        waiting = self._waiting.get((partition, source))
         if waiting is not None:
             waiting.append(append)
             return
-        self._waiting[partition] = deque([append])
-        partition.has_queued_appends = True
-        task = asyncio.get_running_loop().create_task(self._run(partition))
+        self._waiting[partition, source] = deque([append])
+        partition.queued_appends += 1
+        task = asyncio.get_running_loop().create_task(self._run(partition, source))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -80,8 +88,8 @@ class AppendQueue:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _run(self, partition: Partition) -> None:
-        waiting = self._waiting[partition]
+    async def _run(self, partition: Partition, source: Source) -> None:
+        waiting = self._waiting[partition, source]
         while waiting:
             append = waiting[0]
             try:
@@ -93,8 +101,8 @@ class AppendQueue:
                 result = None
             waiting.popleft()
             if not waiting:
-                del self._waiting[partition]
-                partition.has_queued_appends = False
+                del self._waiting[partition, source]
+                partition.queued_appends -= 1
             append.told(result)
 
     async def _append(self, partition: Partition, append: QueuedAppend) -> Appended:

@@ -71,7 +71,6 @@ class Partition:
         "_progress",
         "awaits_flush",
         "broker_id",
-        "has_queued_appends",
         "is_leader",
         "is_offline",
         "leader",
@@ -79,6 +78,7 @@ class Partition:
         "log",
         "min_isr",
         "partition_epoch",
+        "queued_appends",
         "topic_id",
         "topic_partition",
     )
@@ -94,8 +94,8 @@ class Partition:
         self.is_leader = False
         self.awaits_flush = False
         """Whether what was appended last is to be flushed before it is acknowledged and read."""
-        self.has_queued_appends = False
-        """Whether appends wait in an ``AppendQueue``; later ones go behind them."""
+        self.queued_appends = 0
+        """Sources whose appends wait in an ``AppendQueue``."""
         self.is_offline = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH

@@ -23,7 +23,7 @@ from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.clock import Clock
 from odradek.ports.workers import Workers
-from odradek.replication.append_queue import AppendQueue, QueuedAppend
+from odradek.replication.append_queue import AppendQueue, QueuedAppend, Source
 from odradek.replication.flushes import Flushes, Told
 from odradek.replication.log_moves import CleaningPause, LogMoves, NoCleaning
 from odradek.replication.move_pace import MoveLimits
@@ -136,9 +136,13 @@ class Replicas:
         """Records were appended, and the high watermark may have moved: wake who waits for that."""
         self._fetches.check_and_complete(partition)
 
-    def queue_append(self, partition: Partition, append: QueuedAppend) -> None:
-        """Append once the records are validated, after all appends that wait for this."""
-        self._appends.add(partition, append)
+    def queue_append(self, partition: Partition, source: Source, append: QueuedAppend) -> None:
+        """Append once the records are validated, after all appends of this source that wait for that."""
+        self._appends.add(partition, source, append)
+
+    def must_queue(self, partition: Partition, source: Source) -> bool:
+        """Whether an append of this source must wait behind earlier ones of it."""
+        return self._appends.has(partition, source)
 
     async def settle_appends(self) -> None:
         """For a stop: what was begun is appended and answered."""

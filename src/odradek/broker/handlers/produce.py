@@ -5,10 +5,10 @@ start offset, v7 zstd, v8 the records that were at fault, v9 is flexible, v10 na
 one. Versions 0 to 2 carry message sets of magic 0 and 1, converted on append.
 
 Each partition succeeds or fails alone. Records that take long to validate are validated on threads, in order
-per partition; the loop serves other requests meanwhile. acks=0 gets no answer: an error closes the connection
-instead, so that the producer looks up its leaders again. acks=all waits for the in-sync replicas in the
-produce purgatory. Where ``flush.messages`` asks for a flush, every answer waits for that first, with no bound
-but the disk's: the time a producer grants is for replicas.
+per partition and connection; the loop serves other requests meanwhile. acks=0 gets no answer: an error closes
+the connection instead, so that the producer looks up its leaders again. acks=all waits for the in-sync
+replicas in the produce purgatory. Where ``flush.messages`` asks for a flush, every answer waits for that
+first, with no bound but the disk's: the time a producer grants is for replicas.
 
 The first write of a transaction to a partition is let through by the transaction's coordinator; without a
 transactional id in the request, nothing of a transaction is written at all.
@@ -172,7 +172,7 @@ def _append(
         if topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the brokers")
         partition = replicas.leader_of(topic, index)
-        if partition.has_queued_appends:
+        if partition.queued_appends and replicas.must_queue(partition, call.session):
             raise BoundExceeded
         appended = partition.append(data.records, acks, call.version, now_ms)
     except BrokerError as refused:
@@ -225,7 +225,7 @@ class QueuedAppends:
             _nothing_to_check if author is None else transaction_check(partition, author.producer_id),
             partial(self._told, partition, entry),
         )
-        self._call.broker.replicas.queue_append(partition, append)
+        self._call.broker.replicas.queue_append(partition, self._call.session, append)
         return entry
 
     def then(self, answer: Callable[[], Answer]) -> Pending[Answer]:
