@@ -13,8 +13,13 @@ SEED ?= 1
 COUNT ?= 20
 MODULES ?= src/odradek/log src/odradek/coordinators src/odradek/replication spark-writer
 KAFKA ?= 3.9.1
+# A worker for each core; more than eight only take memory.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka spark-jvm-connector faults fuzz mutants plants bench docs clean
+# Tests start hundreds of Python processes: none should compile the same modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help setup demo test lint types imports format unit contracts integration clients compat spark compat-kafka-python clients-on-kafka spark-jvm-connector faults fuzz mutants plants bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -38,6 +43,8 @@ $(KAFKA2_STAMP): tests/requirements-kafka-python-2.txt
 	@$(KAFKA2)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+setup: $(CODEC) $(KAFKA2_STAMP)  ## the environments in .venv and .venv-kafka2, and nothing more
+
 demo: $(CODEC)  ## a year of flights: events on a broker, a table and a topic by Spark, a plot
 	@$(BIN)/python examples/demo.py
 
@@ -54,7 +61,7 @@ format: $(STAMP)  ## put the code into shape
 	@$(BIN)/ruff check --fix .
 
 unit: $(CODEC)  ## pure tests: no files, no network
-	@$(BIN)/pytest -n 2 tests/unit tests/scripts tests/tidy tests/golden tests/typed
+	@$(BIN)/pytest $(PARALLEL) tests/unit tests/scripts tests/tidy tests/golden tests/typed
 
 contracts: $(CODEC)  ## one suite per port, on the fake and on the real one
 	@$(BIN)/pytest tests/contracts
