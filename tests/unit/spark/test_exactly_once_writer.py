@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructField, StructType
 
 from odradek.model.client_errors import FatalProducerError, RequestRefused
+from odradek.model.errors import ConfigError
 from odradek.spark import kept_producers, transactional_writer, writer
 from odradek.spark.guards import ExactlyOnceRefused
 from odradek.spark.kept_producers import KeptProducers
@@ -116,6 +118,9 @@ def rows(*batches: Any) -> Iterator[pyarrow.RecordBatch]:
     for batch in batches:
         if isinstance(batch, BaseException):
             raise batch
+        if isinstance(batch, pyarrow.RecordBatch):
+            yield batch
+            continue
         yield pyarrow.record_batch({"value": pyarrow.array(batch, pyarrow.string())})
 
 
@@ -311,3 +316,52 @@ def test_the_plain_writer_gives_up_a_producer_whose_rows_failed(monkeypatch: pyt
     with pytest.raises(SinkFailed):
         writer.write_at_least_once(OPTIONS, rows(["a"]))
     assert forgotten == [producer]
+
+
+SCHEMA = StructType([StructField("value", StringType())])
+GIVEN = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
+ONCE = {**GIVEN, "guarantee": "exactly_once"}
+
+
+def test_the_guarantee_decides_which_writer_spark_is_given() -> None:
+    assert isinstance(writer.batch_writer(GIVEN, SCHEMA, False), writer.BatchWriter)
+    assert isinstance(writer.stream_writer(GIVEN, SCHEMA, False), writer.StreamWriter)
+    assert isinstance(writer.stream_writer(ONCE, SCHEMA, True), TransactionalStreamWriter)
+    assert isinstance(
+        writer.batch_writer({**ONCE, "sinkId": "load"}, SCHEMA, False), TransactionalBatchWriter
+    )
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is() -> None:
+    with pytest.raises(ConfigError, match="overwritten"):
+        writer.batch_writer(GIVEN, SCHEMA, True)
+    for make in (writer.batch_writer, writer.stream_writer):
+        with pytest.raises(Exception, match="value"):
+            make(GIVEN, StructType([StructField("other", StringType())]), False)
+
+
+def test_plain_writers_give_what_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "write_at_least_once", lambda options, iterator: TaskWritten(7))
+    for made in (writer.BatchWriter(OPTIONS), writer.StreamWriter(OPTIONS)):
+        assert made.write(rows(["a"])) == TaskWritten(7)
+
+
+def test_the_driver_ends_or_abandons_what_tasks_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[Any] = []
+    monkeypatch.setattr(transactional_writer, "end_replay", lambda *given: ended.append(given))
+    monkeypatch.setattr(transactional_writer, "abandon_replay", lambda *given: ended.append(given))
+    stream, batch = TransactionalStreamWriter(OPTIONS), TransactionalBatchWriter(OPTIONS)
+    stream.commit(["a"], 12)
+    batch.commit(["b"])
+    stream.abort(["c"], 12)
+    batch.abort(["d"])
+    assert ended == [(OPTIONS, ["a"], 12), (OPTIONS, ["b"], 0), (OPTIONS, ["c"]), (OPTIONS, ["d"])]
+
+
+def test_a_row_that_cannot_be_sent_is_named_by_its_number_in_the_task(stage: Stage) -> None:
+    to_topics = [
+        pyarrow.record_batch({"value": ["v"] * len(names), "topic": pyarrow.array(names, pyarrow.string())})
+        for names in (["a", "b", "c"], [None])
+    ]
+    with pytest.raises(Exception, match="row 3 of this task"):
+        stage.write(4, *to_topics, options=SinkOptions(OPTIONS.producer_settings, None))
