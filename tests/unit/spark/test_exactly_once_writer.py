@@ -61,6 +61,8 @@ class NotedProducer:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.offset = 10
+        self.is_quick = False
+        """Whether deliveries are done before the next are sent."""
 
     def init_transactions(self) -> None:
         self.stage.note("init")
@@ -72,7 +74,9 @@ class NotedProducer:
         self.stage.note(f"send {batch.num_rows} to {topic}")
         self.offset += batch.num_rows
         placed = [("out", 0, self.offset - batch.num_rows, batch.num_rows)]
-        return SimpleNamespace(done=lambda: False, result=lambda: batch.num_rows, placed=lambda: placed)
+        return SimpleNamespace(
+            done=lambda: self.is_quick, result=lambda: batch.num_rows, placed=lambda: placed
+        )
 
     def flush(self) -> None:
         self.stage.note("flush")
@@ -311,6 +315,9 @@ def test_the_plain_writer_gives_up_a_producer_whose_rows_failed(monkeypatch: pyt
     monkeypatch.setattr(writer, "forget", forgotten.append)
     written = writer.write_at_least_once(OPTIONS, rows(["a", "b"], ["c"]))
     assert written == TaskWritten(3, (WrittenRange("out", 0, 10, 12, 3),))
+    producer.is_quick = True
+    written = writer.write_at_least_once(OPTIONS, rows(["a", "b"], ["c"]))
+    assert written == TaskWritten(3, (WrittenRange("out", 0, 13, 15, 3),))
     assert forgotten == []
     stage.failing["flush"] = RequestRefused("no")
     with pytest.raises(SinkFailed):

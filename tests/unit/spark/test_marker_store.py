@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek.client.admin.topics import NewTopic
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.client_errors import ClientError, RequestRefused, SomeFailed, UnsupportedVersion
 from odradek.model.errors import ErrorCode
@@ -163,3 +164,30 @@ def test_a_marker_topic_that_cannot_be_made_is_told_and_looked_for_again(brokers
         with pytest.raises(SinkFailed, match="__pipeline_markers"):
             topics.ensure(OPTIONS)
         assert brokers.forgotten == count
+
+
+@pytest.mark.parametrize(
+    ("code", "topics", "is_there"),
+    [
+        (ErrorCode.TOPIC_ALREADY_EXISTS, [], True),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ["__pipeline_markers"], True),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ["another"], False),
+    ],
+)
+def test_a_marker_topic_that_an_administrator_made_will_do(
+    brokers: Brokers, code: ErrorCode, topics: list[str], is_there: bool
+) -> None:
+    refused = RequestRefused("not made", code=code)
+    brokers.answers["create_topics"] = SomeFailed("some", {"__pipeline_markers": refused})
+    brokers.answers["list_topics"] = topics
+    if is_there:
+        MarkerTopics(lambda: 0).ensure(OPTIONS)
+    else:
+        with pytest.raises(SinkFailed, match="not made"):
+            MarkerTopics(lambda: 0).ensure(OPTIONS)
+
+
+def test_a_marker_topic_has_one_partition_and_no_more_replicas_than_three(brokers: Brokers) -> None:
+    MarkerTopics(lambda: 0).ensure(OPTIONS)
+    [[made]] = [args[0] for name, args, _ in brokers.asked if name == "create_topics"]
+    assert made == NewTopic("__pipeline_markers", 1, 3)

@@ -108,6 +108,8 @@ def test_tasks_beyond_that_wrote_other_batches_are_nothing_to_this_one() -> None
         (59_000, 60_000, False),
         (61_000, 60_000, False),
         (WEEK_MS // 2, None, True),
+        (WEEK_MS * 89 // 100, None, True),
+        (WEEK_MS * 91 // 100, None, False),
         (WEEK_MS, None, False),
     ],
 )
