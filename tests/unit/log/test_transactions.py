@@ -25,3 +25,12 @@ def test_one_that_began_first_and_ended_last_holds_all_others_back() -> None:
 def test_readers_do_not_wait_before_the_start_of_the_log() -> None:
     transactions = Transactions([3])
     assert transactions.last_stable_offset(9, 7) == 7
+
+
+def test_readers_go_on_with_each_marker_that_is_replicated() -> None:
+    transactions = Transactions()
+    for first_offset in (1, 2, 3):
+        transactions.begin(first_offset)
+    for first_offset, marker_offset in ((1, 10), (2, 12), (3, 14)):
+        transactions.end(first_offset, marker_offset)
+    assert [transactions.last_stable_offset(high, 0) for high in (10, 11, 13, 15)] == [1, 2, 3, 15]
