@@ -68,7 +68,10 @@ BROKER_PLANTS: list[Plant] = [
         f"{REPLICATION}/partition.py",
         "            aborted = log.aborted_in(asked.fetch_offset, fetched, may_wait) if is_committed else None",
         "            aborted = None",
-        ("unit/broker/handlers/test_read_committed.py::test_they_are_told_of_aborted_transactions",),
+        (
+            "unit/broker/handlers/test_read_committed.py::test_they_are_told_of_aborted_transactions",
+            "clients/test_consumer.py::test_only_committed_records_are_read_if_that_is_wanted",
+        ),
     ),
     Plant(
         "a waiting reader is woken by the end of a transaction",
@@ -219,6 +222,7 @@ BROKER_PLANTS: list[Plant] = [
         "    if stored.producer_epoch < producer_epoch:",
         (
             "unit/broker/handlers/test_transaction_rules.py::test_a_fenced_instance_begins_nothing_in_a_partition_it_has_not_written_to",
+            "compat/test_transactions.py::test_an_older_instance_is_fenced_and_what_it_left_is_aborted",
         ),
     ),
     Plant(

@@ -122,7 +122,10 @@ LOG_PLANTS: list[Plant] = [
         f"{LOG}/recovery.py",
         "        file.truncate(scanned.valid_end)\n",
         "",
-        ("unit/log/test_recovery.py::test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch",),
+        (
+            "unit/log/test_recovery.py::test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch",
+            "faults/test_faults_short.py::test_a_batch_cut_at_any_byte_is_gone_and_all_before_it_is_there",
+        ),
     ),
     Plant(
         "all after a damaged batch goes",
@@ -207,7 +210,10 @@ LOG_PLANTS: list[Plant] = [
         f"{LOG}/recovery.py",
         "    start_offset = max(log_start_offset, segments[0].base_offset)",
         "    start_offset = segments[0].base_offset",
-        ("unit/log/test_directory.py::test_a_start_offset_survives_once_it_is_checkpointed",),
+        (
+            "unit/log/test_directory.py::test_a_start_offset_survives_once_it_is_checkpointed",
+            "compat/test_restarts.py::test_first_offset_after_a_deletion_survives_a_clean_stop",
+        ),
     ),
     Plant(
         "compaction leaves what is not flushed or is last",
@@ -249,7 +255,10 @@ LOG_PLANTS: list[Plant] = [
         f"{LOG}/cleaning_steps.py",
         "        sifted = sift(window, position, self._keys, kept",
         "        sifted = sift(window, position, KeyOffsets(2, bytes(16)), kept",
-        ("unit/log/test_compaction_model.py::test_what_is_left_is_the_newest_of_each_key",),
+        (
+            "unit/log/test_compaction_model.py::test_what_is_left_is_the_newest_of_each_key",
+            "integration/test_compaction.py::test_a_consumer_sees_the_last_value_of_each_key_and_tombstones_vanish",
+        ),
     ),
     Plant(
         "a crash in a compaction loses no newest record",
@@ -333,5 +342,16 @@ LOG_PLANTS: list[Plant] = [
         "                active.sync_log()",
         "                pass",
         ("unit/broker/test_crashes.py::test_lives_cut_short",),
+    ),
+    Plant(
+        "everything appended is there after a kill",
+        f"{LOG}/recovery.py",
+        "    if end_offset is None or end_offset < log_start_offset:\n        recovered.dropped",
+        "    if end_offset is None or not how.was_clean:\n        recovered.dropped",
+        (
+            "compat/test_restarts.py::test_acknowledged_records_topics_and_settings_survive",
+            "faults/test_faults_short.py::test_what_was_acknowledged_survives_kills_under_load",
+            "faults/test_groups_short.py::test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances",
+        ),
     ),
 ]

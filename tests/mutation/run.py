@@ -104,12 +104,15 @@ class Functions:
         self.by_name: dict[tuple[str, str], list[types.FunctionType]] = collections.defaultdict(list)
         for path in paths:
             importlib.import_module(".".join(Path(path).with_suffix("").parts[1:]).removesuffix(".__init__"))
+        gc.unfreeze()  # what the garbage collector is spared is not among its objects, either
         wanted = {str(ROOT / path): path for path in paths}
         for function in [found for found in gc.get_objects() if isinstance(found, types.FunctionType)]:
             code = function.__code__
             path = wanted.get(code.co_filename)
             if path is not None and "<locals>" not in code.co_qualname:
                 self.by_name[path, code.co_qualname].append(function)
+        if not self.by_name:
+            raise LookupError(f"no function of {paths} is loaded")
 
     def exchange(self, mutant: Mutant, source: str) -> None:
         """Give the mutant's function its mutated code, wherever it is referred to."""
