@@ -281,6 +281,14 @@ def judged_survivors() -> dict[str, str]:
     return {pair[0].strip(): pair[1].strip() for pair in pairs}
 
 
+def earlier_survivors() -> set[str]:
+    """Read which mutants survived when they were last played."""
+    path = RESULTS / "outcomes.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    verdicts = {told["name"]: told["verdict"] for told in map(json.loads, lines)}
+    return {name for name, verdict in verdicts.items() if verdict in {"survived", "untested"}}
+
+
 def modules_of(targets: list[str]) -> list[str]:
     """Return the modules of files and folders; ``spark-writer`` stands for the writer's five."""
     found: list[str] = []
@@ -330,6 +338,7 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=4.0, help="seconds of tests that a mutant is worth")
     parser.add_argument("--tests", action="append", help="tests to run instead of the usual ones")
     parser.add_argument("--function", help="only mutants of functions whose name contains this")
+    parser.add_argument("--again", action="store_true", help="only what survived earlier and is not judged")
     chosen = parser.parse_args()
     stream = os.fdopen(os.dup(2), "w", buffering=1)
     modules = modules_of(chosen.targets)
@@ -341,6 +350,9 @@ def main() -> int:
         for mutant in _sampled(all_of_it, chosen.count, f"{chosen.seed}:{path}")
         if chosen.function is None or chosen.function in mutant.function
     ]
+    if chosen.again:
+        survivors = earlier_survivors() - judged_survivors().keys()
+        mutants = [mutant for of_it in found.values() for mutant in of_it if mutant.name in survivors]
     os.environ["HYPOTHESIS_PROFILE"] = "mutants"
     RESULTS.mkdir(parents=True, exist_ok=True)
     plugin = Mutation(mutants, sources, lambda text: print(text, file=stream))

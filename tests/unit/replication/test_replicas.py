@@ -1,6 +1,8 @@
 """The partitions of a broker: found, told to lead or follow, removed, reconfigured."""
 
+import asyncio
 import errno
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,7 @@ from odradek.model.ids import TopicPartition
 from odradek.model.levels import ACKS_LEADER
 from odradek.replication.delayed_fetch import DelayedFetch
 from odradek.replication.partition import DEBUGGER
+from odradek.replication.replicas import Replicas, _Waiting
 from odradek.testing.entropy import SeededEntropy
 
 ORDERS = TopicPartition("orders", 0)
@@ -281,3 +284,19 @@ def test_observers_hear_of_leading_and_of_its_end_before_those_who_wait(play, to
         assert heard[5:] == [(ORDERS, False)]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("never_had_a_log", [True, False])
+def test_no_empty_log_takes_the_place_of_one_whose_directory_has_failed(never_had_a_log):
+    made = []
+
+    async def create(*given, **how):
+        made.append(given[0])
+
+    replicas = Replicas.__new__(Replicas)
+    replicas._directories = SimpleNamespace(unusable=lambda _: None, find=lambda _: None, create=create)
+    replicas._config_of = lambda topic: (None, 1)
+    orders = TopicPartition("orders", 0)
+    waiting = _Waiting(bytes(16), never_had_a_log=never_had_a_log)
+    assert asyncio.run(replicas._place(orders, waiting)) is never_had_a_log
+    assert made == ([orders] if never_had_a_log else [])
