@@ -2,8 +2,8 @@
 
 Run as ``python -m bench.neighbours [ATTACK…]`` from the root of the repository; ``PROGRAM`` names the
 ``odradek`` command of another installation, so that two can be compared. Each attack gets a fresh broker. The
-well-behaved client is a process of its own that produces one record every few milliseconds, on schedule: a
-wait is counted from the moment the request was due. The attack begins after a quiet second.
+well-behaved client is a process of its own that produces a record, waits for the answer and rests for a few
+milliseconds. The attack begins after a quiet second.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ AFTER_SECONDS = 2.0
 ATTACK_SECONDS_MAX = 30.0
 READY_SECONDS_MAX = 60.0
 TOPIC = "neighbour"
+PARTITION_BYTES_MIN = 20
 
 Attack = Callable[[int], None]
 
@@ -59,8 +60,8 @@ def _broker(partitions: int) -> Iterator[tuple[int, int]]:
             process = subprocess.Popen([_program(), "serve", *arguments], stdout=out, stderr=out)
         try:
             _await_port(port)
-            _create(port, "wide")
-            _create(port, TOPIC)
+            _create(port, "wide", partitions)
+            _create(port, TOPIC, partitions)
             yield port, process.pid
         finally:
             process.kill()
@@ -82,11 +83,14 @@ def _connect(port: int) -> socket.socket:
     return connection
 
 
-def _create(port: int, topic: str) -> None:
-    """Ask for a topic until it is there: Metadata creates it."""
+def _create(port: int, topic: str, partitions: int) -> None:
+    """Ask for a topic, which creates it, until all its partitions have leaders."""
     with _connect(port) as connection:
-        connection.sendall(metadata(topic))
-        _receive(connection)
+        answer = b""
+        while len(answer) < partitions * PARTITION_BYTES_MIN:
+            time.sleep(0.5)
+            connection.sendall(metadata(topic))
+            answer = _receive(connection)
 
 
 def _receive(connection: socket.socket) -> bytes:
@@ -108,16 +112,16 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _behave(port: int, stop: Any, waits: Any) -> None:
+    """Produce a record, wait for the answer, rest; tell how long each answer took."""
     frame = _produce_frame(batch([bytes(100)]))
-    connection = _connect(port)
-    due, seen = time.monotonic(), []
+    connection, seen = _connect(port), []
     while not stop.is_set():
-        time.sleep(max(due - time.monotonic(), 0))
-        connection.sendall(frame)
+        began = time.monotonic()
         with contextlib.suppress(OSError):
+            connection.sendall(frame)
             _receive(connection)
-        seen.append(time.monotonic() - due)
-        due = max(due + PERIOD_SECONDS, time.monotonic() - 1)
+        seen.append(time.monotonic() - began)
+        time.sleep(PERIOD_SECONDS)
     waits.send(seen)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import partial
 
 from odradek.log.log import Appended
@@ -128,7 +129,7 @@ class AppendQueue:
             rules=partition.log.append_rules,
             produce_version=append.produce_version,
         )
-        try:
+        with suppress(BoundExceeded):
             return await self._workers.run(partial(validate, bound=ORDINARY))
-        except BoundExceeded:
-            return await self._workers.run_alone(validate)
+        # Not while the exception is handled: it would keep what was unpacked so far from being freed.
+        return await self._workers.run_alone(validate)

@@ -3,14 +3,15 @@
 Layout: size int32, then that many bytes. Bytes are received into a scratch buffer that many readers may
 share: what lies in it belongs to one reader from ``buffer()`` to ``received()``, and no longer. Frames that
 are whole by then are copied out of it, the beginning of the next one is kept aside; a large frame gets its
-own buffer as soon as its size is known, and the rest of it is received straight into that. Its buffer grows
-with what has arrived, so that announcing much and sending little costs the peer's words, not our memory:
-fourfold up to ``FIRST_BYTES``, twofold beyond. A frame given out owns its bytes: nothing here touches them
-again.
+own buffer as soon as its size is known, and the rest of it is received straight into that. Its buffer takes
+the memory of what has arrived, so that announcing much and sending little costs the peer's words, not our
+memory: up to ``GROWN_BYTES_MAX`` it grows with that, and beyond it is mapped, so that pages become memory as
+they are received into. A frame given out owns its bytes: nothing here touches them again.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
@@ -21,8 +22,8 @@ SCRATCH_BYTES: Final = 256 * 1024
 LARGE_BYTES: Final = 64 * 1024
 """A frame above this that is not complete in scratch gets a buffer of its own."""
 
-FIRST_BYTES: Final = 1024 * 1024 + LARGE_BYTES
-"""A little more than the records of one partition: their buffer is not doubled for the bytes around them."""
+GROWN_BYTES_MAX: Final = 1024 * 1024 + LARGE_BYTES
+"""A little more than the usual records of one partition: larger frames are worth a mapping."""
 _GROWTH: Final = 4
 _SMALL_BYTES: Final = 4 * 1024
 
@@ -68,7 +69,7 @@ class FrameReader:
         self.violation: RemoteProtocolViolation | None = None
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
-        self._large: bytearray | memoryview | None = None
+        self._large: bytearray | memoryview | mmap.mmap | None = None
         self._large_view = memoryview(b"")
         self._large_bytes = 0
         self._filled = 0
@@ -82,8 +83,7 @@ class FrameReader:
             self._scratch[: len(rest)] = rest
             return self._scratch[len(rest) :]
         if self._filled == len(self._large):
-            larger = max(2 * self._filled, min(_GROWTH * self._filled, FIRST_BYTES))
-            self._set_aside(min(larger, self._large_bytes))
+            self._set_aside(min(_GROWTH * self._filled, self._large_bytes))
         return self._large_view[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
@@ -140,14 +140,17 @@ class FrameReader:
     def _begin_large(self, size: int, start: int, end: int) -> None:
         self._large_bytes = size
         self._filled = 0
-        arrived = min(max(_GROWTH * (end - start), _SMALL_BYTES), FIRST_BYTES)
+        arrived = max(_GROWTH * (end - start), _SMALL_BYTES)
         self._set_aside(min(size, max(arrived, self._announced_bytes_max)))
         self._large_view[: end - start] = self._scratch[start:end]
         self._filled = end - start
 
     def _set_aside(self, size: int) -> None:
-        """Give the large frame a buffer of this size, with what it has so far."""
-        larger = self._allocate(size)
+        """Give the large frame a buffer of this size, with what it has so far; or one of its whole size."""
+        if size > max(GROWN_BYTES_MAX, self._announced_bytes_max):
+            larger: bytearray | memoryview | mmap.mmap = mmap.mmap(-1, self._large_bytes)
+        else:
+            larger = self._allocate(size)
         view = memoryview(larger)
         view[: self._filled] = self._large_view[: self._filled]
         self._large, self._large_view = larger, view

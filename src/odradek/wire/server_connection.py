@@ -20,6 +20,9 @@ from odradek.wire.schema import NEVER
 JOIN_BYTES_MAX: Final = 4096
 """A first part up to this size is joined to its header: one piece less to send."""
 
+RECEIVED_BYTES_MAX: Final = 1024 * 1024
+"""Received at once: copying more out of the system would keep other connections waiting."""
+
 _pack_plain = Struct(">ii").pack
 _pack_tagged = Struct(">iix").pack
 
@@ -94,7 +97,8 @@ class ServerConnection:
         self._frames.frame_bytes_max = limit
 
     def receive_buffer(self) -> memoryview:
-        return self._frames.buffer()
+        buffer = self._frames.buffer()
+        return buffer if len(buffer) <= RECEIVED_BYTES_MAX else buffer[:RECEIVED_BYTES_MAX]
 
     def received(self, count: int) -> list[Request]:
         """Requests complete after ``count`` more bytes; ``RemoteProtocolViolation`` if they are not Kafka's.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.model.errors import RemoteProtocolViolation
-from odradek.wire.frames import FIRST_BYTES, LARGE_BYTES, SCRATCH_BYTES, FrameReader
+from odradek.wire.frames import GROWN_BYTES_MAX, LARGE_BYTES, SCRATCH_BYTES, FrameReader
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -44,21 +46,28 @@ def test_several_frames_arrive_in_one_read() -> None:
 
 @pytest.mark.parametrize(
     "size",
-    [LARGE_BYTES, LARGE_BYTES + 1, SCRATCH_BYTES - 4, SCRATCH_BYTES, 3 * SCRATCH_BYTES, 5 * FIRST_BYTES // 2],
+    [
+        LARGE_BYTES,
+        LARGE_BYTES + 1,
+        SCRATCH_BYTES - 4,
+        SCRATCH_BYTES,
+        3 * SCRATCH_BYTES,
+        5 * GROWN_BYTES_MAX // 2,
+    ],
 )
 @pytest.mark.parametrize("step", [7919, 1 << 30])
 def test_large_frames_come_whole_among_small_ones(size: int, step: int) -> None:
     large = bytes(range(256)) * (size // 256) + bytes(size % 256)
     bodies = [b"before", large, b"after", large, b"end"]
-    reader = FrameReader(4 * FIRST_BYTES)
+    reader = FrameReader(4 * GROWN_BYTES_MAX)
     assert [bytes(frame) for frame in feed(reader, framed(*bodies), step)] == bodies
 
 
-@pytest.mark.parametrize("size", [SCRATCH_BYTES, 5 * FIRST_BYTES // 2])
+@pytest.mark.parametrize("size", [SCRATCH_BYTES, 5 * GROWN_BYTES_MAX // 2])
 def test_nothing_of_a_buffer_that_was_not_empty_is_seen(size: int) -> None:
     """Buffers need not be cleared: a frame is given out when all of it was received."""
     bodies = [bytes(size), b"small", bytes(size - 1)]
-    reader = FrameReader(4 * FIRST_BYTES, allocate=lambda count: bytearray(b"\xee") * count)
+    reader = FrameReader(4 * GROWN_BYTES_MAX, allocate=lambda count: bytearray(b"\xee") * count)
     assert [bytes(frame) for frame in feed(reader, framed(*bodies), 100_003)] == bodies
 
 
@@ -79,20 +88,35 @@ def test_the_rest_of_a_large_frame_is_received_straight_into_it() -> None:
 
 def test_a_buffer_grows_with_what_arrives_not_with_what_is_announced() -> None:
     reader, arrived = FrameReader(1 << 30), 6
-    feed(reader, (1 << 30).to_bytes(4, "big") + bytes(arrived))
-    for _ in range(20):
+    feed(reader, GROWN_BYTES_MAX.to_bytes(4, "big") + bytes(arrived))
+    while arrived < GROWN_BYTES_MAX:
         room = len(reader.buffer())
         assert arrived + room <= max(4 * arrived, 4096)
-        assert arrived + room <= max(2 * arrived, FIRST_BYTES)
-        feed(reader, bytes(room))
+        frames = feed(reader, bytes(room))
         arrived += room
-    assert arrived > 100 * FIRST_BYTES
+    assert [len(frame) for frame in frames] == [GROWN_BYTES_MAX]
+
+
+def test_a_huge_frame_takes_memory_as_it_is_received() -> None:
+    reader, arrived = FrameReader(1 << 30), 6
+    feed(reader, (1 << 29).to_bytes(4, "big") + bytes(arrived))
+    tracemalloc.start()
+    try:
+        while arrived < 4 * GROWN_BYTES_MAX:
+            room = reader.buffer()[:SCRATCH_BYTES]
+            reader.received(len(room))
+            arrived += len(room)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(reader.buffer()) == (1 << 29) - arrived, "the rest is received straight into its place"
+    assert peak <= 2 * GROWN_BYTES_MAX, "pages of a mapping are memory only once they are written"
 
 
 def test_a_reader_whose_connection_is_gone_holds_nothing() -> None:
     reader = FrameReader(1 << 30)
-    feed(reader, (1 << 30).to_bytes(4, "big") + bytes(3 * FIRST_BYTES))
-    assert reader.partial_bytes == 4 + 3 * FIRST_BYTES
+    feed(reader, (1 << 30).to_bytes(4, "big") + bytes(3 * GROWN_BYTES_MAX))
+    assert reader.partial_bytes == 4 + 3 * GROWN_BYTES_MAX
     reader.release()
     assert reader.partial_bytes == 0
     assert len(reader.buffer()) == SCRATCH_BYTES

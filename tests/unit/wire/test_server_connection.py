@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from odradek.model.errors import LocalProtocolViolation, RemoteProtocolViolation
 from odradek.ports.files import FileSlice, Part
 from odradek.wire.headers import RequestHeader, encode_request_header
-from odradek.wire.server_connection import JOIN_BYTES_MAX, Request, ServerConnection
+from odradek.wire.server_connection import JOIN_BYTES_MAX, RECEIVED_BYTES_MAX, Request, ServerConnection
 
 
 def frame(correlation_id: int, api_key: int = 3, version: int = 1, body: bytes = b"body") -> bytes:
@@ -146,3 +146,13 @@ def test_a_fault_with_nothing_before_it_is_raised() -> None:
     connection.receive_buffer()[:4] = b"\xff\xff\xff\xff"
     with pytest.raises(RemoteProtocolViolation):
         connection.received(4)
+
+
+def test_a_large_request_is_received_in_pieces_between_which_others_are_served():
+    connection = ServerConnection(1 << 30)
+    connection.receive_buffer()[:4] = (1 << 29).to_bytes(4, "big")
+    connection.received(4)
+    for _ in range(20):
+        room = len(connection.receive_buffer())
+        assert room <= RECEIVED_BYTES_MAX
+        connection.received(room)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Literal
 
@@ -255,10 +256,11 @@ def _read_records(result: FetchResult) -> bytes:
 async def _converted(result: FetchResult, data: bytes, magic: Literal[0, 1], workers: Workers) -> FetchResult:
     """Convert what was found, away from the loop; a batch that unpacks to much, one at a time."""
     convert = partial(down_convert, data, magic, result.request.fetch_offset)
+    converted: bytes | None = None
     try:
-        try:
+        with suppress(BoundExceeded):
             converted = await workers.run(partial(convert, ORDINARY.unpacked_bytes_max))
-        except BoundExceeded:
+        if converted is None:
             converted = await workers.run_alone(convert)
     except BrokerError as refused:
         return FetchResult(result.request, refused.code)
