@@ -404,7 +404,7 @@ class Broker:
             clock=self._world.clock,
             config=self.config,
             image=self.image,
-            all_topics_answers=AllTopicsAnswers(self.image),
+            all_topics_answers=AllTopicsAnswers(self.image, self._world.workers),
             replicas=self._replicas,
             directories=self._directories,
             topics=self._topics,

@@ -6,7 +6,8 @@ the image and form of the answer, and then sent to everyone who asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
@@ -14,6 +15,7 @@ from odradek.cluster.topic_names import is_legal_topic_name
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS, NO_LEADER, TopicId
 from odradek.ports.files import Part
+from odradek.ports.workers import Workers
 from odradek.wire.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -22,6 +24,10 @@ from odradek.wire.messages.metadata import (
 
 FORMS_KEPT_MAX: Final = 16
 """Clients of a cluster are of few kinds; each form is as large as the answer."""
+
+
+ON_THE_LOOP_PARTITIONS_MAX: Final = 500
+"""An answer about more partitions takes more than some milliseconds to make."""
 
 
 class AnswerForm(NamedTuple):
@@ -33,22 +39,48 @@ class AnswerForm(NamedTuple):
     with_cluster_operations: bool
 
 
-class AllTopicsAnswers:
-    """Encoded answers about all topics, each made once per change of the image."""
+Encode = Callable[[ClusterImage], list[Part]]
 
-    def __init__(self, image: ClusterImage) -> None:
+
+class AllTopicsAnswers:
+    """Encoded answers about all topics, each made once per change of the image.
+
+    Those of a large cluster take long to make, which a thread does from a snapshot of the image. Whoever asks
+    meanwhile waits for the same answer, unless the image has changed by then.
+    """
+
+    def __init__(self, image: ClusterImage, workers: Workers) -> None:
         self._image = image
+        self._workers = workers
         self._change_count = -1
         self._kept: dict[AnswerForm, list[Part]] = {}
+        self._making: dict[AnswerForm, asyncio.Future[list[Part]]] = {}
 
-    def get(self, form: AnswerForm, encode: Callable[[], list[Part]]) -> list[Part]:
-        """The answer of this form, from ``encode`` if it is not there yet."""
+    def get(self, form: AnswerForm, encode: Encode) -> list[Part] | Awaitable[list[Part]]:
+        """The answer of this form: at once, or what will be it."""
         if self._change_count != self._image.change_count or len(self._kept) > FORMS_KEPT_MAX:
             self._kept.clear()
+            self._making.clear()
             self._change_count = self._image.change_count
         parts = self._kept.get(form)
-        if parts is None:
-            parts = self._kept[form] = encode()
+        if parts is not None:
+            return parts
+        if sum(len(topic.partitions) for topic in self._image.topics.values()) > ON_THE_LOOP_PARTITIONS_MAX:
+            return self._made_by_thread(form, encode)
+        parts = self._kept[form] = encode(self._image)
+        return parts
+
+    async def _made_by_thread(self, form: AnswerForm, encode: Encode) -> list[Part]:
+        making = self._making.get(form)
+        if making is None:
+            snapshot = self._image.snapshot()
+            making = asyncio.ensure_future(self._workers.run(lambda: encode(snapshot)))
+            self._making[form] = making
+        change_count = self._change_count
+        parts = await asyncio.shield(making)
+        if change_count == self._change_count:
+            self._making.pop(form, None)
+            self._kept[form] = parts
         return parts
 
 

@@ -37,6 +37,7 @@ class Session:
         "_corked",
         "_ended",
         "_finishing",
+        "_has_more",
         "_held_max",
         "_lost",
         "_memory",
@@ -85,6 +86,8 @@ class Session:
         self._under_way_max = under_way_max
         self._held_max = 0
         self._backlog: deque[Request] = deque()
+        self._has_more = False
+        """Whether requests may be left in what was received, behind the backlog."""
         self._output: list[Part] = []
         self._corked = False
         self._paused = False
@@ -126,6 +129,7 @@ class Session:
             self._send_output()
         elif requests:
             self._backlog.extend(requests)
+            self._has_more = self._wire.has_more
             if self._turns.is_idle:
                 self._begin_backlog()
             else:
@@ -226,7 +230,7 @@ class Session:
 
     def read_on(self) -> None:
         """A bound that held this session may be no longer reached."""
-        if self._backlog:
+        if self._backlog or self._has_more:
             self._turns.add(self)
         else:
             self._resume()
@@ -266,15 +270,22 @@ class Session:
         backlog, wire, now_ns = self._backlog, self._wire, self._turns.now_ns
         ends_ns = now_ns() + TURN_NS
         self._corked = True
-        while backlog and self.under_way < self._under_way_max:
+        while self.under_way < self._under_way_max and (backlog or self._take_more()):
             self._begin(backlog.popleft())
             if wire.answered_bytes - self._sent_bytes > OUTPUT_BYTES_MAX and not self._send_some():
                 break
-            if backlog and now_ns() >= ends_ns:
+            if (backlog or self._has_more) and now_ns() >= ends_ns:
                 self._turns.add(self)
                 break
         self._corked = False
         self._send_output()
+
+    def _take_more(self) -> bool:
+        """Take the next requests out of what was received; whether there are any."""
+        if self._has_more:
+            self._backlog.extend(self._wire.more())
+            self._has_more = self._wire.has_more
+        return bool(self._backlog)
 
     def _send_some(self) -> bool:
         """Send what there is so far; whether the peer takes it."""
@@ -284,6 +295,7 @@ class Session:
     def _forget_backlog(self) -> None:
         self._release_bytes(sum(len(request.frame) + 4 for request in self._backlog))
         self._backlog.clear()
+        self._has_more = False
 
     def _release_bytes(self, count: int) -> None:
         memory = self._memory
@@ -293,7 +305,7 @@ class Session:
 
     def _end_if_violated(self) -> None:
         """Close behind the last request that came before bytes that are no request."""
-        if not self._backlog and self._wire.violation is not None:
+        if not self._backlog and not self._has_more and self._wire.violation is not None:
             self.end(str(self._wire.violation), "violation")
 
     def _after_late_answer(self) -> None:
@@ -333,6 +345,7 @@ class Session:
         return (
             self.under_way < self._under_way_max
             and not self._backlog
+            and not self._has_more
             and self._connection.queued_bytes <= OUTPUT_BYTES_MAX
             and not self._queue.is_full
             and (memory.used < memory.limit or memory.may_read(self))

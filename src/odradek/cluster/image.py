@@ -91,6 +91,17 @@ class ClusterImage:
         self._by_id: dict[TopicId, TopicImage] = {}
         self._nodes: dict[str, list[tuple[BrokerImage, Endpoint]]] = {}
 
+    def snapshot(self) -> ClusterImage:
+        """The image as it is now, for a reader that is not on the event loop."""
+        copy = ClusterImage()
+        copy.change_count = self.change_count
+        copy.controller_id = self.controller_id
+        copy.brokers = dict(self.brokers)
+        copy.topics = dict(self.topics)
+        copy._by_id = dict(self._by_id)
+        copy._nodes = dict(self._nodes)
+        return copy
+
     @property
     def alive_brokers(self) -> KeysView[int]:
         """Ids of the live brokers: a view that follows the image."""

@@ -40,19 +40,21 @@ class FrameReader:
 
     For a large frame ``announced_bytes_max`` is set aside on its announcement alone, where peers are trusted.
     ``allocate`` makes the buffers of large frames. They need not be empty: each byte is received before
-    anybody sees it.
+    anybody sees it. At most ``frames_max`` frames are given at once; ``more`` gives the others.
     """
 
     __slots__ = (
         "_allocate",
         "_announced_bytes_max",
         "_filled",
+        "_frames_max",
         "_large",
         "_large_bytes",
         "_large_view",
         "_rest",
         "_scratch",
         "frame_bytes_max",
+        "has_more",
         "violation",
     )
 
@@ -62,11 +64,15 @@ class FrameReader:
         scratch: memoryview | None = None,
         announced_bytes_max: int = 0,
         allocate: Callable[[int], bytearray | memoryview] = bytearray,
+        frames_max: int = SCRATCH_BYTES,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._allocate = allocate
+        self._frames_max = frames_max
         self._announced_bytes_max = announced_bytes_max
         self.violation: RemoteProtocolViolation | None = None
+        self.has_more = False
+        """Whether frames may be left in what was received: ``more`` gives them, and then more is received."""
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
         self._large: bytearray | memoryview | mmap.mmap | None = None
@@ -97,6 +103,11 @@ class FrameReader:
             return self._finish_large()
         return self._cut(len(self._rest) + count)
 
+    def more(self) -> list[memoryview]:
+        """Give the next frames of what was received."""
+        self.buffer()
+        return self._cut(len(self._rest))
+
     @property
     def partial_bytes(self) -> int:
         """Bytes received of a frame that is not complete, with its size."""
@@ -105,12 +116,17 @@ class FrameReader:
     def release(self) -> None:
         """Let go of what was received; nothing more will be."""
         self._rest = b""
+        self.has_more = False
         self._large, self._large_view = None, memoryview(b"")
 
     def _cut(self, end: int) -> list[memoryview]:
         frames: list[memoryview] = []
         scratch, start = self._scratch, 0
+        self.has_more = False
         while end - start >= 4:
+            if len(frames) == self._frames_max:
+                self.has_more = True
+                break
             size: int = _size_at(scratch, start)[0]
             if not 0 <= size <= self.frame_bytes_max:
                 self.violation = self._refusal(size)

@@ -20,6 +20,9 @@ from odradek.wire.schema import NEVER
 JOIN_BYTES_MAX: Final = 4096
 """A first part up to this size is joined to its header: one piece less to send."""
 
+FRAMES_MAX: Final = 64
+"""Requests taken out of what was received at once: there may be ten thousand, and others wait meanwhile."""
+
 RECEIVED_BYTES_MAX: Final = 1024 * 1024
 """Received at once: copying more out of the system would keep other connections waiting."""
 
@@ -60,7 +63,7 @@ class ServerConnection:
 
     def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
         """``scratch`` may be shared by connections that receive one after the other; see ``frames``."""
-        self._frames = FrameReader(frame_bytes_max, scratch)
+        self._frames = FrameReader(frame_bytes_max, scratch, frames_max=FRAMES_MAX)
         self._waiting: deque[Request] = deque()
         self.answered_bytes = 0
         """Size of all answers so far."""
@@ -106,8 +109,24 @@ class ServerConnection:
         Requests before the first fault are given, so that they can be served; ``violation`` then says what it
         is, and nothing more may be received.
         """
+        return self._requests(self._frames.received(count))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether requests may be left in what was received: they are taken before more is received."""
+        return self._frames.has_more
+
+    def more(self) -> list[Request]:
+        """Give the next requests of what was received; none if there is a fault, see ``violation``."""
+        try:
+            return self._requests(self._frames.more())
+        except RemoteProtocolViolation as bad:
+            self.violation = bad
+            return []
+
+    def _requests(self, frames: list[memoryview]) -> list[Request]:
         requests: list[Request] = []
-        for frame in self._frames.received(count):
+        for frame in frames:
             try:
                 header, position = decode_request_header(frame)
             except RemoteProtocolViolation as bad:

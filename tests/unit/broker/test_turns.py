@@ -4,6 +4,7 @@ import pytest
 
 from odradek.broker.session import OUTPUT_BYTES_MAX
 from odradek.broker.turns import PASS_NS, TURN_NS, Turns
+from odradek.wire.server_connection import FRAMES_MAX
 
 MS = 1_000_000
 IN_ONE_TURN = TURN_NS // MS
@@ -135,3 +136,42 @@ def test_requests_before_garbage_are_served_in_their_turns_and_then_the_connecti
         run_pass(passes)
     assert bench.numbers == list(range(6))
     assert bench.connection.closed == [True]
+
+
+def test_thousands_of_requests_in_one_read_are_taken_a_few_at_a_time(slow_bench, make_frame, passes):
+    bench = slow_bench()
+    count = 5 * FRAMES_MAX + 3
+    data = b"".join(make_frame(number) for number in range(count))
+    bench.receive(data[:-5])
+    assert bench.session._wire.unanswered <= FRAMES_MAX
+    assert bench.connection.paused, "nothing is received before the others are taken"
+    while passes:
+        run_pass(passes)
+    assert bench.numbers == list(range(count - 1))
+    assert not bench.connection.paused
+    bench.receive(data[-5:])
+    while passes:
+        run_pass(passes)
+    assert bench.numbers == list(range(count))
+    assert bench.memory.used == 0
+
+
+def test_garbage_behind_thousands_of_requests_ends_the_connection_behind_them(slow_bench, make_frame, passes):
+    bench = slow_bench()
+    bench.connection.ends_at_once = False
+    count = 2 * FRAMES_MAX
+    bench.receive(b"".join(make_frame(number) for number in range(count)) + b"\xff\xff\xff\xff")
+    while passes:
+        run_pass(passes)
+    assert bench.numbers == list(range(count))
+    assert bench.connection.closed == [True]
+
+
+def test_what_was_not_taken_yet_goes_with_its_connection(slow_bench, make_frame, passes):
+    bench = slow_bench()
+    bench.receive(b"".join(make_frame(number) for number in range(5 * FRAMES_MAX)))
+    bench.session.connection_lost("reset")
+    while passes:
+        run_pass(passes)
+    assert len(bench.begun) == IN_ONE_TURN
+    assert bench.memory.used == 0

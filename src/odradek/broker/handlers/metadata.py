@@ -11,11 +11,12 @@ need not ask again.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from odradek.broker import metadata as answers
 from odradek.broker.dispatch import Call, Encoded
+from odradek.cluster.image import ClusterImage
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
 from odradek.model.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -32,7 +33,7 @@ AUTO_CREATE_SWITCH_SINCE = 4
 ALL_IS_NULL_SINCE = 1
 IDS_SINCE = 12
 
-Result = MetadataResponse | Encoded | Coroutine[Any, Any, MetadataResponse]
+Result = MetadataResponse | Encoded | Coroutine[Any, Any, MetadataResponse | Encoded]
 
 
 def metadata(request: MetadataRequest, call: Call) -> Result:
@@ -46,10 +47,10 @@ def metadata(request: MetadataRequest, call: Call) -> Result:
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATE_SWITCH_SINCE
     if missing and may_create:
         return _after_creating(request, asked, missing, call)
-    return _response(request, call, [_entry(topic, call) for topic in asked])
+    return _response(request, call, call.broker.image, [_entry(topic, call) for topic in asked])
 
 
-def _all_topics(request: MetadataRequest, call: Call) -> Encoded:
+def _all_topics(request: MetadataRequest, call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
     form = answers.AnswerForm(
         call.version,
         call.session.listener_name,
@@ -57,11 +58,16 @@ def _all_topics(request: MetadataRequest, call: Call) -> Encoded:
         request.include_cluster_authorized_operations,
     )
 
-    def encode() -> list[Part]:
-        topics = answers.all_topics(call.broker.image, form.listener)
-        return parts_encoder(MetadataResponse, form.version)(_response(request, call, topics))
+    def encode(image: ClusterImage) -> list[Part]:
+        response = _response(request, call, image, answers.all_topics(image, form.listener))
+        return parts_encoder(MetadataResponse, form.version)(response)
 
-    return Encoded(call.broker.all_topics_answers.get(form, encode))
+    parts = call.broker.all_topics_answers.get(form, encode)
+    return Encoded(parts) if isinstance(parts, list) else _later(parts)
+
+
+async def _later(parts: Awaitable[list[Part]]) -> Encoded:
+    return Encoded(await parts)
 
 
 def _require_names_only(asked: list[MetadataRequestTopic], version: int) -> None:
@@ -85,7 +91,7 @@ async def _after_creating(
         if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and entry.name in refused:
             entry.error_code = refused[entry.name]
         entries.append(entry)
-    return _response(request, call, entries)
+    return _response(request, call, call.broker.image, entries)
 
 
 def _entry(topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
@@ -95,16 +101,17 @@ def _entry(topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
     return answers.topic_by_id(image, topic.topic_id, listener)
 
 
-def _response(request: MetadataRequest, call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
-    broker = call.broker
+def _response(
+    request: MetadataRequest, call: Call, image: ClusterImage, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == ErrorCode.NONE:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     response = MetadataResponse(
-        brokers=answers.brokers(broker.image, call.session.listener_name),
-        cluster_id=broker.cluster_id,
-        controller_id=broker.image.controller_id,
+        brokers=answers.brokers(image, call.session.listener_name),
+        cluster_id=call.broker.cluster_id,
+        controller_id=image.controller_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:

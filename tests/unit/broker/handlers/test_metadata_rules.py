@@ -1,10 +1,13 @@
 """Metadata: what names and ids may be asked for, and what is told of operations."""
 
+import asyncio
+
 import pytest
 
 from odradek.broker import metadata as answers
 from odradek.cluster.image import ClusterImage
 from odradek.model.errors import ErrorCode
+from odradek.testing.workers import InlineWorkers
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 METADATA = 3
@@ -129,8 +132,40 @@ def test_all_topics_are_encoded_once_per_change_of_the_cluster(play, monkeypatch
     play(scenario)
 
 
+def test_an_answer_about_many_partitions_is_made_on_a_thread_once_for_all_who_wait(play):
+    async def scenario(town):
+        await town.create("wide", answers.ON_THE_LOOP_PARTITIONS_MAX + 1)
+        made, release = [], asyncio.Event()
+
+        async def run(work):
+            made.append(work)
+            await release.wait()
+            return work()
+
+        town.cluster.workers.run = run
+        clients = [await town.memory.connect() for _ in range(3)]
+        waiting = [
+            asyncio.ensure_future(client.request(METADATA, 12, MetadataRequest(None))) for client in clients
+        ]
+        await asyncio.sleep(0.01)
+        assert len(made) == 1
+        await town.create("late")
+        late = asyncio.ensure_future(town.ask(METADATA, 12, MetadataRequest(None)))
+        await asyncio.sleep(0.01)
+        assert len(made) == 2, "the image has changed: the first answer would be too old"
+        release.set()
+        for answer in await asyncio.gather(*waiting):
+            assert {topic.name for topic in answer.topics} == {"wide"}
+        assert {topic.name for topic in (await late).topics} == {"wide", "late"}
+        again = await town.ask(METADATA, 12, MetadataRequest(None))
+        assert {topic.name for topic in again.topics} == {"wide", "late"}
+        assert len(made) == 2
+
+    play(scenario)
+
+
 def test_forms_of_answers_that_are_kept_are_bounded():
-    kept = answers.AllTopicsAnswers(ClusterImage())
+    kept = answers.AllTopicsAnswers(ClusterImage(), InlineWorkers())
     for number in range(10 * answers.FORMS_KEPT_MAX):
-        kept.get(answers.AnswerForm(number, "PLAINTEXT", False, False), lambda: [b"answer"])
+        kept.get(answers.AnswerForm(number, "PLAINTEXT", False, False), lambda image: [b"answer"])
         assert len(kept._kept) <= answers.FORMS_KEPT_MAX + 1
