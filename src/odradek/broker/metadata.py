@@ -7,6 +7,7 @@ the image and form of the answer, and then sent to everyone who asks.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -74,7 +75,7 @@ class AllTopicsAnswers:
         making = self._making.get(form)
         if making is None:
             snapshot = self._image.snapshot()
-            making = asyncio.ensure_future(self._workers.run(lambda: encode(snapshot)))
+            making = asyncio.ensure_future(self._workers.run(lambda: _uncollected(encode, snapshot)))
             self._making[form] = making
         change_count = self._change_count
         parts = await asyncio.shield(making)
@@ -82,6 +83,21 @@ class AllTopicsAnswers:
             self._making.pop(form, None)
             self._kept[form] = parts
         return parts
+
+
+def _uncollected(encode: Encode, image: ClusterImage) -> list[Part]:
+    """Encode without a full garbage collection in its midst.
+
+    So many objects bring one about, though all of them are dropped at the end. It would hold the
+    interpreter's lock, and so the event loop, while it goes over all partitions of the broker.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return encode(image)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def brokers(image: ClusterImage, listener: str) -> list[MetadataResponseBroker]:

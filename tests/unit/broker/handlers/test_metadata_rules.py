@@ -1,6 +1,7 @@
 """Metadata: what names and ids may be asked for, and what is told of operations."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -154,12 +155,14 @@ def test_an_answer_about_many_partitions_is_made_on_a_thread_once_for_all_who_wa
         await asyncio.sleep(0.01)
         assert len(made) == 2, "the image has changed: the first answer would be too old"
         release.set()
+        assert gc.isenabled()
         for answer in await asyncio.gather(*waiting):
             assert {topic.name for topic in answer.topics} == {"wide"}
         assert {topic.name for topic in (await late).topics} == {"wide", "late"}
         again = await town.ask(METADATA, 12, MetadataRequest(None))
         assert {topic.name for topic in again.topics} == {"wide", "late"}
         assert len(made) == 2
+        assert gc.isenabled(), "it rests only while an answer is made"
 
     play(scenario)
 
