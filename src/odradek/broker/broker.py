@@ -93,7 +93,7 @@ log = events.logger("broker")
 
 
 class Ensemble(Protocol):
-    """Where a store comes from: ``connect`` begins a session, ``close`` ends what this broker has of it.
+    """Origin of a store: ``connect`` begins a session, ``close`` ends what this broker has of it.
 
     While it defers writes, a full disk refuses none: they come to the disk once there is room.
     """
@@ -160,7 +160,7 @@ class Broker:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """Where clients are told to reach this broker."""
+        """Advertised listeners of this broker."""
         return [] if self._listening is None else self._listening.endpoints
 
     # Start.

@@ -23,7 +23,7 @@ log = events.logger("listener")
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """How many connections there may be, and how many there are. Limits of listeners by lower-case name."""
+    """Number of connections there may be, and there are. Limits of listeners by lower-case name."""
 
     total_max: int
     per_host_max: int

@@ -23,7 +23,7 @@ from odradek.ports.network import ListeningSocket, Network
 from odradek.telemetry import events
 
 LAST_ANSWERS_MS: Final = 5_000
-"""How long clients have to take their last answers before they are cut off."""
+"""Time clients have to take their last responses before they are disconnected."""
 
 log = events.logger("listening")
 
@@ -38,7 +38,7 @@ class Listening:
         make_session: MakeSession,
     ) -> None:
         self.endpoints: list[Endpoint] = []
-        """What clients are told, with the ports and the host name that only binding tells."""
+        """Advertised listeners, with the ports and the host name that only binding tells."""
         self.on_advertised: Callable[[Sequence[Endpoint]], Awaitable[None]] | None = None
         """Told of other endpoints, before clients can be."""
         self._config = config

@@ -87,7 +87,7 @@ class Session:
         self._held_max = 0
         self._backlog: deque[Request] = deque()
         self._has_more = False
-        """Whether requests may be left in what was received, behind the backlog."""
+        """True while requests may be left in the received bytes, behind the backlog."""
         self._output: list[Part] = []
         self._corked = False
         self._paused = False

@@ -58,7 +58,7 @@ def check_identity(files: FileSystem, log_dirs: Sequence[str], rules: BrokerIdRu
 
 
 def are_known(files: FileSystem, log_dirs: Sequence[str]) -> bool:
-    """Whether a broker has used each of these directories before, so that locking them makes no file."""
+    """Return whether a broker has used all of these directories: locking them makes no file then."""
     return all(files.exists(f"{log_dir}/{LOCK}") for log_dir in log_dirs)
 
 

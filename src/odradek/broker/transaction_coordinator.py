@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odradek.coordinators.transactions.machine import TransactionMachine
 
 LOAD_WAIT_MS: Final = 10_000
-"""How long whoever needs to know all transactional ids waits for those that are being loaded."""
+"""Time to wait for transactional ids that are being loaded, where all must be known."""
 
 log = events.logger("transaction_coordinator")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from odradek.model.ids import TopicPartition
 
 POLL_S: Final = 0.2
-"""How long to wait for records before looking whether anybody still reads the output."""
+"""Time to wait for records before checking that the output is still read."""
 POLLED_MAX: Final = 10_000
 
 

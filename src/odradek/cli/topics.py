@@ -141,7 +141,7 @@ def describe(
 
 
 def _is_internal(name: str) -> bool:
-    """Whether a name is that of an internal topic: of brokers, or of Spark pipelines."""
+    """Return whether a name is that of an internal topic: of brokers, or of Spark pipelines."""
     return name.startswith(_INTERNAL_PREFIX)
 
 

@@ -84,7 +84,7 @@ class ClusterImage:
 
     def __init__(self) -> None:
         self.change_count = 0
-        """How often the image has changed: what was derived from it holds while this stays the same."""
+        """Number of changes so far: what was derived from the image holds while this stays the same."""
         self.controller_id = NO_CONTROLLER
         self.brokers: dict[int, BrokerImage] = {}
         self.topics: dict[str, TopicImage] = {}

@@ -52,7 +52,7 @@ def listeners(settings: Settings) -> Listeners:
 
 
 class ListenerChange(NamedTuple):
-    """What leads from one set of listeners to another; one that moves keeps its name."""
+    """Changes that lead from one set of listeners to another; one that moves keeps its name."""
 
     added: tuple[Endpoint, ...]
     moved: tuple[Endpoint, ...]

@@ -10,7 +10,7 @@ from odradek.config.broker.throttles import THROTTLES_BY_NAME
 from odradek.config.table import Setting, split_listener_name
 
 DYNAMIC_BY_NAME: Final[Mapping[str, Setting[Any]]] = {**broker.BY_NAME, **THROTTLES_BY_NAME}
-"""What may appear in a broker's dynamic layers."""
+"""Names that may appear in a broker's dynamic layers."""
 
 
 def find_broker_setting(name: str) -> Setting[Any] | None:

@@ -26,7 +26,7 @@ class LoadingProgress(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What had to be done about logs that were not closed."""
+    """Recovery of logs that were not closed."""
 
     partitions: int
     segments: int
@@ -67,7 +67,7 @@ def progress_of(directories: Iterable[Loading]) -> LoadingProgress:
 
 
 def recovery_of(directories: Iterable[Loading]) -> Recovery:
-    """What was done in all of them together."""
+    """Sum over all directories."""
     recovered = [one for start in directories for _, one in start.recovered]
     return Recovery(
         len(recovered),

@@ -47,7 +47,7 @@ class Log(SegmentedLog):
 
     @property
     def append_rules(self) -> AppendRules:
-        """What produced batches are held to."""
+        """Rules that produced batches are held to."""
         return self._rules
 
     def append_as_leader(

@@ -42,7 +42,7 @@ SEGMENTS_AT_ONCE: Final = 64
 """Segments that a thread looks into for one question about several."""
 
 REHEARSALS_MAX: Final = 3
-"""How often a read is rehearsed before it waits after all, and a search begun again before it gives up."""
+"""Rehearsals of a read before it waits after all, and attempts of a search before it gives up."""
 
 COPIES_OPEN_MAX: Final = 2
 """A copy holds whole indexes in memory: few at a time."""
@@ -226,7 +226,7 @@ async def _find_time(segments: SegmentList, timestamp: int, from_offset: int) ->
 
 
 async def search(segments: SegmentList, look: Callable[[SegmentList], T]) -> T:
-    """What a thread finds in copies of all segments. Raises OSError or BrokerError if they cannot be read."""
+    """Search copies of all segments on a thread. Raises OSError or BrokerError if they cannot be read."""
     return await _persistently(lambda: _rehearse(segments, list(segments), look))
 
 

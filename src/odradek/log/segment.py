@@ -140,7 +140,7 @@ class SegmentPlace:
         self.index_interval_bytes = index_interval_bytes
         self.index_bytes_max = index_bytes_max
         self.may_wait = True
-        """Whether who searches now may wait for a whole segment to be read."""
+        """True while a search may wait for a whole segment to be read."""
         self.rebuilding: set[int] = set()
         """Base offsets of the segments whose index files are being replaced."""
 
@@ -267,7 +267,7 @@ class Segment:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether a start found no room for indexes of this segment."""
+        """True if a start found no room for the indexes of this segment."""
         return bool(self._unwritten)
 
     def write_unwritten(self) -> None:
@@ -298,7 +298,7 @@ class Segment:
 
     @property
     def knows_aborted(self) -> bool:
-        """Whether ``aborted`` is known without a look into a file."""
+        """True if ``aborted`` is known without a look into a file."""
         return self._aborted is not None
 
     def has_no_aborted(self) -> None:
@@ -467,7 +467,7 @@ class Segment:
 
     @property
     def is_timed(self) -> bool:
-        """Whether ``newest_ms`` is known without a look at a file."""
+        """True if ``newest_ms`` is known without a look at a file."""
         return self._largest is not None and (self._largest.timestamp >= 0 or self._modified_ms is not None)
 
     def _read_largest(self) -> TimestampOffset:

@@ -101,7 +101,7 @@ class SegmentList:
         del self._peaks[first:]
 
     def facts(self, log_end_offset: int, *, with_times: bool = True) -> Iterator[SegmentFacts]:
-        """What retention goes by. One at a time: ``Untimed`` if the time of a segment must be read first.
+        """Facts for retention, one at a time: ``Untimed`` if the time of a segment must be read first.
 
         Without times, all segments pass for as new as can be.
         """

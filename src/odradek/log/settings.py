@@ -57,7 +57,7 @@ class LogConfig:
 
     @property
     def deletes_by_time(self) -> bool:
-        """Whether segments go because of their age."""
+        """True if segments go because of their age."""
         return "delete" in self.cleanup_policy and self.retention_ms >= 0
 
     @property

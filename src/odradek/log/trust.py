@@ -52,7 +52,7 @@ class Trust:
         return self._passing(error, what) if error.errno in OF_ONE_LOG else self.lose(error, what)
 
     def sync_refusal(self, error: OSError, what: str) -> Exception:
-        """What to raise when files could not be synced; a file that could not be opened was not lost."""
+        """Return the error for files that could not be synced; one that could not be opened was not lost."""
         return self._passing(error, what) if error.errno in _NOT_OF_A_SYNC else self.lose(error, what)
 
     def _passing(self, error: OSError, what: str) -> BrokerError:

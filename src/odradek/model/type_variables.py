@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""What is sent as it is."""
+"""Types that are sent as they are."""
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

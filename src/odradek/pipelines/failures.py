@@ -53,7 +53,7 @@ _HINTS_BY_NAME: Final = {
     "reset FILE --to earliest",
     "MarkersLost": 'in a pipeline\'s file: [sink] options = { missingMarkers = "write" }, for one run',
 }
-"""What our own errors mean in the words of a pipeline's file."""
+"""Meaning of our own errors in the terms of a pipeline file."""
 _HINTS: Final = {
     "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION": "choose another [sink] mode; an aggregation that appends "
     "needs [source] watermark, and the transform must group by a window of that column",

@@ -127,7 +127,7 @@ def is_unreadable() -> Column:
 
 
 def why_unreadable(schema: StructType) -> Column:
-    """Which field of a value that cannot be read does not fit, and what it holds instead.
+    """Return the field of an unreadable value that does not fit, and what it holds instead.
 
     A field does not fit if it is there as a text and Spark could not read it as what the schema says.
     """

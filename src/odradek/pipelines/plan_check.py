@@ -19,7 +19,7 @@ FIX = "correct the transform, or the sections of the file that it does not fit"
 
 
 def can_plan(spec: Spec, checks: Sequence[Check]) -> bool:
-    """Whether Spark could say more: it needs Java and packages, and a source that it can ask for columns."""
+    """Return whether Spark can say more: it needs Java, packages, and a source with columns."""
     needed = ["package", "Java", "transform"]
     if spec.source.type == "table":
         needed.append("source table")

@@ -33,7 +33,7 @@ def written_topics(spec: Spec) -> dict[str, str]:
 
 
 def source_refusal(spec: Spec, existing: Iterable[str]) -> str | None:
-    """What to say if a topic that the pipeline reads is missing. Pure."""
+    """Return the message for a missing topic that the pipeline reads. Pure."""
     key, names = (
         ("assign", sorted(spec.source.assign)) if spec.source.assign else ("topics", spec.source.topics)
     )

@@ -69,7 +69,7 @@ def read_spec(path: Path, environment: Mapping[str, str] | None = None) -> Spec:
 
 
 def _nearest_file(path: Path) -> str:
-    """What to try instead of a file that is not there."""
+    """Suggest a file in place of one that does not exist."""
     names = [one.name for one in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     nearest = get_close_matches(path.name, names, 1)
     return f"; did you mean {path.with_name(nearest[0])}?" if nearest else "; odradek pipeline new makes one"

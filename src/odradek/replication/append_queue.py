@@ -69,7 +69,7 @@ class AppendQueue:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def has(self, partition: Partition, source: Source) -> bool:
-        """Whether appends of this source wait for this partition: its next ones must do so too."""
+        """Return whether appends of this source wait for this partition: its next ones must do so too."""
         return (partition, source) in self._waiting
 
     def add(self, partition: Partition, source: Source, append: QueuedAppend) -> None:

@@ -141,7 +141,7 @@ class Replicas:
         self._appends.add(partition, source, append)
 
     def must_queue(self, partition: Partition, source: Source) -> bool:
-        """Whether an append of this source must wait behind earlier ones of it."""
+        """Return whether an append of this source must wait behind earlier ones of it."""
         return self._appends.has(partition, source)
 
     async def settle_appends(self) -> None:

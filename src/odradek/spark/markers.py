@@ -104,7 +104,7 @@ def of_other_attempts(markers: Markers, attempt: str) -> Markers:
 
 
 def is_partly_written(markers: Markers, batch_id: int) -> bool:
-    """Whether another attempt has written rows of this batch."""
+    """Return whether another attempt has written rows of this batch."""
     return any(marker.next_batch == batch_id + 1 for marker in markers.values())
 
 

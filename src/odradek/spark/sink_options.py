@@ -37,7 +37,7 @@ _FIXED_BY_SINK: Final = {
 
 
 class MissingMarkers(enum.StrEnum):
-    """What to do with a batch of which nobody can tell whether it was written."""
+    """Treatment of a batch of which nobody can tell whether it was written."""
 
     FAIL = "fail"
     WRITE = "write"

@@ -72,7 +72,7 @@ class FrameReader:
         self._announced_bytes_max = announced_bytes_max
         self.violation: RemoteProtocolViolation | None = None
         self.has_more = False
-        """Whether frames may be left in what was received: ``more`` gives them, and then more is received."""
+        """True while frames may be left in the received bytes; ``more`` gives them."""
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
         self._large: bytearray | memoryview | mmap.mmap | None = None

@@ -68,7 +68,7 @@ class ServerConnection:
         self.answered_bytes = 0
         """Size of all answers so far."""
         self.violation: RemoteProtocolViolation | None = None
-        """What came behind the last requests and ends the connection, if anything."""
+        """Fault behind the last requests that ends the connection, if any."""
 
     @property
     def partial_bytes(self) -> int:
@@ -113,7 +113,7 @@ class ServerConnection:
 
     @property
     def has_more(self) -> bool:
-        """Whether requests may be left in what was received: they are taken before more is received."""
+        """True while requests may be left in the received bytes: they are taken before more is received."""
         return self._frames.has_more
 
     def more(self) -> list[Request]:

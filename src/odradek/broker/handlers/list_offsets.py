@@ -64,7 +64,7 @@ def list_offsets(request: ListOffsetsRequest, call: Call) -> Result:
 
 
 def _is_supported(timestamp: int, version: int) -> bool:
-    """Whether a request of this version may ask for this timestamp; version 0 takes any."""
+    """Return whether a request of this version may ask for this timestamp; version 0 takes any."""
     return timestamp >= 0 or version == 0 or version >= SPECIAL_SINCE.get(timestamp, version + 1)
 
 

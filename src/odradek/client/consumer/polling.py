@@ -201,7 +201,7 @@ class Polling:
                 raise refusal(topic.error, f"topic {name}")
 
     def is_unknown(self, partition: TopicPartition) -> bool:
-        """Whether the topic is known, and does not have this partition as far as is known."""
+        """Return whether the topic is known, and does not have this partition as far as is known."""
         count = len(self._cluster.image.partitions_for(partition.topic))
         return 0 < count <= partition.partition
 

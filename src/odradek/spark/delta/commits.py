@@ -36,7 +36,7 @@ class Application:
     name: str
     version: int
     is_stream: bool = False
-    """Whether the numbers are those of a query's batches, of which only the last one can come again."""
+    """True if the numbers are those of a query's batches, of which only the last one can come again."""
 
 
 def is_done(table: DeltaTable, application: Application | None) -> bool:
