@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinators.hosted import RuntimeSettings
+from odradek.coordinators.replay import Piece, _decode, read_piece
 from odradek.log.settings import LogConfig
 from odradek.model.errors import ErrorCode
 from odradek.records.batch import BatchBuilder
@@ -278,3 +280,23 @@ def test_a_stamped_append_from_a_replaced_producer_is_refused() -> None:
         assert desk.ask("set", b"a", 1, 5) == [ErrorCode.INVALID_PRODUCER_EPOCH]
 
     play(scenario)
+
+
+def test_what_compaction_left_empty_is_passed_over_up_to_the_end() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.serve()
+        assert await read_piece(desk.partition, 0, 0, 1 << 20) == ([], 0, [])
+        desk.ask("set", b"a", 1)
+        desk.partition.log.skip_to(10, desk.clock.wall_ms())
+        piece = await read_piece(desk.partition, 0, 10, 1 << 20)
+        assert ([one.entry.key for one in piece.told], piece.next_offset) == ([b"a"], 1)
+        assert await read_piece(desk.partition, 1, 10, 1 << 20) == ([], 10, [])
+
+    play(scenario)
+
+
+def test_a_batch_that_is_cut_off_is_told_and_does_not_stop_the_load() -> None:
+    cut_off = SimpleNamespace(read=lambda: b"\0" * 11 + b"\xff" + b"\0" * 70)
+    assert _decode(cut_off, 7, 20) == Piece(
+        [], 20, ["from 7 on: CORRUPT_MESSAGE: a batch is not there as a whole"]
+    )

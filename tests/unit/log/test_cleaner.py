@@ -221,6 +221,21 @@ def test_an_aborted_transaction_is_known_as_long_as_something_of_it_is_there(
     run(scenario)
 
 
+def test_records_that_were_aborted_before_a_restart_replace_none(run: Callable[..., None]) -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.write((A, b"1"))
+        yard.append((A, b"2"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        yard.abort(7)
+        await yard.seal()
+        await yard.directory.close()
+        await yard.open()
+        await yard.clean()
+        assert yard.values() == [(A, b"1")]
+        assert [one.producer_id for one in yard.log.aborted_between(0, 9)] == [7]
+
+    run(scenario)
+
+
 def test_a_marker_goes_some_time_after_all_records_of_its_transaction(run: Callable[..., None]) -> None:
     def markers(yard: Yard) -> list[int]:
         return [header.last_offset for header, records in yard.batches() if header.is_control and records]

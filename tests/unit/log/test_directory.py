@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from odradek.log.directory import LogDirectory
+from odradek.log.directory import LogDirectory, unusable
 from odradek.log.settings import LogConfig
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
@@ -263,3 +263,50 @@ def test_a_directory_that_was_never_loaded_is_left_as_it_was_found(bench: Any) -
     assert directory.was_clean
     assert log.log_start_offset == 1
     assert directory.high_watermarks[ORDERS[0]] == 2
+
+
+def test_a_log_that_could_not_be_opened_is_opened_later(house: House) -> None:
+    _run(house.with_orders().close())
+    list_files, is_refused = house.files.list_files, True
+
+    def refuse(path: str) -> dict[str, int]:
+        if is_refused and path.endswith("orders-1"):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return list_files(path)
+
+    house.files.list_files = refuse  # type: ignore[method-assign]
+    directory = house.open()
+    assert (len(directory), list(directory.unusable)) == (2, [ORDERS[1]])
+    assert not _run(directory.reopen(ORDERS[1]))
+    assert list(directory.unusable) == [ORDERS[1]]
+    is_refused = False
+    assert _run(directory.reopen(ORDERS[1]))
+    assert (len(directory), directory.unusable) == (3, {})
+    with pytest.raises(KeyError):
+        _run(directory.reopen(ORDERS[1]))
+
+
+@pytest.mark.parametrize(
+    ("filename", "reason"),
+    [("/data", "Read-only"), (None, "Read-only"), ("/data/.lock", "Read-only (/data/.lock)")],
+)
+def test_a_path_that_cannot_be_used_is_named_once_and_the_file_that_failed_too(
+    filename: str | None, reason: str
+) -> None:
+    error = unusable("/data", OSError(errno.EROFS, "Read-only", filename))
+    assert str(error) == f"/data cannot be used as a data directory: {reason}"
+
+
+def test_a_flush_of_sealed_segments_that_fails_is_told_and_tried_again(
+    house: House, batch: Callable[..., bytearray]
+) -> None:
+    directory = house.with_orders()
+    log = directory.get(ORDERS[0])
+    assert log is not None
+    log.append_as_leader(batch(1), 0, 0)
+    log.roll(0)
+    house.files.fail_next_write(errno.ENOSPC, name_end=".snapshot")
+    with pytest.raises(StorageError, match="cannot flush"):
+        _run(directory.flush_rolled())
+    assert _run(directory.flush_rolled()) == 1
+    assert _run(directory.flush_rolled()) == 0

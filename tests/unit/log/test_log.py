@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.log.results import NOTHING
 from odradek.log.segment import TimestampOffset
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.levels import Compression
@@ -526,6 +527,13 @@ def test_the_last_batch_is_read_whole_or_not_at_all(bench: Any) -> None:
     bench.append(log, 3)
     assert [one.offset for one in decode(log.read(2, 1).data.read())] == [1, 2, 3]
     assert log.read(2, 1, at_least_one=False).is_cut_short
+
+
+def test_a_batch_that_ends_behind_the_bound_of_a_read_is_not_read(bench: Any) -> None:
+    log = bench.create()
+    bench.append(log, 3)
+    assert log.read(0, 1 << 20, 1) == NOTHING
+    assert log.read(0, 1 << 20, 3).data.read()
 
 
 def test_a_log_may_end_behind_its_last_batch(bench: Any) -> None:

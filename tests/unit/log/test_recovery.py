@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from odradek.log.active_segment import ActiveSegment
 from odradek.log.segment_format import LOG, file_name
 from odradek.records.codec import read_headers
+from odradek.records.compression import Compression
+from odradek.records.layout import Record
+from odradek.records.message_set import write_message_set
 
 Batch = Callable[..., bytearray]
 SMALL = {"segment_bytes": 300, "index_interval_bytes": 100}
@@ -227,6 +230,16 @@ def test_epochs_that_cannot_be_read_are_taken_from_the_batches(bench: Any) -> No
     for content in (b"7\n", b"0\n5\n1 1\n", b"\xff\xfe"):
         bench.files.write_whole(bench.path("leader-epoch-checkpoint"), content)
         assert bench.open(SMALL).epochs.entries == ((0, 0), (1, 6), (2, 12))
+
+
+def test_batches_of_old_formats_have_no_epoch_to_learn(bench: Any) -> None:
+    log = bench.create()
+    old = [Record(offset, 1000, b"key", b"value") for offset in (0, 1)]
+    log.append_as_follower(bytearray(write_message_set(old, 1, Compression.NONE)), 5, 0)
+    bench.append(log, leader_epoch=5)
+    bench.run(log.close())
+    bench.files.write_whole(bench.path("leader-epoch-checkpoint"), b"7\n")
+    assert bench.open().epochs.entries == ((5, 2),)
 
 
 def test_epochs_above_the_recovery_point_are_taken_from_the_batches(bench: Any) -> None:

@@ -12,6 +12,8 @@ class Disk:
     def __init__(self):
         self.log = self
         self.begun = []
+        self.awaits_flush = self.is_leader = True
+        self.failure = None
 
     async def flush(self):
         self.begun.append(asyncio.get_running_loop().create_future())
@@ -97,5 +99,32 @@ def test_partitions_do_not_wait_for_each_other():
         slow.begun[0].set_result(None)
         await turns()
         assert told == [None, None]
+
+    asyncio.run(main())
+
+
+def test_a_refused_flush_is_retried_once_where_records_still_wait_for_it():
+    async def main():
+        waiting, unneeded, follower, failed = disks = [Disk() for _ in range(4)]
+        flushes = Flushes(lambda _: None)
+        for disk in disks:
+            flushes.ask(disk, lambda _: None)
+        await turns()
+        for disk in disks:
+            disk.begun[0].set_exception(StorageError("no space"))
+        await flushes.settle()
+        unneeded.awaits_flush, follower.is_leader, failed.failure = False, False, StorageError("lost")
+        flushes.retry()
+        await turns()
+        assert [len(disk.begun) for disk in disks] == [2, 1, 1, 1]
+        waiting.begun[1].set_exception(StorageError("no space"))
+        await flushes.settle()
+        flushes.retry()
+        await turns()
+        waiting.begun[2].set_result(None)
+        await flushes.settle()
+        flushes.retry()
+        await turns()
+        assert len(waiting.begun) == 3, "the last flush was not refused"
 
     asyncio.run(main())
