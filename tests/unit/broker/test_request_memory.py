@@ -169,3 +169,90 @@ def test_requests_that_wait_are_released_with_their_connection(bench, make_frame
     bench.receive(b"".join(make_frame(number) for number in range(10)))
     bench.session.connection_lost("reset")
     assert bench.memory.used == 3 * len(make_frame(0))
+
+
+def test_one_that_holds_its_share_and_no_more_reads_at_the_bound(memory):
+    held(memory, 6)
+    for held_bytes, may_read in ((SHARE_BYTES, True), (SHARE_BYTES + 1, False)):
+        assert memory.may_read(Reader(memory, held_bytes)) is may_read
+
+
+def test_those_who_read_on_are_not_favoured_when_the_bound_is_reached_again(memory):
+    readers = held(memory, 6)
+    readers[0].complete()
+    readers[1].complete()
+    readers[1].answered()
+    readers[0].answered()
+    for reader in readers:
+        assert not reader.paused
+        reader.has_partial_request = False
+    (late,) = held(memory, 1, 4 * SHARE_BYTES)
+    assert memory.used >= memory.limit
+    assert not late.paused, "it is the only one within a request"
+
+
+def test_the_favoured_stays_favoured_while_others_are_answered(memory):
+    readers = held(memory, 7)
+    memory.wake()
+    assert [reader.paused for reader in readers] == [False] + [True] * 6
+    memory.used -= 2 * SHARE_BYTES
+    memory.wake()
+    assert [reader.paused for reader in readers] == [False] + [True] * 6
+
+
+def test_a_wake_with_nobody_favoured_does_nothing(memory):
+    whole = Reader(memory, 2 * LIMIT, partial=False)
+    whole.look()
+    memory.wake()
+    assert (whole.paused, memory.waiting) == (True, {whole})
+    memory.forget(whole)
+    assert memory.waiting == set()
+
+
+def test_nobody_is_closed_while_there_is_room_or_nobody_is_favoured(memory):
+    for now_ms in (0, FAVOUR_MS_MAX):
+        memory.close_stalled(now_ms)
+    readers = held(memory, 6)
+    memory.used -= 5 * SHARE_BYTES
+    for now_ms in (0, FAVOUR_MS_MAX):
+        memory.close_stalled(now_ms)
+    memory.used += 5 * SHARE_BYTES
+    memory.close_stalled(2 * FAVOUR_MS_MAX)
+    assert not any(reader.ended for reader in readers), "the time begins anew"
+
+
+@pytest.mark.parametrize("ends", ["answer", "no answer", "loss"])
+def test_a_session_reads_on_once_requests_of_others_release_memory(new_bench, make_frame, ends):
+    memory = RequestMemory(4 * len(make_frame(0)))
+    one, other = new_bench(memory=memory), new_bench(memory=memory)
+    one.receive(make_frame(0) + make_frame(1))
+    memory.used += 2 * memory.limit
+    other.receive(make_frame(0))
+    assert other.connection.paused
+    memory.used -= 2 * memory.limit
+    if ends == "answer":
+        one.answer(0)
+    elif ends == "no answer":
+        one.session.answer_nothing(one.begun[0])
+    else:
+        one.receive(make_frame(2)[:-1])
+        one.session.connection_lost("reset")
+    assert not other.connection.paused
+
+
+def test_a_session_that_ends_releases_what_waits_and_is_not_begun(bench, make_frame):
+    bench.connection.ends_at_once = False
+    bench.receive(b"".join(make_frame(number) for number in range(10)))
+    bench.session.end("for a reason")
+    assert bench.memory.used == 3 * len(make_frame(0))
+
+
+def test_a_session_has_a_partial_request_until_its_last_byte(bench, make_frame):
+    whole = make_frame(0)
+    assert not bench.session.has_partial_request
+    bench.receive(whole[:1])
+    assert bench.session.has_partial_request
+    bench.receive(whole[1:-1])
+    assert bench.session.has_partial_request
+    bench.receive(whole[-1:])
+    assert not bench.session.has_partial_request

@@ -273,3 +273,14 @@ def test_a_session_that_finishes_reads_no_more_and_closes_after_its_last_answer(
 def test_a_session_that_finishes_with_nothing_under_way_closes_at_once(bench):
     bench.session.finish()
     assert bench.connection.closed
+
+
+def test_a_session_with_nothing_under_way_and_nothing_queued_is_not_active(bench, make_frame):
+    bench.receive(make_frame(0))
+    assert bench.session.was_active()
+    assert bench.session.was_active(), "a request is under way"
+    bench.answer(0)
+    assert not bench.session.was_active()
+    bench.connection.queued_bytes = 7
+    assert bench.session.was_active(), "its peer takes what is queued"
+    assert not bench.session.was_active()

@@ -175,3 +175,59 @@ def test_what_was_not_taken_yet_goes_with_its_connection(slow_bench, make_frame,
         run_pass(passes)
     assert len(bench.begun) == IN_ONE_TURN
     assert bench.memory.used == 0
+
+
+class Taker:
+    """Works for so long at each of its turns."""
+
+    def __init__(self, clock, took_ns):
+        self.clock, self.took_ns = clock, took_ns
+        self.is_in_line = False
+        self.turns = 0
+
+    def take_turn(self):
+        self.turns += 1
+        self.clock.now_ns += self.took_ns
+
+
+def test_one_that_lines_up_twice_has_one_turn(turns, clock, passes):
+    taker = Taker(clock, MS)
+    turns.add(taker)
+    turns.add(taker)
+    run_pass(passes)
+    assert (taker.turns, passes, turns.is_idle) == (1, [], True)
+    turns.add(taker)
+    run_pass(passes)
+    assert taker.turns == 2
+
+
+def test_a_pass_serves_as_many_as_it_has_time_for_and_the_next_serves_the_others(turns, clock, passes):
+    takers = [Taker(clock, PASS_NS // 2) for _ in range(5)]
+    for taker in takers:
+        turns.add(taker)
+    for served in (2, 4, 5):
+        assert len(passes) == 1
+        run_pass(passes)
+        assert sum(taker.turns for taker in takers) == served
+    assert passes == []
+
+
+def test_large_answers_stop_a_turn_though_it_has_time_left(new_bench, make_frame, turns):
+    bench = new_bench(under_way_max=100, turns=turns)
+    bench.on_begin = lambda request, session: session.answer(request, [bytes(OUTPUT_BYTES_MAX)])
+    bench.connection.stuck = True
+    bench.receive(b"".join(make_frame(number) for number in range(10)))
+    assert bench.numbers == [0]
+    bench.connection.stuck = False
+
+
+def test_what_was_not_taken_yet_is_not_begun_once_the_session_has_ended(slow_bench, make_frame, passes):
+    bench = slow_bench()
+    bench.connection.ends_at_once = False
+    bench.receive(b"".join(make_frame(number) for number in range(5 * FRAMES_MAX)))
+    bench.session.end("for a reason")
+    while passes:
+        run_pass(passes)
+    assert len(bench.begun) == IN_ONE_TURN
+    bench.session.connection_lost(None)
+    assert bench.memory.used == 0
