@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 
@@ -13,6 +14,7 @@ from odradek.log.settings import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.levels import Compression
 from odradek.records import codec
+from odradek.records.batch import BatchBuilder
 
 from .desk import FOLLOWER_ID, TIMEOUT_MS, Counter, Desk, play
 
@@ -263,6 +265,59 @@ def test_who_waits_when_the_runtime_stops_is_answered() -> None:
         answers = desk.ask("set", b"a", 1)
         await desk.runtime.stop()
         assert answers == [ErrorCode.NOT_COORDINATOR]
+
+    play(scenario)
+
+
+def test_what_was_told_to_a_load_that_ended_early_is_not_told_to_the_next() -> None:
+    async def scenario(desk: Desk) -> None:
+        partition = await desk.obey()
+        desk.runtime.start()
+        desk.runtime.lead(partition)
+        desk.runtime.tell_all(("set", b"a", 1))
+        desk.runtime.resign(0)
+        desk.runtime.lead(partition)
+        await desk.loaded()
+        assert desk.runtime.machine(0).totals == {}
+
+    play(scenario)
+
+
+def test_no_load_is_under_way_once_the_runtime_has_stopped() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.runtime.start()
+        partition = await desk.obey(1, FOLLOWER_ID)
+        builder = BatchBuilder()
+        builder.append(1, b"a", b"1")
+        partition.append_own(bytearray(builder.build()), 1)
+        desk.runtime.lead(partition)
+        await asyncio.sleep(0)
+        (load,) = desk.runtime._loads.values()
+        await desk.runtime.stop()
+        assert load.done()
+
+    play(scenario)
+
+
+def test_the_end_of_a_transaction_in_a_partition_that_is_led_elsewhere_is_passed_over() -> None:
+    async def scenario(desk: Desk) -> None:
+        counter = await desk.serve()
+        desk.runtime.transaction_ended(7, 5, commits=True, offset=0)
+        assert counter.totals == {}
+
+    play(scenario)
+
+
+def test_what_waits_behind_what_is_overdue_is_refused_at_its_own_time() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.serve(1, FOLLOWER_ID)
+        early = desk.ask("set", b"a", 1)
+        await desk.clock.sleep_ms(TIMEOUT_MS // 2)
+        late = desk.ask("set", b"b", 2)
+        await desk.clock.sleep_ms(TIMEOUT_MS // 2 + 10)
+        assert (early, late) == ([ErrorCode.REQUEST_TIMED_OUT], [])
+        await desk.clock.sleep_ms(TIMEOUT_MS // 2 + 10)
+        assert late == [ErrorCode.REQUEST_TIMED_OUT]
 
     play(scenario)
 

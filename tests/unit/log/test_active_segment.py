@@ -253,3 +253,16 @@ def test_a_segment_that_was_cut_to_nothing_has_no_age(bench: Any, batch: Batch) 
     assert segment.is_too_old(1101, bench.now_ms)
     segment.truncate(0)
     assert not segment.is_too_old(1101, bench.now_ms)
+
+
+def test_indexes_taken_from_the_file_anew_are_those_that_were_there(bench: Any, batch: Batch) -> None:
+    segment = _new(bench)
+    _append(segment, *(batch(1, base_offset=offset, timestamp=1000 + offset) for offset in range(9)))
+    segment.write_indexes()
+    paths = [segment.path(".index"), segment.path(".timeindex")]
+    before = [bench.files.read_whole(path) for path in paths]
+    assert all(before)
+    for path, content in zip(paths, before, strict=True):
+        bench.files.write_whole(path, bytes(2 * len(content)))
+    segment.rebuild_indexes()
+    assert [bench.files.read_whole(path) for path in paths] == before

@@ -13,6 +13,7 @@ from odradek.log.cleaning_round import STEPS
 from odradek.log.directory import LogDirectory
 from odradek.log.segment_format import OFFSETS, TIMES
 from odradek.log.settings import CleanerConfig
+from odradek.log.survey import look_at
 from odradek.model.errors import StorageError
 from odradek.model.ids import TopicPartition
 from odradek.model.levels import Compression
@@ -422,6 +423,40 @@ def test_a_small_map_takes_several_rounds(run: Callable[..., None]) -> None:
     run(scenario)
 
 
+def test_segments_behind_the_end_of_a_round_are_not_written_anew(run: Callable[..., None]) -> None:
+    async def scenario(yard: Yard) -> None:
+        yard.cleaner_config = CleanerConfig(map_bytes_all=24 * 10, load_factor=0.5)
+        yard.configure(segment_bytes=1000)
+        for number in range(4):
+            await yard.write(*((b"%d-%d" % (number, key), b"x" * 100) for key in range(4)))
+        yard.configure(segment_bytes=1)
+        assert await yard.clean()
+        assert yard.directory.cleaned_offsets[ORDERS] < 8
+        assert yard.steps.count("swapped") <= 2
+
+    run(scenario)
+
+
+def test_a_log_that_cannot_be_looked_through_does_not_keep_others_from_being_compacted(
+    run: Callable[..., None],
+) -> None:
+    async def scenario(yard: Yard) -> None:
+        other = await yard.directory.create(TopicPartition("others", 0), yard.config, None)
+        await yard.write((A, b"1"), (A, b"2"))
+
+        async def refuse_other(log: Any, *given: Any) -> Any:
+            if log is other:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return await look_at(log, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("odradek.log.cleaner.look_at", refuse_other)
+            assert await yard.clean()
+        assert yard.values() == [(A, b"2")]
+
+    run(scenario)
+
+
 # Pauses, ends and failures.
 
 
@@ -668,6 +703,9 @@ def test_workers_look_again_after_a_pause_and_end_when_told(run: Callable[..., N
         yard.cleaner_config = CleanerConfig(backoff_ms=1000, threads=3)
         await yard.clock.sleep_ms(2000)
         assert len(yard.cleaner._workers) == 3
+        yard.cleaner_config = CleanerConfig(backoff_ms=1000, threads=1)
+        await yard.clock.sleep_ms(2000)
+        assert [worker.done() for worker in yard.cleaner._workers].count(False) == 1
         await yard.cleaner.stop()
         await yard.write((A, b"3"))
         await yard.clock.sleep_ms(5000)

@@ -310,3 +310,26 @@ def test_a_flush_of_sealed_segments_that_fails_is_told_and_tried_again(
         _run(directory.flush_rolled())
     assert _run(directory.flush_rolled()) == 1
     assert _run(directory.flush_rolled()) == 0
+
+
+def test_where_a_deleted_log_began_is_forgotten_before_the_next_of_its_name(house: House, bench: Any) -> None:
+    directory = house.with_orders()
+    log = directory.get(ORDERS[0])
+    assert log is not None
+    bench.append(log, 2)
+    log.high_watermark = 2
+    log.advance_log_start_offset(1)
+    _run(directory.checkpoint_log_starts())
+    directory.delete(ORDERS[0], 0)
+    log = _run(directory.create(ORDERS[0], house.config, b"the next topic.."))
+    bench.append(log, 2)
+    _run(log.flush())
+    house.crash()
+    log = house.open().get(ORDERS[0])
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+def test_a_load_counts_the_logs_it_has_begun(house: House) -> None:
+    _run(house.with_orders().close())
+    assert len(house.open().loading.begun) == len(ORDERS)

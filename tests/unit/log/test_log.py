@@ -569,6 +569,9 @@ def test_names_are_synced_when_they_have_changed_and_not_with_every_flush(bench:
     log.roll(bench.now_ms)
     bench.run(log.flush())
     assert synced[3:] == [log.directory]
+    bench.append(log)
+    bench.run(log.flush())
+    assert synced[3:] == [log.directory], "nor is a snapshot written twice"
 
 
 def test_names_that_a_full_disk_kept_from_the_disk_get_there_with_the_next_flush(bench: Any) -> None:

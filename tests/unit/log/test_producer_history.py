@@ -490,3 +490,21 @@ def test_producer_0_is_one_like_all_others(bench: Any, batch: Callable[..., byte
         bench.files.remove(bench.path(file_name(offset, SNAPSHOT)))
     again = bench.open(SMALL)
     assert [author.repeat(again, number) for number in range(3)] == offsets
+
+
+def test_a_producer_whose_segments_went_is_known_by_the_snapshot_where_the_log_begins(
+    bench: Any, author: Author
+) -> None:
+    log = bench.create(**SMALL)
+    author.write(log)
+    log.roll(bench.now_ms)
+    bench.append(log, 2)
+    bench.run(log.flush())
+    log.high_watermark = log.log_end_offset
+    log.advance_log_start_offset(2)
+    bench.run(log.retain(bench.now_ms, 0))
+    assert log.segments[0].base_offset == 2
+    for _ in range(2):
+        log = bench.open(SMALL, was_clean=False, recovery_point=0, log_start_offset=2)
+        assert author.repeat(log, 0) == 0
+        assert 2 in snapshots(bench)

@@ -366,3 +366,9 @@ def test_a_start_above_the_end_of_a_whole_log_is_not_believed(bench: Any) -> Non
     log = bench.open(SMALL, recovery_point=18, log_start_offset=500)
     assert (log.log_start_offset, log.log_end_offset) == (0, 18)
     assert "no start at 500" in str(bench.recovered.problem)
+
+
+def test_segments_of_an_opened_log_count_among_those_that_are_open(bench: Any) -> None:
+    bench.run(_three_segments(bench).close())
+    log = bench.open(SMALL, was_clean=False)
+    assert all(segment.place.opened is bench.opened for segment in log.segments)

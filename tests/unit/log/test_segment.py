@@ -190,3 +190,10 @@ def test_no_flipped_bit_of_a_time_index_hides_a_record_or_changes_the_largest_ti
             TimestampOffset(at, number, -1) for number, at in enumerate(times)
         ]
         segment.close()
+
+
+@pytest.mark.parametrize(("timestamp", "newest_ms"), [(0, 0), (1, 1), (-1, 1_000_000)])
+def test_a_segment_is_as_old_as_its_newest_record_or_its_file(
+    bench: Any, batch: Batch, timestamp: int, newest_ms: int
+) -> None:
+    assert _sealed(bench, [batch(1, timestamp=timestamp)]).newest_ms() == newest_ms

@@ -75,3 +75,11 @@ def test_segments_can_be_replaced_while_they_are_all_here_and_none_is_the_last()
     assert not segments.holds([cast(Segment, two), cast(Segment, three)])
     assert not segments.holds([cast(Segment, TimedSegment(0, [0]))])
     assert not segments.holds([cast(Segment, one), cast(Segment, TimedSegment(10, [10]))])
+
+
+def test_a_search_by_time_after_the_oldest_segments_went_begins_with_those_that_are_left() -> None:
+    segments = _list_of([TimedSegment(number * 10, number) for number in range(5)])
+    assert segments.find_time(4, 0) == TimestampOffset(4, 40)
+    segments.drop_first(2)
+    for number in (2, 3, 4):
+        assert segments.find_time(number, 0) == TimestampOffset(number, number * 10)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from odradek.config import topic
+from odradek.config import broker, topic
 from odradek.config.table import Settings
 from odradek.log.settings import CleanerConfig, LogConfig
 from odradek.model.levels import Compression, TimestampType
@@ -64,3 +64,11 @@ def test_memory_for_compaction_is_shared_by_its_threads() -> None:
     for threads, share in ((0, 1), (1, 1), (3, 3)):
         config = CleanerConfig(threads=threads, map_bytes_all=9000, buffer_bytes_all=1 << 20)
         assert (config.map_bytes, config.window_bytes) == (9000 // share, (1 << 20) // share // 2)
+
+
+def test_settings_of_compaction_are_the_brokers() -> None:
+    given = (False, 3, 7, 1000.0, 5000, 0.5, 600)
+    names = ("ENABLE", "THREADS", "BACKOFF_MS", "IO_MAX_BYTES_PER_SECOND", "DEDUPE_BUFFER_SIZE")
+    names += ("IO_BUFFER_LOAD_FACTOR", "IO_BUFFER_SIZE")
+    settings = [getattr(broker, f"LOG_CLEANER_{name}") for name in names]
+    assert CleanerConfig.of(Settings(dict(zip(settings, given, strict=True)))) == CleanerConfig(*given)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.coordinators.groups.commands import Commit
+from odradek.coordinators.groups.commands import Commit, Sync
 from odradek.coordinators.groups.group import Group, State
 from odradek.coordinators.groups.members import Member
 from odradek.coordinators.groups.presence import commit_refusal
+from odradek.coordinators.groups.syncing import refusal
 from odradek.model.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -74,3 +75,15 @@ def test_outsiders_may_not_commit_while_there_are_members(state: State) -> None:
 def test_nobody_may_commit_for_a_dead_group(producer_id: int) -> None:
     refused = commit_refusal(group_in(State.DEAD), commit("", -1, producer_id=producer_id))
     assert refused is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_transaction_that_names_a_generation_has_to_name_its_member() -> None:
+    for generation in (0, 3):
+        refused = commit_refusal(group_in(State.STABLE), commit("", generation, producer_id=7))
+        assert refused is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_dead_group_sends_those_who_sync_to_look_for_their_coordinator() -> None:
+    sync = Sync("g", 3, "a", None, None, None, {})
+    assert refusal(group_in(State.DEAD), sync) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert refusal(group_in(State.STABLE), sync) is NONE

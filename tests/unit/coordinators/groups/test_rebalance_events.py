@@ -9,6 +9,8 @@ from tests.support.group_world import GroupWorld
 
 from odradek.coordinators.effects import Effect, LogEvent
 from odradek.coordinators.groups.commands import Heartbeat, Join, Joined, Leave, Leaver, Sync
+from odradek.coordinators.groups.rebalance import JoinEnds, SyncEnds, prepare, sync_ended
+from odradek.coordinators.groups.turn import Turn
 
 PROTOCOLS = (("range", b""),)
 
@@ -106,3 +108,38 @@ def test_a_leader_that_joins_again_is_the_reason(world: World) -> None:
     world.sync(member, 1)
     world.join("a", member, reason="topics changed")
     assert world.reasons()[1:] == [f"member {member} rejoined: topics changed"]
+
+
+def test_timers_of_a_group_that_is_gone_do_nothing(world: World) -> None:
+    for timer in (JoinEnds("nobody"), SyncEnds("nobody")):
+        assert world.machine.fired(timer, world.now) == []
+
+
+def test_a_sync_that_ends_with_everybody_synced_or_during_a_rebalance_dismisses_nobody(world: World) -> None:
+    member = world.join("a")
+    world.sync(member, 1)
+    world.wait(100)
+    assert world.machine.fired(SyncEnds("g"), world.now) == []
+    assert len(world.reasons()) == 1
+    group = world.machine.groups["g"]
+    prepare(group, "for a test", turn := Turn(world.now, lambda: world.settings, str, {}))
+    group.unsynced.add(member)
+    turn.effects.clear()
+    sync_ended(group, turn)
+    assert (turn.effects, list(group.members)) == ([], [member])
+
+
+@pytest.mark.parametrize(("members_max", "rebalances"), [(1, 1), (2, 0), (3, 0)])
+def test_a_loaded_group_rebalances_if_it_is_larger_than_it_may_be_now(
+    world: World, members_max: int, rebalances: int
+) -> None:
+    first = world.join("a")
+    second = world.join("b")
+    world.join("a", first)
+    for member in (first, second):
+        world.sync(member, 2)
+    world.logged.clear()
+    world.set(members_max=members_max)
+    world.move()
+    assert len(world.machine.groups["g"].members) == 2
+    assert len(world.reasons()) == rebalances
