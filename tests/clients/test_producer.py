@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from tests.clients.worlds import Blocking, World
-from tests.support.broker import Broker
+from tests.support.broker import Broker, free_port
+from tests.support.proxy import Moment, Point, Proxy
 
 import odradek
 from odradek import ClientClosed, ConfigError, InvalidState, RecordTooLarge, TimedOut, TopicPartition
+
+PRODUCE = 0
 
 
 def read(world: World, bootstrap: str, topic: str, count: int) -> list[Any]:
@@ -117,16 +120,28 @@ def test_a_table_that_is_no_records_is_refused(world: World, bootstrap: str, top
 
 
 def test_a_broker_that_restarts_gets_all_records_once(world: World, start_broker: Any) -> None:
-    broker: Broker = start_broker()
-    producer = world.producer(bootstrap_servers=broker.bootstrap, batch_size=200)
-    deliveries = [producer.send("letters", b"%d" % number, partition=0) for number in range(100)]
-    deliveries[0].result(30)
-    broker.stop()
-    deliveries += [producer.send("letters", b"%d" % number, partition=0) for number in range(100, 200)]
-    broker.start()
-    assert [delivery.result(60).offset for delivery in deliveries] == list(range(200))
-    values = [record.value for record in read(world, broker.bootstrap, "letters", 200)]
-    assert values == [b"%d" % number for number in range(200)]
+    port = free_port()
+    broker: Broker = start_broker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+    proxy = Proxy(port, broker.port, (), 0)
+    proxy.start()
+    try:
+        producer = world.producer(
+            bootstrap_servers=proxy.bootstrap,
+            client_id="writer",
+            batch_size=200,
+            max_in_flight_requests_per_connection=1,
+        )
+        deliveries = [producer.send("letters", b"%d" % number, partition=0) for number in range(100)]
+        deliveries[-1].result(30)
+        unanswered = proxy.arm(Point("writer", PRODUCE, Moment.UNANSWERED), broker.stop)
+        deliveries += [producer.send("letters", b"%d" % number, partition=0) for number in range(100, 200)]
+        assert unanswered.wait(30), "no batch was sent"
+        broker.start()
+        assert [delivery.result(60).offset for delivery in deliveries] == list(range(200))
+        values = [record.value for record in read(world, proxy.bootstrap, "letters", 200)]
+        assert values == [b"%d" % number for number in range(200)]
+    finally:
+        proxy.stop()
 
 
 def test_a_broker_that_is_not_there_is_told_within_max_block_ms(world: World) -> None:

@@ -8,8 +8,8 @@ import pytest
 from tests.faults import transactions_hung, transactions_ledger, transactions_steps
 from tests.faults.tally import Tally
 from tests.faults.transactions_judge import Entry, Fate, judge
-from tests.faults.transactions_proxy import Moment
 from tests.faults.transactions_reader import Aborted
+from tests.support.proxy import Moment
 
 SEED = 1912
 TRANSACTIONS = 10_000

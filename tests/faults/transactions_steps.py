@@ -1,7 +1,7 @@
 """Three kinds of clients consume, transform and produce, and die at every step; so does the broker.
 
 A step is a request of a transaction; the victim, the client or the broker, is killed before it is sent, as it
-is under way, before its answer and after it (``transactions_proxy.py``). What died is started again. Some
+is under way, before its answer and after it (``tests/support/proxy.py``). What died is started again. Some
 requests come twice. After the steps a second instance with the same transactional id is started beside a live
 one, which has to end. Each input below the committed offset is there exactly once.
 """
@@ -22,9 +22,9 @@ from tests.faults.tally import Tally
 from tests.faults.transactions_app import FAILED, FENCED, INPUTS, STUCK
 from tests.faults.transactions_judge import SIDES, judge
 from tests.faults.transactions_ledger import NOT_THERE_YET, Killable, await_coordinators
-from tests.faults.transactions_proxy import Moment, Point, Proxy
 from tests.faults.transactions_reader import Reader
 from tests.support.broker import Broker, free_port
+from tests.support.proxy import Moment, Point, Proxy
 from tests.support.raw import RawConnection
 from tests.support.requests import kio_requests
 

@@ -19,6 +19,7 @@ BROKER_PLANTS: list[Plant] = [
         "    if group",
         (
             "unit/coordinators/groups/test_commit_verdict.py::test_zombies_are_fenced",
+            "faults/test_groups_short.py::test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances",
             "unit/coordinators/groups/test_membership_laws.py::test_books_timers_answers_and_the_log_agree_whatever_happens",
         ),
     ),

@@ -39,6 +39,8 @@ LOG_PLANTS: list[Plant] = [
         (
             "integration/test_bad_batches.py::test_repeated_batch_is_answered_with_its_first_offset_and_stored_once",
             "unit/broker/handlers/test_read_committed.py::test_a_repeated_batch_is_answered_as_before_though_much_lies_behind_it",
+            "compat/test_idempotent_restarts.py::test_no_record_is_lost_or_doubled_by_ends_of_the_broker",
+            "clients/test_producer.py::test_a_broker_that_restarts_gets_all_records_once",
         ),
     ),
     Plant(

@@ -336,6 +336,21 @@ def test_the_indexes_of_a_compacted_segment_are_true(run: Callable[..., None], c
     run(scenario)
 
 
+def test_batches_that_all_go_leave_no_entry_in_an_index(run: Callable[..., None]) -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.write((B, b"x" * 5000))
+        await yard.write((A, b"1"))
+        await yard.write((A, b"2"))
+        assert await yard.clean()
+        segment = yard.log.segments[0]
+        places = {one.last_offset: one.position for one in segment.walk(0)}
+        entries = OFFSETS.entries(segment.offset_index())
+        assert places.keys() == {0, 2}
+        assert [places[offset] == position for offset, position in entries] == [True]
+
+    run(scenario)
+
+
 # What is not touched.
 
 

@@ -57,6 +57,10 @@ class Trap:
     def has_sprung(self) -> bool:
         return self._sprung.is_set()
 
+    def wait(self, seconds_max: float) -> bool:
+        """Wait until the victim is dead; give whether it is."""
+        return self._sprung.wait(seconds_max)
+
 
 class Awaited(NamedTuple):
     """An answer that is due, in its turn."""
