@@ -372,3 +372,11 @@ def test_a_row_that_cannot_be_sent_is_named_by_its_number_in_the_task(stage: Sta
     ]
     with pytest.raises(Exception, match="row 3 of this task"):
         stage.write(4, *to_topics, options=SinkOptions(OPTIONS.producer_settings, None))
+
+
+def test_a_replay_where_brokers_cannot_describe_transactions_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactional_writer, "describe_transaction", lambda *_: None)
+    with pytest.raises(ReplayDiffers, match="describe transactions"):
+        transactional_writer._opened(OPTIONS, KEY)
