@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.topic_content import committed_values
+from tests.support.fixtures import StartBroker
 from typer.testing import CliRunner
 
 from odradek import Admin, NewTopic, Producer
@@ -80,7 +81,9 @@ def test_a_preview_shows_rows_of_the_newest_records_and_writes_nothing(
     assert json.loads(json.dumps(found.rows)) == found.rows
 
 
-def test_a_demo_has_topics_and_orders_and_is_made_once(tmp_path: Path, bootstrap: str) -> None:
+def test_a_demo_has_topics_and_orders_and_is_made_once(tmp_path: Path, start_broker: StartBroker) -> None:
+    bootstrap = start_broker().bootstrap  # of its own: the demo's topics have names that others use too
+
     def new(kind: str, directory: str) -> str:
         arguments = ["pipeline", "new", kind, str(tmp_path / directory), "--demo", "-b", bootstrap]
         done = CliRunner().invoke(app, arguments)
