@@ -304,4 +304,130 @@ BROKER_PLANTS: list[Plant] = [
         "        end_offset = min(end_offset, epoch_end)",
         ("unit/replication/test_common_end.py::test_logs_are_the_same_up_to_where_their_epochs_part",),
     ),
+    Plant(
+        "appends of one connection stay in order on threads",
+        f"{REPLICATION}/append_queue.py",
+        "        return (partition, source) in self._waiting",
+        "        return False",
+        (
+            "unit/broker/handlers/test_produce_off_the_loop.py::test_appends_of_one_connection_to_one_partition_stay_in_the_order_they_came",
+        ),
+    ),
+    Plant(
+        "a full target makes a move wait",
+        f"{REPLICATION}/log_moves.py",
+        "            if is_broken or (isinstance(refused, BrokerError) and refused.code != _NO_ROOM):\n                raise",
+        "            raise",
+        (
+            "unit/broker/handlers/test_alter_replica_log_dirs.py::test_a_full_target_makes_a_move_wait_and_harms_nothing",
+        ),
+    ),
+    Plant(
+        "a move goes on after a restart",
+        f"{REPLICATION}/log_moves.py",
+        "                self._start(_Move(partition, source, directory, future))",
+        "                self._drop_future(directory, topic_partition)",
+        ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_a_move_goes_on_after_a_restart",),
+    ),
+    Plant(
+        "a fetch of cold data stalls nobody",
+        f"{BROKER}/handlers/fetch.py",
+        "    reading = Reading(request, call, context, replica_id, may_wait=False)",
+        "    reading = Reading(request, call, context, replica_id, may_wait=True)",
+        ("unit/broker/handlers/test_cold_reads.py::test_a_fetch_of_cold_data_stalls_nobody",),
+    ),
+    Plant(
+        "a full disk fails no directory",
+        "src/odradek/log/directory.py",
+        "        if error.errno not in PASSING:\n            self.fail(failure)",
+        "        self.fail(failure)",
+        (
+            "unit/broker/handlers/test_no_descriptors.py::test_a_topic_made_meanwhile_comes_online",
+            "unit/broker/handlers/test_no_descriptors.py::test_flushes_and_retention_do_not_take_the_directory_offline",
+            "unit/broker/handlers/test_no_room_for_partitions.py::test_partitions_come_online_once_there_is_room",
+            "unit/broker/handlers/test_full_disk_start.py::test_reads_go_on_and_writes_are_refused_until_there_is_room",
+            "unit/broker/handlers/test_full_disk_start.py::test_old_segments_are_deleted",
+            "unit/broker/handlers/test_full_disk_start.py::test_records_can_be_deleted",
+        ),
+    ),
+    Plant(
+        "partitions without a log get one once there is room",
+        f"{REPLICATION}/replicas.py",
+        "                placed.append(topic_partition)",
+        "                pass",
+        (
+            "unit/broker/handlers/test_no_room_for_partitions.py::test_partitions_come_online_once_there_is_room",
+            "unit/broker/handlers/test_no_descriptors.py::test_a_topic_made_meanwhile_comes_online",
+        ),
+    ),
+    Plant(
+        "a log that could not be opened is opened once it can",
+        f"{REPLICATION}/replicas.py",
+        "            return await holder.reopen(topic_partition)",
+        "            return False",
+        (
+            "unit/broker/handlers/test_one_bad_log.py::test_a_log_that_cannot_be_mended_takes_its_partition_offline_until_it_can",
+        ),
+    ),
+    Plant(
+        "a partition.metadata that says nothing is not believed",
+        "src/odradek/log/checkpoints.py",
+        "        raise StorageError(f\"{path} holds no topic id: {fields.get('topic_id')!r}\")",
+        "        return None",
+        (
+            "unit/broker/handlers/test_one_bad_log.py::test_a_partition_metadata_that_says_nothing_takes_its_partition_offline",
+        ),
+    ),
+    Plant(
+        "a log that cannot be written refuses appends and no more",
+        "src/odradek/log/trust.py",
+        "        return self._passing(error, what) if error.errno in OF_ONE_LOG else self.lose(error, what)",
+        "        return self.lose(error, what)",
+        (
+            "unit/broker/handlers/test_one_bad_log.py::test_a_log_that_cannot_be_written_refuses_appends_until_it_can",
+        ),
+    ),
+    Plant(
+        "refused batches leave a few lines",
+        "src/odradek/telemetry/bounded_events.py",
+        "        if count.written >= self._count_max:",
+        "        if False:",
+        (
+            "unit/broker/handlers/test_refusal_trace.py::test_refused_batches_leave_a_few_lines_with_where_they_came_from",
+        ),
+    ),
+    Plant(
+        "a deleted topic does not keep its transaction from ending",
+        f"{BROKER}/marker_tasks.py",
+        "        return self._image.partition(*partition) is None",
+        "        return False",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_a_deleted_topic_does_not_keep_its_transaction_from_ending",
+        ),
+    ),
+    Plant(
+        "a transaction that hangs may be aborted by hand",
+        f"{BROKER}/transaction_markers.py",
+        "            partition = self._replicas.leader_of(*name)\n",
+        "            partition = self._replicas.leader_of(*name)\n            if ending.coordinator_epoch < 0: return _Outcome(ErrorCode.TRANSACTION_COORDINATOR_FENCED)\n",
+        (
+            "unit/broker/handlers/test_transaction_rules.py::test_one_who_looks_after_the_cluster_may_abort_what_hangs",
+        ),
+    ),
+    Plant(
+        "a broker whose last directory failed says so",
+        f"{BROKER}/broker.py",
+        "            self.all_failed.set()",
+        "            pass",
+        ("unit/broker/handlers/test_log_dirs.py::test_a_broker_whose_last_directory_failed_says_so",),
+    ),
+    Plant(
+        "the name of a moved log is on the disk before the old one goes",
+        f"{REPLICATION}/log_moves.py",
+        "        await target.sync_names()\n        source.remove_later",
+        "        source.remove_later",
+        (
+            "unit/broker/test_move_crashes.py::test_a_machine_that_stops_at_any_step_of_a_move_leaves_one_log_with_all_that_was_promised",
+        ),
+    ),
 ]

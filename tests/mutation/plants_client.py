@@ -225,4 +225,34 @@ CLIENT_PLANTS: list[Plant] = [
             "unit/spark/test_exactly_once_writer.py::test_markers_that_are_gone_are_missed_before_the_id_is_taken_over",
         ),
     ),
+    Plant(
+        "what waits to be read is bounded",
+        f"{CONSUMER}/fetching.py",
+        "            if here.chunk_count >= CHUNKS_AHEAD_MAX or room_bytes < self._limits.partition_max_bytes:\n                return None",
+        "            pass",
+        ("unit/client/consumer/test_reading.py::test_memory_is_bounded_whatever_waits_to_be_read",),
+    ),
+    Plant(
+        "a Delta checkpoint that went back in time is refused",
+        f"{SPARK}/delta/commits.py",
+        "    if seen is not None and seen > application.version:",
+        "    if False:",
+        ("unit/spark/delta/test_table_writing.py::test_a_checkpoint_that_went_back_in_time_is_refused",),
+    ),
+    Plant(
+        "only batches of an exactly-once topic can be too old",
+        "src/odradek/pipelines/retention.py",
+        '    if spec.sink.type != "topic" or spec.sink.guarantee != "exactly_once":\n        return\n',
+        "",
+        (
+            "unit/pipelines/test_runner.py::test_only_an_unfinished_batch_of_an_exactly_once_topic_can_be_too_old",
+        ),
+    ),
+    Plant(
+        "close calls back for all commits",
+        f"{CONSUMER}/group/commits.py",
+        "        while self._pending and self._pending[0].work.done():",
+        "        if self._pending and self._pending[0].work.done():",
+        ("unit/client/consumer/test_commits.py::test_closing_calls_back_for_all_commits",),
+    ),
 ]

@@ -356,4 +356,18 @@ LOG_PLANTS: list[Plant] = [
             "faults/test_groups_short.py::test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances",
         ),
     ),
+    Plant(
+        "what is recovered is intact",
+        f"{LOG}/segment_format.py",
+        "    if not is_intact(window, header):",
+        "    if False:",
+        ("unit/log/test_recovery.py::test_no_flipped_bit_is_served_as_data",),
+    ),
+    Plant(
+        "a segment that goes is read on",
+        f"{LOG}/segment.py",
+        "        self._file = None\n        if OFFSET_INDEX not in self._unwritten:",
+        "        if self._file is not None: self._file.truncate(0)\n        self._file = None\n        if OFFSET_INDEX not in self._unwritten:",
+        ("unit/log/test_retention.py::test_whoever_reads_a_segment_that_goes_reads_on",),
+    ),
 ]
