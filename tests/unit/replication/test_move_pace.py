@@ -51,3 +51,16 @@ def test_a_rate_that_is_raised_holds_for_those_who_wait_already():
 def test_time_in_which_nothing_was_owed_earns_nothing():
     assert left_to_pay(0, 1_000_000, 1000) == 0
     assert left_to_pay(5000, 2000, 1000) == 3000
+
+
+def test_time_in_which_nothing_was_copied_is_not_made_up_for():
+    async def main():
+        clock = VirtualClock(asyncio.get_running_loop())
+        pace = MovePace(clock, lambda: 1000)
+        await pace.keep(1)
+        await clock.sleep_ms(60_000)
+        begun_ms = clock.monotonic_ms()
+        await pace.keep(5000)
+        assert clock.monotonic_ms() - begun_ms >= 4_999
+
+    run_virtually(main)

@@ -55,3 +55,12 @@ def test_a_member_that_goes_while_it_joins_is_waited_for_no_longer() -> None:
     group.start_joining(group.members["a"], "a's request")
     group.remove("a")
     assert group.joining_count == 0
+
+
+def test_the_time_of_the_last_move_is_stored_and_comes_back() -> None:
+    group = Group("g", 5)
+    group.move_to(State.PREPARING_REBALANCE, 9)
+    group.move_to(State.EMPTY, 11)
+    assert group.to_store({}).state_timestamp_ms == 11
+    group.state_since_ms = None
+    assert group.to_store({}).state_timestamp_ms == -1
