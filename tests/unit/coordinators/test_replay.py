@@ -300,3 +300,16 @@ def test_a_batch_that_is_cut_off_is_told_and_does_not_stop_the_load() -> None:
     assert _decode(cut_off, 7, 20) == Piece(
         [], 20, ["from 7 on: CORRUPT_MESSAGE: a batch is not there as a whole"]
     )
+
+
+def test_a_transaction_ends_once_the_replicas_have_its_marker() -> None:
+    async def scenario(desk: Desk) -> None:
+        counter = await desk.serve(1, FOLLOWER_ID)
+        desk.ask("set", b"a", 1, 5)
+        desk.follow(1)
+        end_transaction(desk, 5, commits=True)
+        assert (counter.totals, list(counter.open)) == ({}, [5])
+        desk.follow(2)
+        assert (counter.totals, counter.open) == ({b"a": 1}, {})
+
+    play(scenario)
