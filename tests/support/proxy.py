@@ -20,6 +20,8 @@ from enum import Enum
 from typing import NamedTuple
 
 DOUBLED_SHARE = 0.1
+CLOSING_PASSES = 3
+"""A transport that is aborted is closed in one of the next passes of the loop."""
 
 
 class Moment(Enum):
@@ -83,6 +85,7 @@ class Proxy(threading.Thread):
         self._loop = asyncio.new_event_loop()
         self._listening = threading.Event()
         self._traps: list[Trap] = []
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def bootstrap(self) -> str:
@@ -98,10 +101,19 @@ class Proxy(threading.Thread):
         self._listening.set()
         self._loop.run_forever()
         server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(self._end_connections())
         self._loop.close()
+
+    async def _end_connections(self) -> None:
+        """Leave no transport open: the collector would complain of it in the midst of another test."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        for _ in range(CLOSING_PASSES):
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -117,12 +129,17 @@ class Proxy(threading.Thread):
         self._loop.call_soon_threadsafe(lambda: trap in self._traps and self._traps.remove(trap))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = [writer]
+        self._writers.add(writer)
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             try:
                 upstream = await asyncio.open_connection("127.0.0.1", self._broker_port)
+                writers.append(upstream[1])
+                self._writers.add(upstream[1])
                 await self._hand_on((reader, writer), upstream)
             finally:
-                writer.close()
+                for one in writers:
+                    one.close()
 
     async def _hand_on(
         self,
