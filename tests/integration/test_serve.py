@@ -48,7 +48,7 @@ def serving(*options: str, cwd: Path, **variables: str) -> Iterator[tuple[subpro
 
 
 def refused(*options: str, cwd: Path) -> list[str]:
-    """What a broker that does not start says on stderr."""
+    """Stderr of a broker that does not start."""
     done = subprocess.run(
         [PROGRAM, "serve", *options],
         cwd=cwd,

@@ -67,7 +67,7 @@ NOTICED, UNNOTICED, WRONG = 0, 1, 2
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant: the test that noticed it, or the reason why none did."""
+    """Verdict on a mutant: the test that noticed it, or the reason why none did."""
 
     verdict: str
     by: str
@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Coverage:
-    """Which tests enter which block of a function, and how long each takes."""
+    """Tests by the block of a function that they enter, and the time each takes."""
 
     tests_of: dict[Block, list[int]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)

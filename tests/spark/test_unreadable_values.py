@@ -1,4 +1,4 @@
-"""What is said of a value that cannot be read: which field, and why."""
+"""Reasons for values that cannot be read: the field and the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker's log says at a start after a stop that was not clean."""
+"""Log lines of a start after an unclean stop."""
 
 import asyncio
 import logging

@@ -21,7 +21,7 @@ class Reader:
         memory.used += held_bytes
 
     def look(self) -> None:
-        """What a session does after each read."""
+        """Decide whether to read on, as a session does after each read."""
         self.paused = not self.memory.may_read(self)
         if self.paused:
             self.memory.wait(self)

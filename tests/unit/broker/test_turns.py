@@ -21,7 +21,7 @@ def clock():
 
 @pytest.fixture
 def passes():
-    """What is due in the next passes of the event loop."""
+    """Callbacks that are due in the next passes of the event loop."""
     return []
 
 

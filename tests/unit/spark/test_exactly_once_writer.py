@@ -33,7 +33,7 @@ TAKEN_OVER = ["init", "ensure", "read marker"]
 
 
 class Stage:
-    """What brokers know, and all that was asked for, in order."""
+    """State of the brokers, and all requests in order."""
 
     def __init__(self) -> None:
         self.journal: list[str] = []
@@ -62,7 +62,7 @@ class NotedProducer:
         self.stage = stage
         self.offset = 10
         self.is_quick = False
-        """Whether deliveries are done before the next are sent."""
+        """True if deliveries are done before the next are sent."""
 
     def init_transactions(self) -> None:
         self.stage.note("init")

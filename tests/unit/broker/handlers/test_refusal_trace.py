@@ -1,4 +1,4 @@
-"""What a broker's log says of clients that send what cannot be taken: something, and never much."""
+"""Log lines about refused batches and frames: some, and a bounded number."""
 
 import logging
 
