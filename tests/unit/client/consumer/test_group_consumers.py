@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.consumer_stage import ReadingStage, play
 
@@ -91,8 +91,13 @@ steps = st.lists(
 )
 
 
+# A member that closes while its group completes a rebalance.
+_CLOSING = [("join", 0, 249), ("join", 0, 876), ("write", 1, 0), ("leave", 0, 0)]
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(STRATEGIES), steps)
+@example("cooperative-sticky", _CLOSING)
 def test_members_that_come_and_go_in_order_read_every_record_once(
     strategy: str, played: list[tuple[str, int, int]]
 ) -> None:

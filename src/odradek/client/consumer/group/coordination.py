@@ -51,6 +51,8 @@ _log: Final = events.logger("consumer")
 
 _TOPICS_FRESH_MS: Final = 1000
 """A rebalance of several rounds asks for all topics once."""
+_CLOSING_REBALANCE_MS: Final = 5000
+"""How long ``close`` waits for a rebalance under way, so that its last commit is accepted."""
 
 
 class Coordination:
@@ -219,12 +221,14 @@ class Coordination:
             raise refusal(step.code, what, broker=self._joining.broker)
         elif isinstance(step, Again):
             self._failed_rebalances.add()
-            if step.rest:
-                self._not_before_ms = self._now_ms() + backoff(
-                    self._failures, self._settings, self._context.entropy
-                )
-                self._failures += 1
+            self._back_off(step)
         return step is not None
+
+    def _back_off(self, step: Again) -> None:
+        if step.rest:
+            rest_ms = backoff(self._failures, self._settings, self._context.entropy)
+            self._not_before_ms = self._now_ms() + rest_ms
+            self._failures += 1
 
     # Reasons to join again.
 
@@ -295,8 +299,9 @@ class Coordination:
         """Commit, call back for commits, leave, and end all tasks."""
         deadline_ms = self._now_ms() + timeout_ms
         try:
-            if self._auto_commit.enabled:
-                await self._handover.commit_last(self._subscription.all_consumed(), timeout_ms)
+            if self._auto_commit.enabled and (consumed := self._subscription.all_consumed()):
+                await self._finish_rebalance(self._now_ms() + min(timeout_ms, _CLOSING_REBALANCE_MS))
+                await self._handover.commit_last(consumed, max(0, deadline_ms - self._now_ms()))
             await self._commits.settle(max(0, deadline_ms - self._now_ms()))
             await self._commits.run_callbacks()
             tells = self._settings[INTERNAL_LEAVE_GROUP_ON_CLOSE]
@@ -308,6 +313,22 @@ class Coordination:
             await self._alive.end()
             await self._commits.end()
         self._calls.raise_failure()
+
+    async def _finish_rebalance(self, deadline_ms: int) -> None:
+        """Wait for the new generation: between JoinGroup and SyncGroup, a group accepts no commit.
+
+        The assignment is not taken over. What the member holds stays its own until it joins once more.
+        """
+        try:
+            while self._membership.is_rebalancing:
+                if not self._joining.is_under_way and not await self._begin_attempt(deadline_ms):
+                    return
+                step = await self._joining.outcome(max(0, deadline_ms - self._now_ms()))
+                if not isinstance(step, Again):
+                    return
+                self._back_off(step)
+        except ClientError as failed:
+            self._log.info("rebalance_unfinished", reason=failed)
 
     async def _leave(self, timeout_ms: int, reason: str, *, tells: bool) -> None:
         self._departures += 1
