@@ -107,7 +107,10 @@ class Ensemble(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a broker runs on. ``open_store`` opens the embedded store in a file."""
+    """What a broker runs on.
+
+    ``open_store`` opens the embedded store in a file; ``on_resized`` hears how many partitions there are.
+    """
 
     clock: Clock
     entropy: Entropy
@@ -116,6 +119,7 @@ class World:
     host_name: Callable[[], str]
     open_store: Callable[[str], Ensemble]
     workers: Workers
+    on_resized: Callable[[int], None] = lambda _: None
 
 
 class Broker:
@@ -152,6 +156,11 @@ class Broker:
     def log_dirs(self) -> list[str]:
         """The data directories that serve."""
         return [directory.path for directory in self._directories]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions have a replica here."""
+        return len(self._replicas)
 
     @property
     def failures(self) -> list[str]:
@@ -465,7 +474,14 @@ class Broker:
             raise ConfigError(
                 ["another broker is the controller of this store; there can be only one broker"]
             )
-        channel = LocalChannel(self.broker_id, self.image, self._replicas, self._topics, self._groups.forget)
+        channel = LocalChannel(
+            self.broker_id,
+            self.image,
+            self._replicas,
+            self._topics,
+            self._groups.forget,
+            self._world.on_resized,
+        )
         self._controller = Controller(store, fence, channel, self._world.clock.sleep_ms)
         await self._controller.start()
 

@@ -39,8 +39,10 @@ class LocalChannel:
         replicas: Replicas,
         topics: Topics,
         on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _: None,
+        on_resized: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """``on_deleted`` hears of the partitions of deleted topics."""
+        """``on_deleted`` hears of the partitions of deleted topics, ``on_resized`` how many are here."""
+        self._on_resized = on_resized
         self._on_deleted = on_deleted
         self._broker_id = broker_id
         self._image = image
@@ -77,6 +79,8 @@ class LocalChannel:
         for topic in news.gone:
             self._topics.know_overrides(topic, {})
         self._on_deleted(deleted)
+        if topics or partitions:
+            self._on_resized(len(self._replicas))
 
     async def stop_replica(self, order: SendStopReplica) -> list[TopicPartition]:
         return self._replicas.remove(order.partitions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from odradek.store.port import StoreError
 from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
+from odradek.system.heap import FrozenHeap
 from odradek.system.limits import raise_open_files
 from odradek.system.network import SocketNetwork
 from odradek.system.workers import ThreadWorkers
@@ -121,11 +121,11 @@ async def _serve(loaded: sources.Loaded, options: ServeOptions) -> None:
         # nohup has SIGHUP ignored, and means it.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, _stop, stopping, number)
-    broker = Broker(loaded.given, _world(loaded), _tell_of_loading)
+    heap = FrozenHeap()
+    broker = Broker(loaded.given, _world(loaded, heap), _tell_of_loading)
     try:
         await broker.start()
-        # What is there now stays: the collector need not walk it again and again.
-        gc.freeze()
+        heap.freeze(broker.partition_count)
         for failure in broker.failures:
             _tell(f"warning: {failure}; serving without it")
         # Last, because programs wait for these lines.
@@ -153,7 +153,7 @@ async def _first(*happenings: asyncio.Event) -> None:
         wait.cancel()
 
 
-def _world(loaded: sources.Loaded) -> World:
+def _world(loaded: sources.Loaded, heap: FrozenHeap) -> World:
     values = loaded.settings
     clock, files = SystemClock(), RealFileSystem()
     network = SocketNetwork(
@@ -170,6 +170,7 @@ def _world(loaded: sources.Loaded) -> World:
         socket.getfqdn,
         lambda path: EmbeddedEnsemble(path, clock, offload=files.offload),
         ThreadWorkers(),
+        heap.resized,
     )
 
 

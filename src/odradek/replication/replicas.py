@@ -88,6 +88,9 @@ class Replicas:
         for partitions in self._topics.values():
             yield from partitions.values()
 
+    def __len__(self) -> int:
+        return sum(map(len, self._topics.values()))
+
     # Finding.
 
     def find(self, topic: str | None, number: int) -> Partition | None:

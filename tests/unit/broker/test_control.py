@@ -25,6 +25,10 @@ class Parts:
 
     def __init__(self):
         self.obeyed, self.removed, self.changes, self.forgotten = {}, [], [], []
+        self.sizes = []
+
+    def __len__(self):
+        return len(self.obeyed) - len(self.removed)
 
     async def obey(self, orders, new):
         self.obeyed.update(orders)
@@ -55,7 +59,7 @@ def image():
 
 @pytest.fixture
 def channel(parts, image):
-    return LocalChannel(1, image, parts, parts)
+    return LocalChannel(1, image, parts, parts, on_resized=parts.sizes.append)
 
 
 def order(topic_id=ONE, leader=1, leader_epoch=0, replicas=(1,)):
@@ -142,3 +146,13 @@ def test_brokers_come_and_go(channel, image):
 def test_replicas_on_brokers_that_are_gone_are_offline(channel, image):
     tell(channel, news({TopicPartition("orders", 0): order(replicas=(1, 2, 3))}, brokers=(1, 3)))
     assert image.partition("orders", 0).offline_replicas == (2,)
+
+
+def test_the_number_of_partitions_is_told_when_it_may_have_changed(channel, parts):
+    a, b = TopicPartition("t", 0), TopicPartition("t", 1)
+    parts.obeyed = {a: None, b: None}
+    tell(channel, news({a: order(), b: order()}))
+    tell(channel, news({}))
+    parts.removed = [a, b]
+    tell(channel, news({}, gone=["t"]))
+    assert parts.sizes == [2, 0]

@@ -1,0 +1,40 @@
+"""What the garbage collector need not visit."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.system.heap import STEP_PARTITIONS, FrozenHeap
+
+
+@pytest.fixture
+def heap() -> Iterator[FrozenHeap]:
+    gc.unfreeze()  # the interpreter may have frozen some at its start
+    yield FrozenHeap()
+    gc.unfreeze()
+
+
+def test_what_a_broker_holds_is_frozen_as_it_grows(heap: FrozenHeap) -> None:
+    heap.resized(STEP_PARTITIONS - 1)
+    assert gc.get_freeze_count() == 0
+    heap.resized(STEP_PARTITIONS)
+    frozen = gc.get_freeze_count()
+    assert frozen > 0
+    kept = [[] for _ in range(1000)]
+    heap.resized(2 * STEP_PARTITIONS - 1)
+    assert gc.get_freeze_count() < frozen + len(kept)
+    heap.resized(2 * STEP_PARTITIONS)
+    assert gc.get_freeze_count() >= frozen + len(kept)
+
+
+def test_once_many_partitions_are_gone_their_cycles_can_be_collected(heap: FrozenHeap) -> None:
+    heap.freeze(2 * STEP_PARTITIONS)
+    heap.resized(STEP_PARTITIONS + 1)
+    assert gc.get_freeze_count() > 0
+    heap.resized(STEP_PARTITIONS)
+    assert gc.get_freeze_count() == 0
+    heap.resized(2 * STEP_PARTITIONS)
+    assert gc.get_freeze_count() > 0
