@@ -25,6 +25,9 @@ LARGE_BYTES: Final = 64 * 1024
 GROWN_BYTES_MAX: Final = 1024 * 1024 + LARGE_BYTES
 """A little more than the usual records of one partition: larger frames are worth a mapping."""
 _GROWTH: Final = 4
+_FIRST_GROWTH: Final = 16
+_FIRST_BYTES_MAX: Final = 256 * 1024
+"""Up to this size, the first buffer is large enough for most frames: a second costs a copy and a receive."""
 _SMALL_BYTES: Final = 4 * 1024
 
 _size_at = Struct(">i").unpack_from
@@ -156,8 +159,9 @@ class FrameReader:
     def _begin_large(self, size: int, start: int, end: int) -> None:
         self._large_bytes = size
         self._filled = 0
-        arrived = max(_GROWTH * (end - start), _SMALL_BYTES)
-        self._set_aside(min(size, max(arrived, self._announced_bytes_max)))
+        arrived = end - start
+        first = max(_GROWTH * arrived, min(_FIRST_GROWTH * arrived, _FIRST_BYTES_MAX), _SMALL_BYTES)
+        self._set_aside(min(size, max(first, self._announced_bytes_max)))
         self._large_view[: end - start] = self._scratch[start:end]
         self._filled = end - start
 
