@@ -107,8 +107,8 @@ bench: $(CODEC)  ## ratios beside Apache Kafka: make bench ONLY=B1,B5
 	@ONLY=$(ONLY) $(BIN)/python -m bench
 
 docs: $(STAMP)  ## write the generated reference pages
-	@$(BIN)/python -m odradek.config.reference > docs/configuration.md
-	@$(BIN)/python -m odradek.config.client.reference > docs/client-options.md
+	@$(BIN)/python -m odradek.config.reference.configuration_page > docs/configuration.md
+	@$(BIN)/python -m odradek.config.reference.client_options_page > docs/client-options.md
 	@$(BIN)/python -m odradek.broker.reference docs
 	@$(BIN)/odradek command-reference > docs/cli.md
 

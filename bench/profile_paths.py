@@ -17,18 +17,18 @@ from typing import Any
 
 import uvloop
 
-from odradek.broker.broker import Broker, World
-from odradek.broker.session import Session
-from odradek.broker.topic_plans import NewTopic
+from odradek.broker.broker import Broker, Environment
+from odradek.broker.network.session import Session
+from odradek.broker.topics.topic_planning import NewTopic
 from odradek.config import sources
 from odradek.records.batch import BatchBuilder
-from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
 from odradek.system.network import SocketNetwork
-from odradek.wire.compile import encoder
 from odradek.wire.headers import RequestHeader, encode_request_header
+from odradek.wire.message_codecs import encoder
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -102,7 +102,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="odradek-profile-") as directory:
         arguments = [f"log.dirs={directory}", "listeners=PLAINTEXT://127.0.0.1:0"]
         clock = SystemClock()
-        world = World(
+        environment = Environment(
             clock,
             SystemEntropy(),
             RealFileSystem(),
@@ -110,7 +110,7 @@ async def main() -> None:
             lambda: "localhost",
             lambda path: EmbeddedEnsemble(path, clock),
         )
-        broker = Broker(sources.load(None, {}, arguments).given, world)
+        broker = Broker(sources.load(None, {}, arguments).given, environment)
         await broker.start()
         await broker._topics.create([NewTopic("t", 1, 1)], 5_000, validate_only=False)
         session = broker._make_session(Silence(), next(iter(broker._listening)))

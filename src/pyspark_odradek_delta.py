@@ -1,5 +1,5 @@
 """Where Spark finds ``format("odradek_delta")``: it looks into every module named ``pyspark_…``."""
 
-from odradek.spark.delta.source import DeltaSource as DefaultSource
+from odradek.spark.delta.delta_source import DeltaSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -41,7 +41,7 @@ class WheelQueue:
     """The timing wheel of Odradek."""
 
     def __init__(self) -> None:
-        from odradek.timers.wheel import TimingWheel
+        from odradek.timers.timing_wheel import TimingWheel
 
         self._wheel = TimingWheel(0)
 

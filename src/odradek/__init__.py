@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         PartitionInfo,
         RecordMetadata,
     )
+    from odradek.model.acl_operations import Operation
     from odradek.model.client_errors import (
         AuthenticationFailed,
         AuthorizationFailed,
@@ -61,23 +62,28 @@ if TYPE_CHECKING:
         InvalidState,
         NoOffset,
         OffsetOutOfRange,
+        PartialFailure,
         ProducerFenced,
         RecordCorrupt,
         RecordTooLarge,
         RequestRefused,
         SerializationFailed,
-        SomeFailed,
         TimedOut,
         TransactionAborted,
         UnknownTopic,
         UnresolvedBootstrap,
         UnsupportedVersion,
-        Woken,
+        WakeupError,
     )
     from odradek.model.errors import ConfigError, ErrorCode
     from odradek.model.ids import TopicPartition
-    from odradek.model.levels import ConfigSource, ConfigType, IsolationLevel, ResourceType, TimestampType
-    from odradek.model.operations import Operation
+    from odradek.model.protocol_enums import (
+        ConfigSource,
+        ConfigType,
+        IsolationLevel,
+        ResourceType,
+        TimestampType,
+    )
     from odradek.records.codec import ConsumerRecord, Delivery
 
 _PLACES = {
@@ -112,15 +118,15 @@ _PLACES = {
         *("AuthenticationFailed", "AuthorizationFailed", "BufferFull", "ClientClosed", "ClientError"),
         *("CommitFailed", "ConcurrentUse", "ConnectionFailed", "FatalProducerError", "InvalidState"),
         *("NoOffset", "OffsetOutOfRange", "ProducerFenced", "RecordCorrupt", "RecordTooLarge"),
-        *("RequestRefused", "SerializationFailed", "SomeFailed", "TimedOut", "TransactionAborted"),
-        *("UnknownTopic", "UnresolvedBootstrap", "UnsupportedVersion", "Woken"),
+        *("RequestRefused", "SerializationFailed", "PartialFailure", "TimedOut", "TransactionAborted"),
+        *("UnknownTopic", "UnresolvedBootstrap", "UnsupportedVersion", "WakeupError"),
     ),
     "odradek.model.errors": ("ConfigError", "ErrorCode"),
     "odradek.model.ids": ("TopicPartition",),
-    "odradek.model.levels": (
+    "odradek.model.protocol_enums": (
         *("ConfigSource", "ConfigType", "IsolationLevel", "ResourceType", "TimestampType"),
     ),
-    "odradek.model.operations": ("Operation",),
+    "odradek.model.acl_operations": ("Operation",),
     "odradek.records.codec": ("ConsumerRecord", "Delivery"),
 }
 """Where each exported name lives. The imports above say the same to type checkers; a test compares them."""
@@ -176,6 +182,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OffsetSpec",
     "Operation",
+    "PartialFailure",
     "PartitionInfo",
     "Partitioner",
     "Producer",
@@ -196,7 +203,6 @@ __all__ = [
     "RoundRobin",
     "SerializationFailed",
     "Serializer",
-    "SomeFailed",
     "TimedOut",
     "TimestampType",
     "TopicDescription",
@@ -209,7 +215,7 @@ __all__ = [
     "UnresolvedBootstrap",
     "UnsupportedVersion",
     "VersionRange",
-    "Woken",
+    "WakeupError",
     "__version__",
 ]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from odradek.broker.serve_options import ServeOptions
 
-READER_GONE = 141
+BROKEN_PIPE = 141
 _VALUES = {
     "--config": "config",
     "--host": "host",
@@ -36,7 +36,7 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output has seen enough (``| head``), and is gone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(READER_GONE) from None
+        raise SystemExit(BROKEN_PIPE) from None
 
 
 def _open_standard_streams() -> None:
@@ -51,7 +51,7 @@ def _open_standard_streams() -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    plain = read_plain_serve(arguments)
+    plain = parse_plain_serve(arguments)
     if plain is None:
         from odradek.commands import app
 
@@ -62,7 +62,7 @@ def _run(arguments: Sequence[str]) -> None:
     raise SystemExit(run(plain, os.environ))
 
 
-def read_plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
+def parse_plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
     """Return the options of a ``serve`` with long options; None for anything else."""
     if not arguments or arguments[0] != "serve":
         return None

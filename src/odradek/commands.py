@@ -9,15 +9,27 @@ from typing import Annotated
 import typer
 
 from odradek.broker.serve_options import ServeOptions
-from odradek.cli import configs, groups, perf, topics
-from odradek.cli.cluster import Bootstrap, Extra, Json, remember
+from odradek.cli import configs, topics
 from odradek.cli.cluster_status import brokers, status
-from odradek.cli.consume import consume
-from odradek.cli.ending import command
-from odradek.cli.produce import produce
-from odradek.cli.serving import CheckConfig, Config, DataDir, Ephemeral, Host, LogFormat, LogLevel, Port, Set
-from odradek.cli.tables import show_json, show_line
-from odradek.pipelines import commands as pipelines
+from odradek.cli.errors import command
+from odradek.cli.groups import commands
+from odradek.cli.output import show_json, show_line
+from odradek.cli.records import perf
+from odradek.cli.records.consume import consume
+from odradek.cli.records.produce import produce
+from odradek.cli.serve_options import (
+    CheckConfig,
+    Config,
+    DataDir,
+    Ephemeral,
+    Host,
+    LogFormat,
+    LogLevel,
+    Port,
+    Set,
+)
+from odradek.cli.target import Bootstrap, Extra, Json, remember
+from odradek.pipelines.commands import pipeline as pipelines
 from odradek.version import VERSION
 
 app = typer.Typer(
@@ -95,7 +107,7 @@ app.command()(brokers)
 app.add_typer(topics.app, name="topics")
 app.command()(produce)
 app.command()(consume)
-app.add_typer(groups.app, name="groups")
+app.add_typer(commands.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.add_typer(pipelines.app, name="pipeline")
 app.add_typer(perf.app, name="perf")
@@ -142,8 +154,8 @@ def dump_log(
 
     Exits with 1 if a file is damaged or indexes do not fit their segment.
     """
-    from odradek.coordinators.groups.record_text import record_text as offsets_text
-    from odradek.coordinators.transactions.record_text import record_text as transactions_text
+    from odradek.coordinators.groups.record_formatter import format_record as offsets_text
+    from odradek.coordinators.transactions.record_formatter import format_record as transactions_text
     from odradek.log.dump import DumpOptions, dump
     from odradek.system.files import RealFileSystem
 

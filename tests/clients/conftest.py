@@ -6,17 +6,17 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.clients.worlds import Asyncio, Blocking, World
+from tests.clients.client_apis import AsyncioClients, BlockingClients, Clients
 from tests.support.fixtures import bootstrap, broker, pytest_runtest_makereport, start_broker, topic
 
 __all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "topic"]
 
 
-@pytest.fixture(params=[Blocking, Asyncio], ids=["blocking", "asyncio"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+@pytest.fixture(params=[BlockingClients, AsyncioClients], ids=["blocking", "asyncio"])
+def clients(request: pytest.FixtureRequest) -> Iterator[Clients]:
     """Both worlds in turn; whatever a test made is closed after it, and leaves no thread behind."""
     before = set(threading.enumerate())
-    made: World = request.param()
+    made: Clients = request.param()
     yield made
     made.close()
     left = [one.name for one in set(threading.enumerate()) - before if one.is_alive()]

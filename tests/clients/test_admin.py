@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.clients.worlds import World
+from tests.clients.client_apis import Clients
 from tests.support.fixtures import StartBroker
 
 from odradek import (
@@ -18,20 +18,20 @@ from odradek import (
     NewTopic,
     OffsetAndMetadata,
     OffsetSpec,
+    PartialFailure,
     Replica,
-    SomeFailed,
     TimedOut,
     TopicPartition,
 )
 
 
 @pytest.fixture
-def admin(world: World, bootstrap: str) -> Any:
-    return world.admin(bootstrap_servers=bootstrap)
+def admin(clients: Clients, bootstrap: str) -> Any:
+    return clients.admin(bootstrap_servers=bootstrap)
 
 
-def produce(world: World, bootstrap: str, topic: str, count: int) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap)
+def produce(clients: Clients, bootstrap: str, topic: str, count: int) -> None:
+    producer = clients.producer(bootstrap_servers=bootstrap)
     for number in range(count):
         producer.send(topic, f"{number}".encode(), partition=0)
     producer.flush()
@@ -54,7 +54,7 @@ def test_topics_are_made_listed_described_grown_and_deleted(admin: Any, topic: s
     described = eventually(lambda: admin.describe_topics([topic])[topic], lambda it: len(it.partitions) == 3)
     assert [one.partition for one in described.partitions] == [0, 1, 2]
     assert described.topic_id == made[topic].topic_id
-    with pytest.raises(SomeFailed) as raised:
+    with pytest.raises(PartialFailure) as raised:
         admin.create_topics([topic])
     assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     admin.delete_topics([topic])
@@ -89,11 +89,11 @@ def test_offsets_of_a_group_are_altered_listed_and_deleted_with_it(admin: Any, t
 
 
 def test_members_of_a_group_are_seen_and_sent_away(
-    world: World, admin: Any, bootstrap: str, topic: str
+    clients: Clients, admin: Any, bootstrap: str, topic: str
 ) -> None:
     admin.create_topics([NewTopic(topic, 1)])
     group = f"group-of-{topic}"
-    consumer = world.consumer(bootstrap_servers=bootstrap, group_id=group, client_id="castle")
+    consumer = clients.consumer(bootstrap_servers=bootstrap, group_id=group, client_id="castle")
     consumer.subscribe([topic])
     while not consumer.assignment():
         consumer.poll(0.1)
@@ -104,11 +104,11 @@ def test_members_of_a_group_are_seen_and_sent_away(
 
 
 def test_records_are_found_by_offset_and_deleted(
-    world: World, admin: Any, bootstrap: str, topic: str
+    clients: Clients, admin: Any, bootstrap: str, topic: str
 ) -> None:
     partition = TopicPartition(topic, 0)
     admin.create_topics([NewTopic(topic, 1)])
-    produce(world, bootstrap, topic, 5)
+    produce(clients, bootstrap, topic, 5)
     assert admin.list_offsets({partition: OffsetSpec.LATEST})[partition].offset == 5
     assert admin.list_offsets({partition: 0})[partition].offset == 0
     assert admin.delete_records({partition: 3}) == {partition: 3}
@@ -126,11 +126,11 @@ def test_directories_are_described_and_a_replica_stays_where_it_is(admin: Any, t
 
 
 def test_transactional_ids_are_listed_described_and_fenced(
-    world: World, admin: Any, bootstrap: str, topic: str
+    clients: Clients, admin: Any, bootstrap: str, topic: str
 ) -> None:
     admin.create_topics([NewTopic(topic, 1)])
     name = f"clerk-of-{topic}"
-    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=name)
+    producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=name)
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(topic, b"open").result()
@@ -151,17 +151,17 @@ def test_the_cluster_tells_what_it_is(admin: Any) -> None:
     assert admin.metrics()
 
 
-def test_a_broker_that_is_not_there_is_told_in_the_time_given(world: World) -> None:
-    admin = world.admin(bootstrap_servers="127.0.0.1:1")
+def test_a_broker_that_is_not_there_is_told_in_the_time_given(clients: Clients) -> None:
+    admin = clients.admin(bootstrap_servers="127.0.0.1:1")
     with pytest.raises((ConnectionFailed, TimedOut), match=r"127\.0\.0\.1:1"):
         admin.list_topics(timeout_s=1)
 
 
 def test_a_call_goes_on_after_the_broker_was_restarted(
-    world: World, start_broker: StartBroker, topic: str
+    clients: Clients, start_broker: StartBroker, topic: str
 ) -> None:
     broker = start_broker()
-    admin = world.admin(bootstrap_servers=broker.bootstrap)
+    admin = clients.admin(bootstrap_servers=broker.bootstrap)
     admin.create_topics([topic])
     broker.stop()
     broker.start()

@@ -18,7 +18,7 @@ from tests.support.fixtures import StartBroker
 
 PROGRAM = str(Path(sys.executable).with_name("odradek"))
 SECONDS_MAX = 60
-READER_GONE = 141
+BROKEN_PIPE = 141
 
 Run = Callable[..., "Done"]
 
@@ -359,7 +359,7 @@ def test_a_reader_that_has_seen_enough_is_no_trouble(run: Run, bootstrap: str, t
         assert process.stdout is not None
         assert process.stdout.readline() == b"0\n"
         process.stdout.close()
-        assert process.wait(SECONDS_MAX) == READER_GONE
+        assert process.wait(SECONDS_MAX) == BROKEN_PIPE
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
 
@@ -389,7 +389,7 @@ def test_a_consumer_ends_when_its_reader_has_seen_enough_also_while_it_waits(
         assert process.stdout is not None
         assert process.stdout.readline() == b"one\n"
         process.stdout.close()
-        assert process.wait(SECONDS_MAX) == READER_GONE
+        assert process.wait(SECONDS_MAX) == BROKEN_PIPE
         assert process.stderr is not None
         assert process.stderr.read() == b""
 
@@ -402,7 +402,7 @@ def test_output_that_nobody_reads_is_no_traceback(
     with start(bootstrap, *arguments) as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(SECONDS_MAX) == READER_GONE
+        assert process.wait(SECONDS_MAX) == BROKEN_PIPE
         assert process.stderr is not None
         assert process.stderr.read() == b""
 

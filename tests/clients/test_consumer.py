@@ -11,10 +11,10 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.clients.worlds import World
+from tests.clients.client_apis import Clients
 
 import odradek
-from odradek import ConcurrentUse, OffsetAndMetadata, TopicPartition, Woken
+from odradek import ConcurrentUse, OffsetAndMetadata, TopicPartition, WakeupError
 
 EARLIEST = {"auto_offset_reset": "earliest"}
 BEGAN_MS = int(time.time() * 1000)
@@ -58,12 +58,12 @@ def values_of(records: Sequence[odradek.ConsumerRecord]) -> list[Any]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_of_librdkafka_are_read_as_they_were_written(
-    world: World, bootstrap: str, topic: str, codec: str
+    clients: Clients, bootstrap: str, topic: str, codec: str
 ) -> None:
     (partition,) = create(bootstrap, topic)
     values = [b"x" * 100, b"", None, "größe".encode()]
     write(bootstrap, partition, values, compression_type=codec)
-    consumer = world.consumer(bootstrap_servers=bootstrap, **EARLIEST)
+    consumer = clients.consumer(bootstrap_servers=bootstrap, **EARLIEST)
     consumer.assign([partition])
     records = read(consumer, 4)
     assert values_of(records) == values
@@ -76,11 +76,13 @@ def test_records_of_librdkafka_are_read_as_they_were_written(
     assert rows[1]["headers"] == [{"key": "h", "value": b"1"}, {"key": "none", "value": None}]
 
 
-def test_many_records_come_in_order_from_many_partitions(world: World, bootstrap: str, topic: str) -> None:
+def test_many_records_come_in_order_from_many_partitions(
+    clients: Clients, bootstrap: str, topic: str
+) -> None:
     partitions = create(bootstrap, topic, 4)
     for partition in partitions:
         write(bootstrap, partition, [b"%d" % index for index in range(5000)], linger_ms=5)
-    consumer = world.consumer(bootstrap_servers=bootstrap, max_partition_fetch_bytes=20_000, **EARLIEST)
+    consumer = clients.consumer(bootstrap_servers=bootstrap, max_partition_fetch_bytes=20_000, **EARLIEST)
     consumer.assign(partitions)
     records = read(consumer, 20_000)
     for partition in partitions:
@@ -90,7 +92,9 @@ def test_many_records_come_in_order_from_many_partitions(world: World, bootstrap
     assert consumer.metrics()["records-consumed-total"] == 20_000
 
 
-def test_only_committed_records_are_read_if_that_is_wanted(world: World, bootstrap: str, topic: str) -> None:
+def test_only_committed_records_are_read_if_that_is_wanted(
+    clients: Clients, bootstrap: str, topic: str
+) -> None:
     (partition,) = create(bootstrap, topic)
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
@@ -104,7 +108,7 @@ def test_only_committed_records_are_read_if_that_is_wanted(world: World, bootstr
     producer.produce(topic, b"open", partition=0)
     producer.flush(30)
     kept_values = [b"kept 0", b"kept 1", b"kept 2"] * 2
-    consumer = world.consumer(bootstrap_servers=bootstrap, isolation_level="read_committed", **EARLIEST)
+    consumer = clients.consumer(bootstrap_servers=bootstrap, isolation_level="read_committed", **EARLIEST)
     consumer.assign([partition])
     assert values_of(read(consumer, 6)) == kept_values
     assert consumer.poll(0.5) == []
@@ -114,20 +118,22 @@ def test_only_committed_records_are_read_if_that_is_wanted(world: World, bootstr
     while len(rows) < 6:
         rows += consumer.poll_arrow(5.0).column("value").to_pylist()
     assert rows == kept_values
-    everything = world.consumer(bootstrap_servers=bootstrap, **EARLIEST)
+    everything = clients.consumer(bootstrap_servers=bootstrap, **EARLIEST)
     everything.assign([partition])
     assert len(read(everything, 10)) == 10
     producer.abort_transaction(30)
 
 
-def test_a_group_goes_on_where_it_left_off(world: World, bootstrap: str, topic: str) -> None:
+def test_a_group_goes_on_where_it_left_off(clients: Clients, bootstrap: str, topic: str) -> None:
     (partition,) = create(bootstrap, topic)
     write(bootstrap, partition, [b"0", b"1", b"2"])
-    first = world.consumer(bootstrap_servers=bootstrap, group_id=topic, max_poll_records=2, **EARLIEST)
+    first = clients.consumer(bootstrap_servers=bootstrap, group_id=topic, max_poll_records=2, **EARLIEST)
     first.subscribe([topic])
     assert values_of(read(first, 2)) == [b"0", b"1"]
     first.close()
-    second = world.consumer(bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False, **EARLIEST)
+    second = clients.consumer(
+        bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False, **EARLIEST
+    )
     second.subscribe(pattern=topic)
     assert values_of(read(second, 1)) == [b"2"]
     assert second.committed(partition)[partition].offset == 2
@@ -159,10 +165,12 @@ class Noting:
         self.threads.add(threading.current_thread().name)
 
 
-def test_members_share_partitions_and_listeners_hear_of_it(world: World, bootstrap: str, topic: str) -> None:
+def test_members_share_partitions_and_listeners_hear_of_it(
+    clients: Clients, bootstrap: str, topic: str
+) -> None:
     create(bootstrap, topic, 2)
     options = {"bootstrap_servers": bootstrap, "group_id": topic, "heartbeat_interval_ms": 300, **EARLIEST}
-    first, second = world.consumer(**options), world.consumer(**options)
+    first, second = clients.consumer(**options), clients.consumer(**options)
     noting = Noting()
     first.subscribe([topic], listener=noting)
     until = time.monotonic() + 40
@@ -175,7 +183,7 @@ def test_members_share_partitions_and_listeners_hear_of_it(world: World, bootstr
     assert first.assignment() | second.assignment() == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     first.close()
     assert [what for what in noting.heard if what[1:] != "0"] == ["+2", "-2", "+1", "-1"]
-    where = threading.current_thread().name if world.name == "blocking" else "asyncio-world"
+    where = threading.current_thread().name if clients.name == "blocking" else "asyncio-clients"
     assert noting.threads == {where}
 
 
@@ -191,31 +199,31 @@ def test_a_blocking_listener_uses_the_consumer_that_calls_it(bootstrap: str, top
         assert consumer.committed(partition)[partition].offset == 2
 
 
-def test_wakeup_from_another_thread_ends_a_poll(world: World, bootstrap: str, topic: str) -> None:
+def test_wakeup_from_another_thread_ends_a_poll(clients: Clients, bootstrap: str, topic: str) -> None:
     (partition,) = create(bootstrap, topic)
-    consumer = world.consumer(bootstrap_servers=bootstrap)
+    consumer = clients.consumer(bootstrap_servers=bootstrap)
     consumer.assign([partition])
     consumer.position(partition)
     timer = threading.Timer(0.3, consumer.wakeup)
     timer.start()
     began = time.monotonic()
-    with pytest.raises(Woken):
+    with pytest.raises(WakeupError):
         consumer.poll(60)
     assert time.monotonic() - began < 20
     timer.join()
     assert consumer.poll(0.05) == []
 
 
-def test_use_from_two_threads_is_told(world: World, bootstrap: str, topic: str) -> None:
+def test_use_from_two_threads_is_told(clients: Clients, bootstrap: str, topic: str) -> None:
     (partition,) = create(bootstrap, topic)
-    consumer = world.consumer(bootstrap_servers=bootstrap)
+    consumer = clients.consumer(bootstrap_servers=bootstrap)
     consumer.assign([partition])
     woken: list[type[BaseException]] = []
 
     def poll() -> None:
         try:
             consumer.poll(60)
-        except Woken as error:
+        except WakeupError as error:
             woken.append(type(error))
 
     other = threading.Thread(target=poll)
@@ -225,13 +233,13 @@ def test_use_from_two_threads_is_told(world: World, bootstrap: str, topic: str) 
         consumer.poll(1)
     consumer.wakeup()
     other.join(30)
-    assert woken == [Woken]
+    assert woken == [WakeupError]
 
 
-def test_iteration_waits_for_what_comes(world: World, bootstrap: str, topic: str) -> None:
+def test_iteration_waits_for_what_comes(clients: Clients, bootstrap: str, topic: str) -> None:
     (partition,) = create(bootstrap, topic)
     write(bootstrap, partition, [b"0", b"1"])
-    consumer = world.consumer(bootstrap_servers=bootstrap, value_deserializer="str", **EARLIEST)
+    consumer = clients.consumer(bootstrap_servers=bootstrap, value_deserializer="str", **EARLIEST)
     consumer.assign([partition])
     seen = []
     for record in consumer:
@@ -244,11 +252,11 @@ def test_iteration_waits_for_what_comes(world: World, bootstrap: str, topic: str
 
 
 def test_a_broker_that_restarts_in_mid_flight_costs_and_repeats_nothing(
-    world: World, start_broker: Any, topic: str
+    clients: Clients, start_broker: Any, topic: str
 ) -> None:
     broker = start_broker()
     (partition,) = create(broker.bootstrap, topic)
-    consumer = world.consumer(bootstrap_servers=broker.bootstrap, **EARLIEST)
+    consumer = clients.consumer(bootstrap_servers=broker.bootstrap, **EARLIEST)
     consumer.assign([partition])
     offsets: list[int] = []
     for _ in range(3):
@@ -260,10 +268,10 @@ def test_a_broker_that_restarts_in_mid_flight_costs_and_repeats_nothing(
     assert offsets == list(range(1500))
 
 
-def test_offsets_are_found_by_time_and_at_both_ends(world: World, bootstrap: str, topic: str) -> None:
+def test_offsets_are_found_by_time_and_at_both_ends(clients: Clients, bootstrap: str, topic: str) -> None:
     (partition,) = create(bootstrap, topic)
     write(bootstrap, partition, [b"0", b"1", b"2"])
-    consumer = world.consumer(bootstrap_servers=bootstrap)
+    consumer = clients.consumer(bootstrap_servers=bootstrap)
     assert consumer.beginning_offsets([partition]) == {partition: 0}
     assert consumer.end_offsets([partition]) == {partition: 3}
     found = consumer.offsets_for_times({partition: BEGAN_MS + 1})[partition]
@@ -278,14 +286,14 @@ def test_offsets_are_found_by_time_and_at_both_ends(world: World, bootstrap: str
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_whatever_is_done_in_between_each_partition_goes_on_where_it_is(
-    world: World, bootstrap: str, topic: str, seed: int
+    clients: Clients, bootstrap: str, topic: str, seed: int
 ) -> None:
     """Law: records of a partition begin at its position and follow each other; paused ones give none."""
     count, chance = 3000, random.Random(seed)
     partitions = create(bootstrap, topic, 3)
     for partition in partitions:
         write(bootstrap, partition, [b"%d" % index for index in range(count)], linger_ms=5)
-    consumer = world.consumer(bootstrap_servers=bootstrap, max_partition_fetch_bytes=9000, **EARLIEST)
+    consumer = clients.consumer(bootstrap_servers=bootstrap, max_partition_fetch_bytes=9000, **EARLIEST)
     consumer.assign(partitions)
     at = dict.fromkeys(partitions, 0)
     for _ in range(200):

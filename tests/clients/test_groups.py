@@ -15,7 +15,7 @@ from tests.compat.clients.group_members import MEMBERS
 from tests.compat.clients.odradek_members import OURS, options
 from tests.compat.clients.running_member import RunningMember
 from tests.support.fixtures import StartBroker
-from tests.support.requests import wait_until_led
+from tests.support.kio_requests import wait_until_led
 
 import odradek
 

@@ -6,53 +6,53 @@ import random
 from typing import Any
 
 import pytest
-from tests.clients.worlds import World
+from tests.clients.client_apis import Clients
 
 from odradek import NewTopic, TopicPartition
 
 
-def reader(world: World, bootstrap: str, topic: str, **options: Any) -> Any:
+def reader(clients: Clients, bootstrap: str, topic: str, **options: Any) -> Any:
     """A consumer of a topic with six records that nobody has read."""
-    producer = world.producer(bootstrap_servers=bootstrap)
+    producer = clients.producer(bootstrap_servers=bootstrap)
     producer.send_many(topic, [b"%d" % number for number in range(6)], partition=0).result(30)
-    consumer = world.consumer(
+    consumer = clients.consumer(
         bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest", **options
     )
     consumer.subscribe([topic])
     return consumer
 
 
-def committed(world: World, bootstrap: str, topic: str) -> int:
-    offsets = world.admin(bootstrap_servers=bootstrap).list_group_offsets(topic)
+def committed(clients: Clients, bootstrap: str, topic: str) -> int:
+    offsets = clients.admin(bootstrap_servers=bootstrap).list_group_offsets(topic)
     return int(offsets[TopicPartition(topic, 0)].offset)
 
 
 def test_a_loop_that_is_left_early_commits_what_it_was_given(
-    world: World, bootstrap: str, topic: str
+    clients: Clients, bootstrap: str, topic: str
 ) -> None:
-    consumer = reader(world, bootstrap, topic)
+    consumer = reader(clients, bootstrap, topic)
     for record in consumer:
         if record.offset == 2:
             break
     consumer.close()
-    assert committed(world, bootstrap, topic) == 3
+    assert committed(clients, bootstrap, topic) == 3
 
 
 def test_a_commit_inside_a_loop_is_of_what_the_loop_was_given(
-    world: World, bootstrap: str, topic: str
+    clients: Clients, bootstrap: str, topic: str
 ) -> None:
-    consumer = reader(world, bootstrap, topic, enable_auto_commit=False)
+    consumer = reader(clients, bootstrap, topic, enable_auto_commit=False)
     places = []
     for record in consumer:
         consumer.commit()
-        places.append(committed(world, bootstrap, topic))
+        places.append(committed(clients, bootstrap, topic))
         if record.offset == 2:
             break
     assert places == [1, 2, 3]
 
 
-def test_a_loop_goes_on_where_another_was_left(world: World, bootstrap: str, topic: str) -> None:
-    consumer = reader(world, bootstrap, topic)
+def test_a_loop_goes_on_where_another_was_left(clients: Clients, bootstrap: str, topic: str) -> None:
+    consumer = reader(clients, bootstrap, topic)
     seen = []
     for record in consumer:
         seen.append(record.offset)
@@ -66,9 +66,9 @@ PLACES = 3
 RECORDS = 2000
 
 
-def filled(world: World, bootstrap: str, topic: str) -> list[TopicPartition]:
-    world.admin(bootstrap_servers=bootstrap).create_topics([NewTopic(topic, PLACES)])
-    producer = world.producer(bootstrap_servers=bootstrap)
+def filled(clients: Clients, bootstrap: str, topic: str) -> list[TopicPartition]:
+    clients.admin(bootstrap_servers=bootstrap).create_topics([NewTopic(topic, PLACES)])
+    producer = clients.producer(bootstrap_servers=bootstrap)
     for partition in range(PLACES):
         values = [b"%d" % number for number in range(RECORDS)]
         producer.send_many(topic, values, partition=partition).result(30)
@@ -77,11 +77,11 @@ def filled(world: World, bootstrap: str, topic: str) -> list[TopicPartition]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_records_follow_positions_whatever_comes_between_loops(
-    world: World, bootstrap: str, topic: str, seed: int
+    clients: Clients, bootstrap: str, topic: str, seed: int
 ) -> None:
     chance = random.Random(seed)
-    wanted = filled(world, bootstrap, topic)
-    consumer = world.consumer(
+    wanted = filled(clients, bootstrap, topic)
+    consumer = clients.consumer(
         bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False, auto_offset_reset="earliest"
     )
     consumer.assign(wanted)

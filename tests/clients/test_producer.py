@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.clients.worlds import Blocking, World
+from tests.clients.client_apis import BlockingClients, Clients
 from tests.support.broker import Broker, free_port
 from tests.support.proxy import Moment, Point, Proxy
 
@@ -19,9 +19,9 @@ from odradek import ClientClosed, ConfigError, InvalidState, RecordTooLarge, Tim
 PRODUCE = 0
 
 
-def read(world: World, bootstrap: str, topic: str, count: int) -> list[Any]:
+def read(clients: Clients, bootstrap: str, topic: str, count: int) -> list[Any]:
     """The first records of a topic, in the order of partitions and offsets."""
-    consumer = world.consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    consumer = clients.consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
     consumer.assign(partitions)
     found: list[Any] = []
@@ -32,22 +32,22 @@ def read(world: World, bootstrap: str, topic: str, count: int) -> list[Any]:
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
-def test_what_is_sent_is_read(world: World, bootstrap: str, topic: str) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap)
+def test_what_is_sent_is_read(clients: Clients, bootstrap: str, topic: str) -> None:
+    producer = clients.producer(bootstrap_servers=bootstrap)
     sent = [b"%d" % number for number in range(200)]
     deliveries = [producer.send(topic, value, key=b"k", headers=[("h", value)]) for value in sent]
     offsets = [delivery.result(30).offset for delivery in deliveries]
     assert offsets == list(range(offsets[0], offsets[0] + 200))
-    records = read(world, bootstrap, topic, 200)
+    records = read(clients, bootstrap, topic, 200)
     assert [record.value for record in records] == sent
     assert all(record.key == b"k" for record in records)
     assert records[7].headers == (("h", b"7"),)
 
 
 def test_a_flush_delivers_everything_and_callbacks_run_in_order(
-    world: World, bootstrap: str, topic: str
+    clients: Clients, bootstrap: str, topic: str
 ) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap, linger_ms=1000)
+    producer = clients.producer(bootstrap_servers=bootstrap, linger_ms=1000)
     told: list[int] = []
     for _ in range(1000):
         producer.send(topic, b"v", b"key", on_delivery=lambda metadata, error: told.append(metadata.offset))
@@ -57,25 +57,25 @@ def test_a_flush_delivers_everything_and_callbacks_run_in_order(
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_read_back(world: World, bootstrap: str, topic: str, codec: str) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5)
+def test_every_codec_is_read_back(clients: Clients, bootstrap: str, topic: str, codec: str) -> None:
+    producer = clients.producer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5)
     sent = [b"%d-" % number * 30 for number in range(500)]
     assert producer.send_many(topic, sent, partition=0).result() == 500
-    assert [record.value for record in read(world, bootstrap, topic, 500)] == sent
+    assert [record.value for record in read(clients, bootstrap, topic, 500)] == sent
 
 
-def test_many_records_pass_through_little_memory(world: World, bootstrap: str, topic: str) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap, batch_size=1000, buffer_memory=8000)
+def test_many_records_pass_through_little_memory(clients: Clients, bootstrap: str, topic: str) -> None:
+    producer = clients.producer(bootstrap_servers=bootstrap, batch_size=1000, buffer_memory=8000)
     count = 2000
     for number in range(count):
         producer.send(topic, b"%6d" % number * 20, partition=0)
     producer.flush()
     assert producer.metrics()["buffer-available-bytes"] == 8000
-    values = [record.value[:6] for record in read(world, bootstrap, topic, count)]
+    values = [record.value[:6] for record in read(clients, bootstrap, topic, count)]
     assert values == [b"%6d" % number for number in range(count)]
 
 
-def test_tables_are_sent_by_column(world: World, bootstrap: str, topic: str) -> None:
+def test_tables_are_sent_by_column(clients: Clients, bootstrap: str, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     header = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
     count = 5000
@@ -90,42 +90,42 @@ def test_tables_are_sent_by_column(world: World, bootstrap: str, topic: str) -> 
             ),
         }
     )
-    producer = world.producer(bootstrap_servers=bootstrap)
+    producer = clients.producer(bootstrap_servers=bootstrap)
     assert producer.send_arrow(table, topic).result() == count
-    records = read(world, bootstrap, topic, count)
+    records = read(clients, bootstrap, topic, count)
     assert [record.value for record in records] == table["value"].to_pylist()
     assert [record.timestamp for record in records] == list(range(1, count + 1))
     assert [record.headers for record in records] == [(("n", b"%d" % number),) for number in range(count)]
     assert {record.key for record in records} == {b"k0", b"k1", b"k2", b"k3", b"k4"}
 
 
-def test_a_table_may_name_its_topics(world: World, bootstrap: str, topic: str) -> None:
+def test_a_table_may_name_its_topics(clients: Clients, bootstrap: str, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     other = f"{topic}-other"
     names = pyarrow.array([topic, other] * 50).dictionary_encode()
     table = pyarrow.table({"topic": names, "value": [b"%d" % number for number in range(100)]})
-    producer = world.producer(bootstrap_servers=bootstrap)
+    producer = clients.producer(bootstrap_servers=bootstrap)
     assert producer.send_arrow(table).result() == 100
-    values = sorted(int(record.value) for record in read(world, bootstrap, other, 50))
+    values = sorted(int(record.value) for record in read(clients, bootstrap, other, 50))
     assert values == list(range(1, 100, 2))
 
 
-def test_a_table_that_is_no_records_is_refused(world: World, bootstrap: str, topic: str) -> None:
+def test_a_table_that_is_no_records_is_refused(clients: Clients, bootstrap: str, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    producer = world.producer(bootstrap_servers=bootstrap)
+    producer = clients.producer(bootstrap_servers=bootstrap)
     with pytest.raises(odradek.SerializationFailed, match="colour"):
         producer.send_arrow(pyarrow.table({"value": [b"v"], "colour": ["red"]}), topic)
     with pytest.raises(odradek.SerializationFailed, match="topic"):
         producer.send_arrow(pyarrow.table({"value": [b"v"]}))
 
 
-def test_a_broker_that_restarts_gets_all_records_once(world: World, start_broker: Any) -> None:
+def test_a_broker_that_restarts_gets_all_records_once(clients: Clients, start_broker: Any) -> None:
     port = free_port()
     broker: Broker = start_broker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
     proxy = Proxy(port, broker.port, (), 0)
     proxy.start()
     try:
-        producer = world.producer(
+        producer = clients.producer(
             bootstrap_servers=proxy.bootstrap,
             client_id="writer",
             batch_size=200,
@@ -138,21 +138,21 @@ def test_a_broker_that_restarts_gets_all_records_once(world: World, start_broker
         assert unanswered.wait(30), "no batch was sent"
         broker.start()
         assert [delivery.result(60).offset for delivery in deliveries] == list(range(200))
-        values = [record.value for record in read(world, proxy.bootstrap, "letters", 200)]
+        values = [record.value for record in read(clients, proxy.bootstrap, "letters", 200)]
         assert values == [b"%d" % number for number in range(200)]
     finally:
         proxy.stop()
 
 
-def test_a_broker_that_is_not_there_is_told_within_max_block_ms(world: World) -> None:
-    producer = world.producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300)
+def test_a_broker_that_is_not_there_is_told_within_max_block_ms(clients: Clients) -> None:
+    producer = clients.producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300)
     with pytest.raises(odradek.ClientError) as told:
         producer.send("letters", b"v")
     assert told.value.retriable
 
 
-def test_closing_twice_and_sending_after_it(world: World, bootstrap: str, topic: str) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap, linger_ms=5000)
+def test_closing_twice_and_sending_after_it(clients: Clients, bootstrap: str, topic: str) -> None:
+    producer = clients.producer(bootstrap_servers=bootstrap, linger_ms=5000)
     delivery = producer.send(topic, b"v")
     producer.close()
     assert delivery.result(1).offset >= 0
@@ -161,16 +161,16 @@ def test_closing_twice_and_sending_after_it(world: World, bootstrap: str, topic:
         producer.send(topic, b"late")
 
 
-def test_what_a_record_may_not_be(world: World, bootstrap: str, topic: str) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap)
+def test_what_a_record_may_not_be(clients: Clients, bootstrap: str, topic: str) -> None:
+    producer = clients.producer(bootstrap_servers=bootstrap)
     with pytest.raises(RecordTooLarge):
         producer.send(topic, bytes(2_000_000))
     with pytest.raises(ConfigError, match="linger"):
-        world.producer(bootstrap_servers=bootstrap, lingers_ms=5)
+        clients.producer(bootstrap_servers=bootstrap, lingers_ms=5)
 
 
-def test_transactions_are_seen_whole_or_not_at_all(world: World, bootstrap: str, topic: str) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=f"t-{topic}")
+def test_transactions_are_seen_whole_or_not_at_all(clients: Clients, bootstrap: str, topic: str) -> None:
+    producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=f"t-{topic}")
     producer.init_transactions()
     with pytest.raises(InvalidState):
         producer.send(topic, b"outside")
@@ -181,7 +181,7 @@ def test_transactions_are_seen_whole_or_not_at_all(world: World, bootstrap: str,
     deliveries = [producer.send(topic, b"%d" % number, partition=0) for number in range(10)]
     producer.commit_transaction()
     assert all(delivery.done() for delivery in deliveries)
-    consumer = world.consumer(
+    consumer = clients.consumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     )
     consumer.assign([TopicPartition(topic, 0)])
@@ -208,7 +208,7 @@ def test_threads_share_a_producer(bootstrap: str, topic: str) -> None:
         for thread in threads:
             thread.join()
         producer.flush()
-    records = read(Blocking(), bootstrap, topic, 8000)
+    records = read(BlockingClients(), bootstrap, topic, 8000)
     assert len(records) == 8000
     for name in range(4):
         numbers = [int(one.value.split(b":")[1]) for one in records if one.value.startswith(b"%d:" % name)]
@@ -273,4 +273,4 @@ sys.exit(code)
 """
     done = subprocess.run([sys.executable, "-c", words], timeout=60, check=False)
     assert done.returncode == 7
-    assert [record.value for record in read(Blocking(), bootstrap, topic, 1)] == [b"before"]
+    assert [record.value for record in read(BlockingClients(), bootstrap, topic, 1)] == [b"before"]

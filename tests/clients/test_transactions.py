@@ -7,7 +7,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from tests.clients.worlds import World
+from tests.clients.client_apis import Clients
 
 from odradek import InvalidState, ProducerFenced, TopicPartition, TransactionAborted
 from odradek.client.values import OffsetAndMetadata
@@ -29,8 +29,8 @@ def read_by_confluent(bootstrap: str, topic: str, end: bytes) -> list[bytes]:
     return _values_until(end, lambda: [one for one in [consumer.poll(1.0)] if one], consumer.close)
 
 
-def read_by_ours(world: World, bootstrap: str, topic: str, end: bytes) -> list[bytes]:
-    consumer = world.consumer(
+def read_by_ours(clients: Clients, bootstrap: str, topic: str, end: bytes) -> list[bytes]:
+    consumer = clients.consumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     )
     consumer.assign([TopicPartition(topic, 0)])
@@ -54,9 +54,9 @@ def transactional_id(topic: str) -> str:
 
 
 def test_committed_records_are_read_and_aborted_ones_are_not(
-    world: World, bootstrap: str, topic: str, transactional_id: str
+    clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
-    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     producer.init_transactions()
     expected = []
     for number in range(12):
@@ -71,13 +71,13 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
             expected += values
             assert all(delivery.done() for delivery in deliveries)
     assert read_by_confluent(bootstrap, topic, expected[-1]) == expected
-    assert read_by_ours(world, bootstrap, topic, expected[-1]) == expected
+    assert read_by_ours(clients, bootstrap, topic, expected[-1]) == expected
 
 
 def test_records_that_were_not_sent_fail_with_the_abort(
-    world: World, bootstrap: str, topic: str, transactional_id: str
+    clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
-    producer = world.producer(
+    producer = clients.producer(
         bootstrap_servers=bootstrap, transactional_id=transactional_id, linger_ms=60_000
     )
     producer.init_transactions()
@@ -92,12 +92,12 @@ def test_records_that_were_not_sent_fail_with_the_abort(
     assert read_by_confluent(bootstrap, topic, b"last") == [b"last"]
 
 
-def test_a_twin_takes_over(world: World, bootstrap: str, topic: str, transactional_id: str) -> None:
-    first = world.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+def test_a_twin_takes_over(clients: Clients, bootstrap: str, topic: str, transactional_id: str) -> None:
+    first = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     first.init_transactions()
     first.begin_transaction()
     first.send(topic, b"of the first", partition=0).result(30)
-    second = world.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    second = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     second.init_transactions()
     with pytest.raises(ProducerFenced, match=transactional_id):
         first.commit_transaction()
@@ -110,14 +110,14 @@ def test_a_twin_takes_over(world: World, bootstrap: str, topic: str, transaction
 
 
 def test_a_producer_of_librdkafka_is_fenced_by_ours(
-    world: World, bootstrap: str, topic: str, transactional_id: str
+    clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     other = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
     other.init_transactions()
     other.begin_transaction()
     other.produce(topic, b"of the other", partition=0)
     other.flush()
-    ours = world.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    ours = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     ours.init_transactions()
     ours.begin_transaction()
     ours.send(topic, b"ours", partition=0)
@@ -125,22 +125,22 @@ def test_a_producer_of_librdkafka_is_fenced_by_ours(
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         other.commit_transaction()
     assert refused.value.args[0].fatal()
-    assert read_by_ours(world, bootstrap, topic, b"ours") == [b"ours"]
+    assert read_by_ours(clients, bootstrap, topic, b"ours") == [b"ours"]
 
 
 def test_what_is_read_is_committed_with_what_is_written(
-    world: World, bootstrap: str, topic: str, transactional_id: str
+    clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     """Exactly once: a copy of a topic, made in transactions with the offsets read."""
     source, group = topic, f"copiers-of-{topic}"
-    plain = world.producer(bootstrap_servers=bootstrap)
+    plain = clients.producer(bootstrap_servers=bootstrap)
     plain.send_many(source, [b"%d" % number for number in range(50)], partition=0).result()
     plain.close()
-    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     producer.init_transactions()
     copied: list[bytes] = []
     for is_committed in (True, False, True):
-        consumer = world.consumer(
+        consumer = clients.consumer(
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
@@ -168,27 +168,27 @@ def test_what_is_read_is_committed_with_what_is_written(
 
 
 def test_a_plain_group_id_is_enough_for_offsets(
-    world: World, bootstrap: str, topic: str, transactional_id: str
+    clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     group = f"group-of-{topic}"
-    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(topic, b"v", partition=0)
     producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1, "note")}, group)
     producer.commit_transaction()
-    reader = world.consumer(bootstrap_servers=bootstrap, group_id=group)
+    reader = clients.consumer(bootstrap_servers=bootstrap, group_id=group)
     found = reader.committed(TopicPartition(topic, 0))[TopicPartition(topic, 0)]
     assert (found.offset, found.metadata) == (1, "note")
 
 
 def test_calls_out_of_order_are_refused_in_plain_words(
-    world: World, bootstrap: str, topic: str, transactional_id: str
+    clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
-    plain = world.producer(bootstrap_servers=bootstrap)
+    plain = clients.producer(bootstrap_servers=bootstrap)
     with pytest.raises(InvalidState, match=r"transactional\.id"):
         plain.init_transactions()
-    producer = world.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     with pytest.raises(InvalidState, match="init_transactions"):
         producer.begin_transaction()
     producer.init_transactions()

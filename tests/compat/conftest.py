@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from tests.compat.clients.aiokafka import Aiokafka
 from tests.compat.clients.confluent import Confluent
+from tests.compat.clients.interface import Client
 from tests.compat.clients.kafka_python import KafkaPython
 from tests.compat.clients.odradek import OdradekAsyncio, OdradekBlocking
-from tests.compat.clients.shape import Client
 from tests.support.fixtures import bootstrap, broker, pytest_runtest_makereport, start_broker, topic
 
 __all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "topic"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.compat.clients.shape import Client, Message, Refused, read_all
+from tests.compat.clients.interface import Client, Message, Refused, read_all
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 INVALID_TOPIC = 17

@@ -9,13 +9,13 @@ from functools import partial
 import pytest
 from tests.compat.clients.group_admins import ADMINS, ConfluentAdmin, GroupAdmin, KafkaPythonAdmin
 from tests.compat.clients.group_members import MEMBERS
+from tests.compat.clients.interface import Message, Refused
 from tests.compat.clients.kcat import Kcat
 from tests.compat.clients.running_member import RunningMember
-from tests.compat.clients.shape import Message, Refused
 from tests.compat.conftest import Clients
 from tests.support.broker import Broker
 from tests.support.fixtures import StartBroker
-from tests.support.requests import wait_until_led
+from tests.support.kio_requests import wait_until_led
 
 SECONDS_MAX = 40
 UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC = 25, 68, 69, 86

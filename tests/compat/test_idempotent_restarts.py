@@ -5,11 +5,11 @@ from __future__ import annotations
 import confluent_kafka as kafka
 import pytest
 from tests.compat.clients.confluent import Confluent
-from tests.compat.clients.shape import read_all
+from tests.compat.clients.interface import read_all
 from tests.support.broker import Broker, free_port
 from tests.support.fixtures import StartBroker
+from tests.support.kio_requests import wait_until_led
 from tests.support.proxy import Moment, Point, Proxy
-from tests.support.requests import wait_until_led
 
 ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}
 ROUNDS = 3

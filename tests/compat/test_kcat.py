@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.compat.clients.interface import Message
 from tests.compat.clients.kcat import Kcat, KcatFailed
-from tests.compat.clients.shape import Message
 from tests.compat.conftest import Clients
 
 TIME = 1_700_000_000_000

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.compat.clients.interface import Message, read_all
 from tests.compat.clients.kafka_python import KafkaPython
-from tests.compat.clients.shape import Message, read_all
 from tests.support.broker import IS_FOREIGN
 from tests.support.fixtures import StartBroker
 

@@ -6,7 +6,7 @@ import statistics
 import threading
 import time
 
-from tests.compat.clients.shape import LATEST, Client, Message, Received
+from tests.compat.clients.interface import LATEST, Client, Message, Received
 
 WAIT_MS = 5_000
 ROUNDS = 15

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.compat.clients.shape import Client, Message
+from tests.compat.clients.interface import Client, Message
 from tests.compat.conftest import Clients
 from tests.support.fixtures import new_topic_name
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.compat.clients.interface import Message, read_all
 from tests.compat.clients.kafka_python_2 import KafkaPython2, OldRecord, Release
-from tests.compat.clients.shape import Message, read_all
 from tests.compat.conftest import Clients
-from tests.support.batches import batch_magics
-from tests.support.requests import stored_batches
+from tests.support.kio_requests import stored_batches
+from tests.support.record_batches import batch_magics
 
 RELEASES: tuple[Release, ...] = ((0, 8, 2), (0, 9), (0, 10, 0), None)
 OLD_CODECS = (None, "gzip", "snappy", "lz4")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.compat.clients.shape import Client, Message, Refused, read_all
+from tests.compat.clients.interface import Client, Message, Refused, read_all
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MESSAGE_TOO_LARGE = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.compat.clients.shape import Client, Message, read_all
+from tests.compat.clients.interface import Client, Message, read_all
 from tests.support.broker import Broker
 from tests.support.fixtures import StartBroker
-from tests.support.requests import wait_until_led
+from tests.support.kio_requests import wait_until_led
 
 MakeClient = Callable[[str], Client]
 ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.compat.spark_stock import (
+from tests.compat.spark_topics import (
     BEGIN_MS,
     JVM,
     OURS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.compat.clients.shape import Client, Message, Refused, read_all
-from tests.support.batches import batch_headers
-from tests.support.requests import stored_batches
+from tests.compat.clients.interface import Client, Message, Refused, read_all
+from tests.support.kio_requests import stored_batches
+from tests.support.record_batches import batch_headers
 
 UNKNOWN = -1
 INVALID_RECORD = 87

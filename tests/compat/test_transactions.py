@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.group_members import MEMBERS, GroupMember
+from tests.compat.clients.interface import Message, Refused
 from tests.compat.clients.odradek_members import BlockingMember
-from tests.compat.clients.shape import Message, Refused
-from tests.compat.clients.transactors import COMMITTED, TRANSACTORS, UNCOMMITTED, Fenced, Transactor
+from tests.compat.clients.transactional_clients import COMMITTED, TRANSACTORS, UNCOMMITTED, Fenced, Transactor
 from tests.compat.conftest import Clients
 from tests.support.broker import Broker
 from tests.support.fixtures import StartBroker
-from tests.support.requests import wait_until_led
+from tests.support.kio_requests import wait_until_led
 
 ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}
 STEPS = ("begin", "send", "send offset", "commit")

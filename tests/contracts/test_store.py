@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.store.database import MEMORY, Database
-from odradek.store.embedded import FILE_NAME, EmbeddedEnsemble, Offload
+from odradek.store.embedded.database import MEMORY, Database
+from odradek.store.embedded.ensemble import FILE_NAME, EmbeddedEnsemble, Offload
 from odradek.store.port import Create, NoNode, Store, StoreError, Unavailable
 from odradek.testing.store_contract import StoreContract, World
 
@@ -119,7 +119,7 @@ def test_second_opener_is_refused_with_a_way_out(tmp_path: Path) -> None:
                 EmbeddedEnsemble(path, StillClock())
             code = (
                 "import sys, sqlite3\n"
-                "from odradek.store.database import Database\n"
+                "from odradek.store.embedded.database import Database\n"
                 "from odradek.store.port import Unavailable\n"
                 "try:\n    Database(sys.argv[1])\n"
                 "except Unavailable as refused:\n    assert 'in use' in str(refused)\n    sys.exit(7)\n"
@@ -168,7 +168,7 @@ def test_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
 # Writes without end; says each number once its write is committed. Each write is three nodes or none.
 WRITER = """
 import asyncio, sys
-from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import Create, SetData
 
 class Clock:

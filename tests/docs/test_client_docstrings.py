@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.clients.worlds import Asyncio, Blocking, World
+from tests.clients.client_apis import AsyncioClients, BlockingClients, Clients
 from tests.support.broker import Broker
 
 import odradek
 from odradek import TopicPartition, aio
-from odradek.client import interceptors, options, serdes
-from odradek.records import _consumer_record_py, _delivery_py
+from odradek.client import interceptors, serdes
+from odradek.client.options import parsing
+from odradek.records.pure import consumer_record, delivery
 
 ADDRESS = "localhost:9092"
 LETTERS = (b"Someone must have slandered Josef K.", b"It was late in the evening.", b"No one lets you in.")
@@ -51,14 +52,14 @@ OTHERS = {
     "Deserializer": serdes.Deserializer,
     "serialize_with": serdes.serialize_with,
     "deserialize_with": serdes.deserialize_with,
-    "read_options": options.read_options,
+    "read_options": parsing.read_options,
     "ProducerRecord": interceptors.ProducerRecord,
     "ProducerInterceptor": interceptors.ProducerInterceptor,
     "ConsumerInterceptor": interceptors.ConsumerInterceptor,
     "Assignor": odradek.Assignor,
     # The compiled twins carry no words.
-    "ConsumerRecord": _consumer_record_py.ConsumerRecord,
-    "Delivery": _delivery_py.Delivery,
+    "ConsumerRecord": consumer_record.ConsumerRecord,
+    "Delivery": delivery.Delivery,
 }
 
 
@@ -111,9 +112,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     broker.stop()
 
 
-@pytest.fixture(params=[Blocking, Asyncio], ids=["blocking", "asyncio"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    made: World = request.param()
+@pytest.fixture(params=[BlockingClients, AsyncioClients], ids=["blocking", "asyncio"])
+def world(request: pytest.FixtureRequest) -> Iterator[Clients]:
+    made: Clients = request.param()
     yield made
     made.close()
 
@@ -145,7 +146,7 @@ def test_an_example_is_true(name: str, address: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS_OF_CONSUMERS)
-def test_an_example_of_a_consumers_method_is_true(name: str, address: str, world: World) -> None:
+def test_an_example_of_a_consumers_method_is_true(name: str, address: str, world: Clients) -> None:
     consumer = world.consumer(
         bootstrap_servers=address, group_id="readers", auto_offset_reset="earliest", enable_auto_commit=False
     )

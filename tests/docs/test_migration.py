@@ -17,7 +17,7 @@ import pytest
 import odradek
 from odradek import aio
 from odradek.config.client import CONSUMER, PRODUCER
-from odradek.config.client.tables import ClientTable
+from odradek.config.client.definition import ClientConfigDef
 
 with warnings.catch_warnings():
     # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.
@@ -120,7 +120,7 @@ def test_options_of_confluent_kafka_are_known_to_it(kind: str, client: type) -> 
     ("kind", "options", "client"),
     [("producers", PRODUCER, odradek.Producer), ("consumers", CONSUMER, odradek.Consumer)],
 )
-def test_our_own_options_are_known(kind: str, options: ClientTable, client: type) -> None:
+def test_our_own_options_are_known(kind: str, options: ClientConfigDef, client: type) -> None:
     named = table("Options of all clients")["odradek"] | table(f"Options of {kind}")["odradek"]
     assert named - set(options.by_name) - parameters(client) == set()
 

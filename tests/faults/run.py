@@ -13,62 +13,59 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.faults import (
+from tests.faults.clients import restarts
+from tests.faults.fault_report import FaultReport
+from tests.faults.groups import broker_kills, chaos
+from tests.faults.groups.member import COOPERATIVE
+from tests.faults.log_model import runs
+from tests.faults.spark import kills as spark_kills
+from tests.faults.storage import (
     bit_flips,
-    clients_kills,
-    flipped_process,
+    bit_flips_process,
     full_disk,
-    groups_chaos,
-    groups_kills,
     io_errors,
     kill_points,
     kills,
-    log_model,
-    spark_kills,
     torn_tails,
-    transactions_hung,
-    transactions_ledger,
-    transactions_steps,
 )
-from tests.faults.groups_member import COOPERATIVE
-from tests.faults.tally import Tally
+from tests.faults.transactions import hung, ledger, steps
 
-Form = Callable[[Path, int], Iterator[Tally]]
+Form = Callable[[Path, int], Iterator[FaultReport]]
 
 
-def _torn(directory: Path, seed: int) -> Iterator[Tally]:
+def _torn(directory: Path, seed: int) -> Iterator[FaultReport]:
     del seed
     for records in (1, 3, 20):
         yield torn_tails.play(directory / str(records), records)
 
 
-def _flips(directory: Path, seed: int) -> Iterator[Tally]:
+def _flips(directory: Path, seed: int) -> Iterator[FaultReport]:
     yield bit_flips.play(None, seed, clean=True)
     yield bit_flips.play(None, seed, clean=False)
-    yield flipped_process.play(directory, 60, seed)
+    yield bit_flips_process.play(directory, 60, seed)
 
 
-def _kills(directory: Path, seed: int) -> Iterator[Tally]:
+def _kills(directory: Path, seed: int) -> Iterator[FaultReport]:
     yield kills.play(directory, 40, seed)
 
 
-def _points(directory: Path, seed: int) -> Iterator[Tally]:
+def _points(directory: Path, seed: int) -> Iterator[FaultReport]:
     points = kill_points.all_points(directory / "trace", seed, 2)
     yield kill_points.play(directory / "killed", points, seed, load_seconds=5)
 
 
-def _model(directory: Path, seed: int) -> Iterator[Tally]:
+def _model(directory: Path, seed: int) -> Iterator[FaultReport]:
     del directory
-    yield log_model.play(5_000, seed)
+    yield runs.play(5_000, seed)
 
 
-def _transactions(directory: Path, seed: int) -> Iterator[Tally]:
-    yield transactions_ledger.play(directory / "ledger", 100_000, 20, seed)
-    yield transactions_steps.play(directory / "steps", transactions_steps.all_steps(), 30, seed)
-    yield transactions_hung.play(directory / "hung", 20, seed)
+def _transactions(directory: Path, seed: int) -> Iterator[FaultReport]:
+    yield ledger.play(directory / "ledger", 100_000, 20, seed)
+    yield steps.play(directory / "steps", steps.all_steps(), 30, seed)
+    yield hung.play(directory / "hung", 20, seed)
 
 
-def _full(directory: Path, seed: int) -> Iterator[Tally]:
+def _full(directory: Path, seed: int) -> Iterator[FaultReport]:
     del seed
     reason = full_disk.why_no_disk()
     if reason is None:
@@ -77,23 +74,23 @@ def _full(directory: Path, seed: int) -> Iterator[Tally]:
         print(f"full disk: skipped, {reason}", flush=True)
 
 
-def _errors(directory: Path, seed: int) -> Iterator[Tally]:
+def _errors(directory: Path, seed: int) -> Iterator[FaultReport]:
     del directory
     yield io_errors.play(2_000, seed)
 
 
-def _groups(directory: Path, seed: int) -> Iterator[Tally]:
+def _groups(directory: Path, seed: int) -> Iterator[FaultReport]:
     for number, assignor in enumerate(("range", "roundrobin", COOPERATIVE)):
-        yield groups_chaos.play(directory / assignor, 90, seed + number, assignor, kills_broker=number > 0)
-    yield groups_kills.play(directory / "kills", 25, seed)
+        yield chaos.play(directory / assignor, 90, seed + number, assignor, kills_broker=number > 0)
+    yield broker_kills.play(directory / "kills", 25, seed)
 
 
-def _clients(directory: Path, seed: int) -> Iterator[Tally]:
+def _clients(directory: Path, seed: int) -> Iterator[FaultReport]:
     for number in range(4):
-        yield clients_kills.play(directory / str(number), 25, seed + number)
+        yield restarts.play(directory / str(number), 25, seed + number)
 
 
-def _spark(directory: Path, seed: int) -> Iterator[Tally]:
+def _spark(directory: Path, seed: int) -> Iterator[FaultReport]:
     yield spark_kills.play(directory, spark_kills.LONG_FORM, 4, seed)
 
 
@@ -126,9 +123,9 @@ def _holds(name: str, seed: int) -> bool:
     """Play one form; its directory is kept if anything was violated."""
     directory = tempfile.mkdtemp(prefix=f"odradek-faults-{name}-")
     violations = 0
-    for tally in FORMS[name](Path(directory), seed):
-        print(tally.report(), flush=True)
-        violations += len(tally.violations)
+    for report in FORMS[name](Path(directory), seed):
+        print(report.text(), flush=True)
+        violations += len(report.violations)
     if violations:
         print(f"kept: {directory}", flush=True)
     else:

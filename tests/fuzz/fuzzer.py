@@ -22,10 +22,8 @@ from kio.index import UnknownEntity, load_response_schema
 from kio.serial import entity_reader
 from tests.fuzz.mutations import asks_to_wait, mutate
 from tests.fuzz.values import RequestMaker
-from tests.support.batches import HandMadeBatch, record
 from tests.support.broker import Broker
-from tests.support.raw import ConnectionEnded, RawConnection, header_v1
-from tests.support.requests import (
+from tests.support.kio_requests import (
     create_topic,
     fetch_request,
     fetched_partition,
@@ -34,6 +32,8 @@ from tests.support.requests import (
     produce_request,
     produced_partition,
 )
+from tests.support.raw_connection import ConnectionEnded, RawConnection, header_v1
+from tests.support.record_batches import HandMadeBatch, record
 
 from odradek.wire.apis import API_BY_KEY, Api
 
@@ -54,7 +54,7 @@ class FuzzFailure(AssertionError):
 
 
 @dataclass(slots=True)
-class Tally:
+class FaultReport:
     """What a run did."""
 
     frames: int = 0
@@ -92,7 +92,7 @@ class Fuzzer:
         self._apis = self._advertised()
         self._canary = RawConnection(bootstrap)
         self._canary_offset = 0
-        self.tally = Tally()
+        self.tally = FaultReport()
 
     def _advertised(self) -> list[tuple[Api, range]]:
         request = kio_requests("api_versions", 3).ApiVersionsRequest(
@@ -106,7 +106,7 @@ class Fuzzer:
             if one.api_key in API_BY_KEY
         ]
 
-    def run(self, frames: int) -> Tally:
+    def run(self, frames: int) -> FaultReport:
         """Send so many frames."""
         create_topic(self._canary, CANARY, dict(CANARY_SETTINGS))
         pipelines = 0
@@ -235,7 +235,7 @@ class Fuzzer:
         )
 
 
-def report(tally: Tally, seed: int, began: float) -> str:
+def report(tally: FaultReport, seed: int, began: float) -> str:
     """One line for people."""
     seconds = time.monotonic() - began
     return (

@@ -10,8 +10,8 @@ from tests.fuzz.values import EDGES
 
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.wire.apis import API_BY_KEY
-from odradek.wire.compile import decoder
 from odradek.wire.headers import decode_request_header
+from odradek.wire.message_codecs import decoder
 from odradek.wire.messages.fetch import FetchRequest
 
 FETCH = 1

@@ -29,7 +29,7 @@ def broker_to_fuzz() -> Iterator[Broker]:
         try:
             yield broker
         except BaseException:
-            broker.end_unchecked()
+            broker.kill_if_running()
             raise
         broker.stop()
 
@@ -54,7 +54,7 @@ def fuzz(chosen: argparse.Namespace, bootstrap: str, broker: Broker | None) -> N
             fuzzer.run(chosen.frames)
     finally:
         print(report(fuzzer.tally, chosen.seed, began), flush=True)
-    if broker is not None and (kinds := broker.kinds_of_traceback()):
+    if broker is not None and (kinds := broker.traceback_counts()):
         listed = "\n".join(f"{count:6} of {kind}" for kind, count in kinds.most_common())
         raise FuzzFailure(f"{len(kinds)} kinds of traceback; seed {chosen.seed}:\n{listed}")
 

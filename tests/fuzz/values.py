@@ -10,12 +10,12 @@ import gzip
 import random
 from typing import Any
 
-from tests.support.batches import HandMadeBatch, record
+from tests.support.record_batches import HandMadeBatch, record
 
-from odradek.broker.topic_plans import PARTITIONS_MAX
+from odradek.broker.topics.topic_planning import PARTITIONS_MAX
 from odradek.wire.apis import Api
-from odradek.wire.compile import encoder
 from odradek.wire.headers import RequestHeader, encode_request_header
+from odradek.wire.message_codecs import encoder
 from odradek.wire.schema import Field, table_of
 
 TOPICS = [f"fuzz-{number}" for number in range(12)]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-from tests.support.batches import HandMadeBatch, record
 from tests.support.fixtures import StartBroker
-from tests.support.raw import ConnectionEnded, RawConnection
-from tests.support.requests import (
+from tests.support.kio_requests import (
     create_topic,
     fetch_request,
     fetched_partition,
@@ -15,6 +13,8 @@ from tests.support.requests import (
     produce_request,
     produced_partition,
 )
+from tests.support.raw_connection import ConnectionEnded, RawConnection
+from tests.support.record_batches import HandMadeBatch, record
 
 
 def test_pipelined_requests_are_answered_in_order(bootstrap: str, topic: str) -> None:

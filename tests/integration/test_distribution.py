@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
-ASK = "from odradek.records import codec; print(codec.COMPILED, codec.WHY_PURE, codec.__file__, sep='\\n')"
+ASK = "from odradek.records import codec; print(codec.COMPILED, codec.PURE_REASON, codec.__file__, sep='\\n')"
 SECONDS_MAX = 600
 """Compiling the codec takes half a minute of one quiet core, and downloads take what they take."""
 

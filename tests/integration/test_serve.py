@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.broker import IS_FOREIGN, free_port
-from tests.support.raw import broker_answers
+from tests.support.raw_connection import broker_answers
 
 pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="the words and the status are ours")
 
@@ -215,7 +215,7 @@ def test_the_log_of_a_day_is_short_and_has_a_line_for_all_that_matters(tmp_path:
         "broker.logs_loaded",
         "broker.started",
         "topics.topic_created",
-        "control.leadership_changed",
+        "controller_channel.leadership_changed",
         "coordinators.rebalance_started",
         "coordinators.rebalance_completed",
         "controller.topic_deleted",
@@ -224,7 +224,7 @@ def test_the_log_of_a_day_is_short_and_has_a_line_for_all_that_matters(tmp_path:
     }
     assert expected - set(names) == set()
     assert len(names) < 25, names
-    changed = [one["leading"] for one in logged if one["event"] == "control.leadership_changed"]
+    changed = [one["leading"] for one in logged if one["event"] == "controller_channel.leadership_changed"]
     assert changed == [3, 50], "a line for a topic, however many partitions it has"
     started = [one for one in logged if one["event"] == "coordinators.rebalance_started"]
     assert [one["group"] for one in started] == ["readers"] * len(started)

@@ -41,21 +41,21 @@ TESTS = {
     "src/odradek/log": [
         "tests/unit/log",
         "tests/golden/log",
-        "tests/unit/broker/test_upkeep.py",
-        "tests/unit/broker/test_crashes.py",
-        "tests/unit/broker/handlers/test_log_dirs.py",
+        "tests/unit/broker/storage/test_log_maintenance.py",
+        "tests/unit/broker/storage/test_power_loss.py",
+        "tests/unit/broker/storage/test_log_dirs.py",
     ],
     "src/odradek/coordinators": [
         "tests/unit/coordinators",
         "tests/scripts",
-        "tests/unit/broker/test_group_coordinator.py",
-        "tests/unit/broker/handlers/test_transaction_rules.py",
+        "tests/unit/broker/coordinators/test_group_coordinator.py",
+        "tests/unit/broker/handlers/test_transactions.py",
     ],
     "src/odradek/replication": ["tests/unit/replication", "tests/unit/broker"],
-    "src/odradek/spark": ["tests/unit/spark", "tests/spark/test_sink_transactions.py"],
+    "src/odradek/spark": ["tests/unit/spark", "tests/spark/sink/test_transactions.py"],
 }
 """Tests that are run for mutants of a folder."""
-SPARK_WRITER = ("transactional_writer.py", "markers.py", "marker_store.py", "writer.py", "sink_sending.py")
+SPARK_WRITER = ("transactional_writer.py", "markers.py", "marker_store.py", "writer.py", "row_sender.py")
 PYTEST_OPTIONS = ("-q", "-p", "no:randomly", "--timeout=0", "-p", "no:cacheprovider")
 MEMORY_MAX = 6 << 30
 WALL_SHARE = 6
@@ -294,7 +294,7 @@ def modules_of(targets: list[str]) -> list[str]:
     found: list[str] = []
     for target in targets:
         if target == "spark-writer":
-            found += [f"src/odradek/spark/{name}" for name in SPARK_WRITER]
+            found += [f"src/odradek/spark/sink/{name}" for name in SPARK_WRITER]
         elif target.endswith(".py"):
             found.append(target)
         else:

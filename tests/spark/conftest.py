@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.fixtures import bootstrap, broker, start_broker, topic
 
-from odradek.pipelines.java import java_variables
+from odradek.pipelines.run.java import java_variables
 
 __all__ = ["bootstrap", "broker", "spark", "start_broker", "topic"]
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from typer.testing import CliRunner
 
 from odradek.commands import app
-from odradek.pipelines.spec import read_spec
+from odradek.pipelines.spec.reader import read_spec
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("spark*.md"))

@@ -12,12 +12,14 @@ import typer
 from pyspark.sql import SparkSession
 from tests.spark.documents import DOCS, PAGES, PageRun, blocks_of
 
-from odradek.pipelines import commands, driver, runner, sinks
-from odradek.pipelines.metrics import METRICS, PREFIX
-from odradek.pipelines.spec import Spec
-from odradek.pipelines.spec_parts import Sink, Source
-from odradek.spark import option_names, sink_options
+from odradek.pipelines.commands import pipeline
+from odradek.pipelines.monitoring.metrics import METRICS, PREFIX
+from odradek.pipelines.query import sinks
+from odradek.pipelines.run import driver, supervisor
+from odradek.pipelines.spec.model import Sink, Source
+from odradek.pipelines.spec.reader import Spec
 from odradek.spark.delta import options as delta_options
+from odradek.spark.options import names, sink_options
 
 SECONDS_MAX = 150
 GUIDE, DELTA, MIGRATION = DOCS / "spark.md", DOCS / "spark-delta.md", DOCS / "spark-migration.md"
@@ -36,7 +38,7 @@ def test_the_examples_of_a_page_print_what_is_shown(
         assert query.awaitTermination(SECONDS_MAX), "the query did not end"
         return 0
 
-    monkeypatch.setattr(runner, "run", run_here)
+    monkeypatch.setattr(supervisor, "run", run_here)
     monkeypatch.chdir(tmp_path)
     run = PageRun(tmp_path, bootstrap, {"spark": spark, "__name__": "example"})
     blocks = blocks_of(page)
@@ -71,7 +73,7 @@ def section(page: Path, title: str, tmp_path: Path) -> Path:
 def test_the_guide_names_all_options_of_source_and_sink(tmp_path: Path) -> None:
     source = names_in_table(section(GUIDE, "Options of the source", tmp_path), "option")
     clients = {"kafka.bootstrap.servers", "kafka.group.id"}
-    assert source == {*option_names.NAMES.values(), *clients}
+    assert source == {*names.NAMES.values(), *clients}
     sink = names_in_table(section(GUIDE, "Options of the sink", tmp_path), "option")
     assert sink == {*sink_options._OWN_NAMES, "kafka.bootstrap.servers"}
 
@@ -91,7 +93,7 @@ def test_the_guide_names_all_keys_of_a_pipelines_file() -> None:
 
 
 def test_the_guide_names_all_commands_of_pipelines() -> None:
-    group: Any = typer.main.get_command(commands.app)
+    group: Any = typer.main.get_command(pipeline.app)
     named = re.findall(r"`(\w+) (?:FILE|\[KIND)", GUIDE.read_text(encoding="utf-8"))
     assert set(named) == set(group.commands)
 
@@ -105,4 +107,4 @@ def test_metrics_of_the_guide_are_there(tmp_path: Path) -> None:
 
 def test_the_page_about_migration_names_all_options_of_sparks_own_source() -> None:
     named = names_in_table(MIGRATION, "option")
-    assert set(option_names._SPARKS) <= named
+    assert set(names._SPARKS) <= named

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.support.raw import broker_answers
+from tests.support.raw_connection import broker_answers
 
 START_SECONDS_MAX = 40
 STOP_SECONDS_MAX = 20
@@ -91,10 +91,10 @@ class Broker:
         deadline = time.monotonic() + START_SECONDS_MAX
         while not broker_answers(self.bootstrap):
             if self._process.poll() is not None:
-                pytest.fail(f"the broker ended with status {self._process.returncode}:\n{self.words()}")
+                pytest.fail(f"the broker ended with status {self._process.returncode}:\n{self.output()}")
             if time.monotonic() > deadline:
                 self.kill()
-                pytest.fail(f"no answer from the broker after {START_SECONDS_MAX} s:\n{self.words()}")
+                pytest.fail(f"no answer from the broker after {START_SECONDS_MAX} s:\n{self.output()}")
             time.sleep(0.05)
         return self
 
@@ -117,33 +117,33 @@ class Broker:
             status = self._process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
-            pytest.fail(f"still running {STOP_SECONDS_MAX} s after SIGTERM:\n{self.words()}")
+            pytest.fail(f"still running {STOP_SECONDS_MAX} s after SIGTERM:\n{self.output()}")
         self._process = None
         if FOREIGN_COMMAND is None:
-            assert status == 0, f"the broker ended with status {status}:\n{self.words()}"
-        self.check_words()
+            assert status == 0, f"the broker ended with status {status}:\n{self.output()}"
+        self.check_output()
 
-    def wait_until_it_gives_up(self) -> tuple[int, str]:
+    def wait_for_failed_exit(self) -> tuple[int, str]:
         """Wait for an end nobody asked for: exit status and what it printed."""
         assert self._process is not None
         status = self._process.wait(STOP_SECONDS_MAX)
         self._process = None
-        self.check_words()
-        return status, self.words()
+        self.check_output()
+        return status, self.output()
 
     def kill(self) -> None:
         """SIGKILL: the process ends between any two instructions."""
-        self.end_unchecked()
-        self.check_words()
+        self.kill_if_running()
+        self.check_output()
 
-    def end_unchecked(self) -> None:
+    def kill_if_running(self) -> None:
         """SIGKILL without a look at the broker's words, for a test that has failed already."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         self._process = None
 
-    def run_until_it_ends(self, within_seconds: float = 30) -> tuple[int, str]:
+    def run_to_exit(self, within_seconds: float = 30) -> tuple[int, str]:
         """Run the broker where it is expected not to start: exit status and what it printed."""
         done = subprocess.run(
             self._command(), capture_output=True, timeout=within_seconds, cwd=self.directory, check=False
@@ -156,7 +156,7 @@ class Broker:
         found = said.find("Traceback")
         return None if found < 0 else said[max(0, found - 300) : found + WORDS_SHOWN]
 
-    def kinds_of_traceback(self) -> Counter[str]:
+    def traceback_counts(self) -> Counter[str]:
         """How often each kind of traceback was printed: its last place in our code, and the error."""
         kinds: Counter[str] = Counter()
         for piece in self._output.read_text(errors="replace").split("Traceback (most recent call last):")[1:]:
@@ -166,12 +166,12 @@ class Broker:
             kinds[f"{where}  {re.sub(r'-?[0-9]+', 'N', error.group()[:120]) if error else '?'}"] += 1
         return kinds
 
-    def check_words(self) -> None:
+    def check_output(self) -> None:
         """Fail if the broker printed a traceback."""
         if FOREIGN_COMMAND is None:
             assert self.traceback() is None, self.traceback()
 
-    def words(self) -> str:
+    def output(self) -> str:
         """The end of what the broker printed."""
         return self._output.read_text(errors="replace")[-WORDS_SHOWN:]
 
@@ -186,16 +186,16 @@ class Broker:
         return command
 
 
-class RunningElsewhere:
+class ExternalBroker:
     """The broker named by ``ODRADEK_TEST_BOOTSTRAP``: not ours to start, stop or read."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.port = int(bootstrap.rpartition(":")[2])
 
-    def words(self) -> str:
+    def output(self) -> str:
         """Nothing is known of its output."""
         return f"(running elsewhere: {self.bootstrap})"
 
 
-SessionBroker = Broker | RunningElsewhere
+SessionBroker = Broker | ExternalBroker

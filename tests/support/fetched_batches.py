@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from odradek.model.levels import Compression
+from odradek.model.protocol_enums import Compression
 from odradek.records.batch import BatchBuilder, Record
-from odradek.records.control import ControlType, EndMarker, build_end_marker
+from odradek.records.control_records import ControlRecordType, EndTransactionMarker, build_end_marker
 from odradek.records.message_set import write_message_set
 
 blobs = st.none() | st.binary(max_size=30)
@@ -28,8 +28,8 @@ def transactional(base_offset: int, producer_id: int, *values: bytes) -> bytes:
     return batch(base_offset, *values, transactional=True, **fields)
 
 
-def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
-    end = EndMarker(kind, 0)
+def marker(offset: int, producer_id: int, kind: ControlRecordType) -> bytes:
+    end = EndTransactionMarker(kind, 0)
     return build_end_marker(end, producer_id=producer_id, producer_epoch=0, timestamp=5, base_offset=offset)
 
 
@@ -43,7 +43,7 @@ def fetches(draw: st.DrawFn) -> bytes:
         magic = draw(st.sampled_from([0, 1, 2, 2, 2]))
         kind = draw(st.sampled_from(list(Compression)[: 5 if magic == 2 else 4]))
         producer = draw(st.sampled_from([-1, -1, 7, 8]))
-        end = draw(st.sampled_from([None, None, None, ControlType.ABORT, ControlType.COMMIT]))
+        end = draw(st.sampled_from([None, None, None, ControlRecordType.ABORT, ControlRecordType.COMMIT]))
         if magic < 2:
             records = [
                 Record(offset + index, time, key, value)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.broker import FOREIGN_BOOTSTRAP, Broker, RunningElsewhere, SessionBroker
+from tests.support.broker import FOREIGN_BOOTSTRAP, Broker, ExternalBroker, SessionBroker
 
 
 class StartBroker:
@@ -29,7 +29,7 @@ class StartBroker:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionBroker]:
     """The broker most tests share: no settings of its own."""
     if FOREIGN_BOOTSTRAP is not None:
-        yield RunningElsewhere(FOREIGN_BOOTSTRAP)
+        yield ExternalBroker(FOREIGN_BOOTSTRAP)
         return
     started = Broker(tmp_path_factory.mktemp("broker")).start()
     yield started
@@ -75,7 +75,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed and isinstance(item, pytest.Function):
         used = item.funcargs.get("broker")
         if isinstance(used, Broker):
-            report.sections.append(("end of the shared broker's output", used.words()))
+            report.sections.append(("end of the shared broker's output", used.output()))
         for one in getattr(item.funcargs.get("start_broker"), "started", []):
-            report.sections.append((f"end of the output of the broker on {one.port}", one.words()))
+            report.sections.append((f"end of the output of the broker on {one.port}", one.output()))
     return report

@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
-from odradek.config import reference
-from odradek.config.client import reference as client_reference
+from odradek.config.reference import client_options_page as client_reference
+from odradek.config.reference import configuration_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_configuration_page_is_fresh() -> None:
-    assert (DOCS / "configuration.md").read_text(encoding="utf-8") == reference.page(), "run: make docs"
+    assert (DOCS / "configuration.md").read_text(encoding="utf-8") == configuration_page.page(), (
+        "run: make docs"
+    )
 
 
 def test_the_page_of_client_options_is_fresh() -> None:

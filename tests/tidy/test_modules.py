@@ -15,10 +15,18 @@ MESSAGES = "src/odradek/wire/messages/"
 TABLES = (MESSAGES, "src/odradek/config/broker/", "src/odradek/config/topic.py")
 """Long only because they list much."""
 VAGUE = {
-    *("util", "utils", "helper", "helpers", "common", "misc", "base", "core", "manager", "impl"),
+    *("util", "utils", "helper", "helpers", "common", "misc", "base", "core", "impl"),
     *("abstract", "internal", "data", "info"),
 }
-THEIRS = {"SetData", "PartitionInfo", "DataLoss", "data_loss"}
+THEIRS = {
+    "DataLoss",
+    "FetchDataInfo",
+    "FetchPartitionData",
+    "LogAppendInfo",
+    "PartitionInfo",
+    "SetData",
+    "data_loss",
+}
 """ZooKeeper's name for an operation of its multi; the name by which Kafka's clients tell of a partition; what
 Spark's option ``failOnDataLoss`` is about."""
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek import commands
-from odradek.__main__ import read_plain_serve
+from odradek.__main__ import parse_plain_serve
 from odradek.broker.main import run
 from odradek.broker.serve_options import ServeOptions
 from odradek.broker.serve_options import arguments as arguments_of
@@ -20,11 +20,11 @@ from odradek.telemetry import events
 
 
 def test_plain_serve_is_read_by_hand() -> None:
-    assert read_plain_serve(["serve"]) == ServeOptions()
-    assert read_plain_serve(
+    assert parse_plain_serve(["serve"]) == ServeOptions()
+    assert parse_plain_serve(
         ["serve", "--set", "a=1", "--config", "f", "--set", "b=-1", "--log-level", "info"]
     ) == ServeOptions(Path("f"), ("a=1", "b=-1"), log_level="info")
-    assert read_plain_serve(["serve", "--ephemeral", "--port", "0", "--check-config"]) == ServeOptions(
+    assert parse_plain_serve(["serve", "--ephemeral", "--port", "0", "--check-config"]) == ServeOptions(
         port=0, ephemeral=True, check_config=True
     )
 
@@ -45,7 +45,7 @@ def test_plain_serve_is_read_by_hand() -> None:
     ],
 )
 def test_anything_else_goes_to_the_commands(arguments: list[str]) -> None:
-    assert read_plain_serve(arguments) is None
+    assert parse_plain_serve(arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_both_readings_of_serve_are_equal(arguments: list[str], monkeypatch: pyt
     monkeypatch.setattr(broker_main, "run", run)
     result = CliRunner().invoke(commands.app, arguments)
     assert result.exit_code == 0, result.output
-    assert seen == [read_plain_serve(arguments)]
+    assert seen == [parse_plain_serve(arguments)]
 
 
 def test_options_stand_for_settings() -> None:

@@ -1,4 +1,4 @@
-"""A broker: its parts put together, started and stopped in order, on whatever world it is given.
+"""A broker: its parts put together, started and stopped in order, on whatever environment it is given.
 
 Start: lock the data, open the store, find out who we are, read settings, open the logs, listen, register,
 stand for controller. Stop goes the other way: accept nothing new, answer what is under way, close the logs,
@@ -14,20 +14,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from odradek.broker.chores import Chore, Chores
-from odradek.broker.clockwork import Clockwork
-from odradek.broker.config_changes import ConfigChanges
-from odradek.broker.context import Context
-from odradek.broker.control import LocalChannel
-from odradek.broker.dispatch import Dispatcher
-from odradek.broker.group_coordinator import Groups
+from odradek.broker.coordinators.group_coordinator import Groups
+from odradek.broker.coordinators.transaction_coordinator import Transactions
+from odradek.broker.coordinators.transaction_marker_writer import Markers
+from odradek.broker.coordinators.transaction_verification import Verification
+from odradek.broker.dynamic_config import ConfigChanges
 from odradek.broker.handlers import HANDLERS
-from odradek.broker.listener import Listener
-from odradek.broker.listening import Listening
-from odradek.broker.metadata import AllTopicsAnswers
-from odradek.broker.request_memory import RequestMemory, bound_of
-from odradek.broker.request_queue import RequestQueue
-from odradek.broker.session import Session
+from odradek.broker.local_controller_channel import LocalControllerChannel
+from odradek.broker.log_maintenance import SOON_MS, Upkeep
+from odradek.broker.network.connection_scheduler import Turns
+from odradek.broker.network.listener import Listener
+from odradek.broker.network.memory_pool import RequestMemory, bound_of
+from odradek.broker.network.request_queue import RequestQueue
+from odradek.broker.network.session import Session
+from odradek.broker.network.socket_server import Listening
+from odradek.broker.requests.context import Context
+from odradek.broker.requests.dispatcher import Dispatcher
+from odradek.broker.scheduled_tasks import Chore, Chores
 from odradek.broker.start_checks import (
     are_known,
     broker_id_rules,
@@ -36,47 +39,44 @@ from odradek.broker.start_checks import (
     check_settings,
     store_path,
 )
-from odradek.broker.topics import Topics
-from odradek.broker.transaction_coordinator import Transactions
-from odradek.broker.transaction_markers import Markers
-from odradek.broker.transaction_verification import Verification
-from odradek.broker.turns import Turns
-from odradek.broker.upkeep import SOON_MS, Upkeep
-from odradek.cluster.image import ClusterImage
+from odradek.broker.timer_driver import TimerDriver
+from odradek.broker.topics.admin import Topics
+from odradek.broker.topics.metadata_responses import AllTopicsAnswers
+from odradek.cluster.metadata_cache import MetadataCache
 from odradek.config import availability, derived, topic
 from odradek.config import broker as settings
 from odradek.config.broker.throttles import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
-from odradek.config.layers import Layers
-from odradek.config.listeners import Endpoint, listeners, new_exposures
-from odradek.config.table import Settings
-from odradek.controller.runtime import Controller
-from odradek.log.cleaner import Cleaner
-from odradek.log.directories import LogDirectories
-from odradek.log.directory import LogDirectory, unusable
-from odradek.log.loading import LoadingProgress, progress_of, recovery_of
-from odradek.log.settings import CleanerConfig, LogConfig
+from odradek.config.definition import Settings
+from odradek.config.dynamic.broker_config import DynamicBrokerConfig
+from odradek.config.listeners import ListenerEndpoint, listeners, new_anonymous_access_problems
+from odradek.controller.controller import Controller
+from odradek.log.cleaning.log_cleaner import LogCleaner
+from odradek.log.log_config import CleanerConfig, LogConfig
+from odradek.log.log_directory import LogDirectory, unusable_directory
+from odradek.log.log_manager import LogManager
+from odradek.log.recovery.load_progress import LoadProgress, load_progress, recovery_summary
 from odradek.model.errors import ConfigError, StorageError
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Connection, Network
 from odradek.ports.workers import Workers
-from odradek.replication.fetch_sessions import FetchSessions
-from odradek.replication.move_pace import PIECE_BYTES_MAX, RETRY_MS_MIN, MoveLimits
-from odradek.replication.replicas import Replicas
-from odradek.store import meta_properties, paths, payloads
-from odradek.store.election import elect
-from odradek.store.port import Store
-from odradek.store.producer_ids import ProducerIds, raise_above
-from odradek.store.registration import (
-    ensure_cluster_id,
+from odradek.replication.alter_log_dirs_throttle import PIECE_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
+from odradek.replication.fetch_session import FetchSessionCache
+from odradek.replication.replica_manager import ReplicaManager
+from odradek.store import meta_properties, znode_paths, znodes
+from odradek.store.broker_registration import (
+    create_or_get_cluster_id,
     read_cluster_id,
     register_broker,
     resolve_broker_id,
     update_registration,
 )
+from odradek.store.controller_election import elect
+from odradek.store.port import Store
+from odradek.store.producer_id_manager import ProducerIdManager, advance_block_above
 from odradek.telemetry import events
-from odradek.telemetry.bounded_events import BoundedEvents
+from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.version import VERSION
 from odradek.wire.frames import make_scratch
 
@@ -106,7 +106,7 @@ class Ensemble(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """What a broker runs on.
 
     ``open_store`` opens the embedded store in a file; ``on_resized`` hears how many partitions there are.
@@ -126,30 +126,30 @@ class Broker:
     def __init__(
         self,
         given: Mapping[str, str],
-        world: World,
-        on_loading: Callable[[LoadingProgress], None] = lambda _: None,
+        environment: Environment,
+        on_loading: Callable[[LoadProgress], None] = lambda _: None,
     ) -> None:
         """``given`` are the texts of the static settings, already checked.
 
         ``on_loading`` is told every now and then how far a start is that takes long.
         """
-        self._world = world
+        self._environment = environment
         self._on_loading = on_loading
-        self.config = Layers(given)
+        self.config = DynamicBrokerConfig(given)
         self.broker_id = -1
         self.cluster_id = ""
-        self.image = ClusterImage()
+        self.image = MetadataCache()
         self.all_failed = asyncio.Event()
         """Set once the last data directory has failed: nothing is left to serve, and stopping is due."""
-        self._directories = LogDirectories()
+        self._directories = LogManager()
         self._ensemble: Ensemble | None = None
         self._listening: Listening | None = None
-        self._chores = Chores(world.clock)
+        self._chores = Chores(environment.clock)
         # One for all connections: they receive one after the other, on one loop.
         self._scratch = make_scratch()
-        self._closings = BoundedEvents(events.logger("session"), world.clock.monotonic_ms)
+        self._closings = RateLimitedEvents(events.logger("session"), environment.clock.monotonic_ms)
         self._controller: Controller | None = None
-        self._cleaner: Cleaner | None = None
+        self._cleaner: LogCleaner | None = None
         self._broker_epoch = -1
 
     @property
@@ -168,7 +168,7 @@ class Broker:
         return [str(failure) for failure in self._directories.failed.values()]
 
     @property
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ListenerEndpoint]:
         """Advertised listeners of this broker."""
         return [] if self._listening is None else self._listening.endpoints
 
@@ -181,28 +181,28 @@ class Broker:
         is_known = await self._open_directories()
         store = self._open_store()
         await self._find_identity(store)
-        clockwork = self._clockwork = Clockwork(self._world.clock)
+        timer_driver = self._timer_driver = TimerDriver(self._environment.clock)
         self._topics = Topics(
-            store, self.image, self.config, clockwork, self._world.clock, self._world.entropy
+            store, self.image, self.config, timer_driver, self._environment.clock, self._environment.entropy
         )
-        changes = ConfigChanges(store, self.config, self._topics, self.broker_id, self._world.clock)
+        changes = ConfigChanges(store, self.config, self._topics, self.broker_id, self._environment.clock)
         await changes.load()
         await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
-        await raise_above(store, self.broker_id, self._directories.largest_producer_id)
-        cleaner = self._cleaner = Cleaner(
+        await advance_block_above(store, self.broker_id, self._directories.largest_producer_id)
+        cleaner = self._cleaner = LogCleaner(
             self._directories,
             lambda: CleanerConfig.of(self.config.broker),
-            self._world.clock,
-            self._world.entropy,
+            self._environment.clock,
+            self._environment.entropy,
         )
-        replicas = self._replicas = self._make_replicas(clockwork)
+        replicas = self._replicas = self._make_replicas(timer_driver)
         self._directories.on_failure = self._directory_failed
-        self._groups = self._make_groups(clockwork)
+        self._groups = self._make_groups(timer_driver)
         self._markers = self._make_markers()
-        self._transactions = self._make_transactions(clockwork)
+        self._transactions = self._make_transactions(timer_driver)
         self._queue = RequestQueue(static[settings.QUEUED_MAX_REQUESTS])
-        self._turns = Turns(self._world.clock.monotonic_ns, asyncio.get_running_loop().call_soon)
+        self._turns = Turns(self._environment.clock.monotonic_ns, asyncio.get_running_loop().call_soon)
         self._memory = RequestMemory(
             bound_of(static[settings.QUEUED_MAX_REQUEST_BYTES], static[settings.SOCKET_REQUEST_MAX_BYTES])
         )
@@ -232,28 +232,30 @@ class Broker:
 
         Return whether a broker has used all of them before: then they may hold other listeners than the file.
         """
-        files, network = self._world.files, self._world.network
+        files, network = self._environment.files, self._environment.network
         log_dirs = list(map(files.absolute, derived.log_dirs(self.config.broker)))
         check_identity(files, log_dirs, broker_id_rules(self.config.broker))
         is_known = are_known(files, log_dirs)
         if not is_known:
             await check_addresses(network, listeners(self.config.broker).bound)
-        self._directories = LogDirectories.open(files, log_dirs, self._world.entropy)
+        self._directories = LogManager.open(files, log_dirs, self._environment.entropy)
         return is_known
 
     async def _check_listeners(self, static: Settings, *, is_known: bool) -> None:
         """Refuse listeners that were set at run time and cannot be now; see that the addresses are free."""
         values = self.config.broker
-        problems = availability.listener_problems(values) or new_exposures(static, values)
+        problems = availability.unavailable_protocol_problems(values) or new_anonymous_access_problems(
+            static, values
+        )
         if problems:
             raise ConfigError(problems)
         if is_known:  # another broker on the same data has the same addresses; the data comes first
             is_dynamic = settings.LISTENERS.name in self.config.broker_overrides
             origin = ", which AlterConfigs set for this broker" if is_dynamic else ""
-            await check_addresses(self._world.network, listeners(values).bound, origin)
+            await check_addresses(self._environment.network, listeners(values).bound, origin)
 
     def _open_store(self) -> Store:
-        self._ensemble = self._world.open_store(store_path(self._directories.paths))
+        self._ensemble = self._environment.open_store(store_path(self._directories.paths))
         # A disk that is full now can only be freed by a broker that runs.
         self._ensemble.defers_writes = True
         return self._ensemble.connect()
@@ -264,24 +266,24 @@ class Broker:
         # Before anything is written.
         meta_properties.check_cluster_id(found, await read_cluster_id(store))
         self.broker_id = await resolve_broker_id(store, broker_id_rules(self.config.broker), found)
-        self.cluster_id = await ensure_cluster_id(store, self._world.entropy)
+        self.cluster_id = await create_or_get_cluster_id(store, self._environment.entropy)
         self._write_meta_properties()
-        self.config.name_broker(self.broker_id)
+        self.config.set_broker_id(self.broker_id)
 
     def _read_meta_properties(self) -> dict[str, meta_properties.MetaProperties]:
         found = {}
         for directory in self._directories:
             with self._leaving_out(directory):
-                found.update(meta_properties.read_all(self._world.files, [directory.path]))
+                found.update(meta_properties.read_all(self._environment.files, [directory.path]))
         self._directories.require_one()
         return found
 
     def _write_meta_properties(self) -> None:
-        now_ms = self._world.clock.wall_ms()
+        now_ms = self._environment.clock.wall_ms()
         for directory in self._directories:
             with self._leaving_out(directory):
                 meta_properties.write_all(
-                    self._world.files, [directory.path], self.broker_id, self.cluster_id, now_ms
+                    self._environment.files, [directory.path], self.broker_id, self.cluster_id, now_ms
                 )
         self._directories.require_one()
 
@@ -291,31 +293,31 @@ class Broker:
         try:
             yield
         except OSError as error:
-            directory.fail(unusable(directory.path, error))
+            directory.fail(unusable_directory(directory.path, error))
             directory.abandon()
 
     async def _load_logs(self) -> None:
         threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
-        now_ms = self._world.clock.monotonic_ms()
+        now_ms = self._environment.clock.monotonic_ms()
         telling = asyncio.get_running_loop().create_task(self._tell_of_loading())
         try:
             await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
         finally:
             telling.cancel()
-        took_ms = self._world.clock.monotonic_ms() - now_ms
+        took_ms = self._environment.clock.monotonic_ms() - now_ms
         log.info("logs_loaded", logs=sum(one.log_count for one in self._directories), took_ms=took_ms)
         self._log_recovered(took_ms)
 
     async def _tell_of_loading(self) -> None:
         starts = [directory.loading for directory in self._directories]
         while True:
-            await self._world.clock.sleep_ms(LOADING_TOLD_MS)
-            self._on_loading(progress_of(starts))
+            await self._environment.clock.sleep_ms(LOADING_TOLD_MS)
+            self._on_loading(load_progress(starts))
 
     def _log_recovered(self, took_ms: int) -> None:
-        loadings = [one.loading for one in self._directories if not one.was_clean]
+        loadings = [one.loading for one in self._directories if not one.had_clean_shutdown]
         if any(loading.total for loading in loadings):
-            log.warning("unclean_stop_recovered", **recovery_of(loadings)._asdict(), took_ms=took_ms)
+            log.warning("unclean_stop_recovered", **recovery_summary(loadings)._asdict(), took_ms=took_ms)
         for directory in self._directories:
             for problem in directory.problems:
                 log.warning("checkpoint_not_read", reason=problem)
@@ -325,9 +327,9 @@ class Broker:
                 log.debug("log_recovered", partition=partition, segments=recovered.scanned_segments)
                 if recovered.problem is not None:
                     log.warning(
-                        "log_mended",
+                        "log_truncated_on_recovery",
                         partition=partition,
-                        cut_bytes=recovered.truncated_bytes,
+                        truncated_bytes=recovered.truncated_bytes,
                         dropped_segments=recovered.dropped_segments,
                         reason=recovered.problem,
                     )
@@ -337,30 +339,30 @@ class Broker:
         decompressed_max = self.config.broker[settings.ODRADEK_DECOMPRESSED_BYTES_MAX]
         return LogConfig.of(values, decompressed_max), values[topic.MIN_INSYNC_REPLICAS]
 
-    def _make_replicas(self, clockwork: Clockwork) -> Replicas:
-        return Replicas(
+    def _make_replicas(self, timer_driver: TimerDriver) -> ReplicaManager:
+        return ReplicaManager(
             self.broker_id,
             self._directories,
             self.image,
             self._config_of,
-            self._world.clock,
-            clockwork.wheel,
-            clockwork.arm,
+            self._environment.clock,
+            timer_driver.wheel,
+            timer_driver.arm,
             lambda: self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS],
-            self._world.workers,
+            self._environment.workers,
             self._move_limits,
             self._cleaner,
         )
 
-    def _make_groups(self, clockwork: Clockwork) -> Groups:
+    def _make_groups(self, timer_driver: TimerDriver) -> Groups:
         groups = Groups(
             self.config,
             self.image,
             self._topics,
             self._replicas,
-            self._world.clock,
-            clockwork,
-            self._world.entropy,
+            self._environment.clock,
+            timer_driver,
+            self._environment.entropy,
         )
         groups.start()
         return groups
@@ -368,19 +370,19 @@ class Broker:
     def _make_markers(self) -> Markers:
         return Markers(
             self._replicas,
-            self._world.clock,
+            self._environment.clock,
             lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
             self._groups.transaction_ended,
         )
 
-    def _make_transactions(self, clockwork: Clockwork) -> Transactions:
+    def _make_transactions(self, timer_driver: TimerDriver) -> Transactions:
         transactions = Transactions(
             self.config,
             self.image,
             self._topics,
             self._replicas,
-            self._world.clock,
-            clockwork,
+            self._environment.clock,
+            timer_driver,
             self._markers,
         )
         transactions.start()
@@ -392,9 +394,9 @@ class Broker:
             lambda: self.config.broker[settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE],
         )
 
-    def _move_limits(self) -> MoveLimits:
+    def _move_limits(self) -> AlterLogDirsLimits:
         values = self.config.broker
-        return MoveLimits(
+        return AlterLogDirsLimits(
             min(
                 PIECE_BYTES_MAX,
                 values[settings.REPLICA_FETCH_MAX_BYTES],
@@ -410,23 +412,23 @@ class Broker:
         return Context(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
-            clock=self._world.clock,
+            clock=self._environment.clock,
             config=self.config,
             image=self.image,
-            all_topics_answers=AllTopicsAnswers(self.image, self._world.workers),
+            all_topics_answers=AllTopicsAnswers(self.image, self._environment.workers),
             replicas=self._replicas,
             directories=self._directories,
             topics=self._topics,
-            fetch_sessions=FetchSessions(self._world.entropy, self.image.name_of, slots),
-            producer_ids=ProducerIds(store, self.broker_id, self._transactions.largest_producer_id),
+            fetch_sessions=FetchSessionCache(self._environment.entropy, self.image.name_of, slots),
+            producer_ids=ProducerIdManager(store, self.broker_id, self._transactions.largest_producer_id),
             groups=self._groups,
             transactions=self._transactions,
             markers=self._markers,
             verification=self._make_verification(),
             store=store,
-            workers=self._world.workers,
+            workers=self._environment.workers,
             listening=listening,
-            refusals=BoundedEvents(events.logger("produce"), self._world.clock.monotonic_ms),
+            refusals=RateLimitedEvents(events.logger("produce"), self._environment.clock.monotonic_ms),
         )
 
     def _make_session(self, connection: Connection, listener: Listener) -> Session:
@@ -445,44 +447,46 @@ class Broker:
             trace=self._closings,
         )
 
-    def _registration(self, endpoints: Sequence[Endpoint]) -> payloads.BrokerRegistration:
+    def _registration(self, endpoints: Sequence[ListenerEndpoint]) -> znodes.BrokerRegistration:
         advertised = tuple(
-            payloads.Endpoint(one.name, one.protocol.value, one.host, one.port) for one in endpoints
+            znodes.RegisteredEndpoint(one.name, one.protocol.value, one.host, one.port) for one in endpoints
         )
         rack = self.config.broker[settings.BROKER_RACK]
-        return payloads.BrokerRegistration(advertised, self._world.clock.wall_ms(), rack)
+        return znodes.BrokerRegistration(advertised, self._environment.clock.wall_ms(), rack)
 
     def _make_listening(self) -> Listening:
-        world = self._world
-        return Listening(self.config, world.network, world.clock, world.host_name, self._make_session)
+        environment = self._environment
+        return Listening(
+            self.config, environment.network, environment.clock, environment.host_name, self._make_session
+        )
 
     async def _register(self, store: Store, listening: Listening) -> None:
-        await store.ensure_path(paths.BROKER_IDS)
+        await store.ensure_path(znode_paths.BROKER_IDS)
         registration = self._registration(listening.endpoints)
         self._broker_epoch = await register_broker(store, self.broker_id, registration)
         listening.on_advertised = partial(self._register_again, store)
 
-    async def _register_again(self, store: Store, endpoints: Sequence[Endpoint]) -> None:
+    async def _register_again(self, store: Store, endpoints: Sequence[ListenerEndpoint]) -> None:
         """Have clients told of other endpoints."""
         await update_registration(store, self.broker_id, self._registration(endpoints))
         if self._controller is not None:
-            self._controller.broker_updated()
+            self._controller.on_broker_modified()
 
     async def _stand_for_controller(self, store: Store) -> None:
-        fence = await elect(store, self.broker_id, self._world.clock.wall_ms())
+        fence = await elect(store, self.broker_id, self._environment.clock.wall_ms())
         if fence is None:
             raise ConfigError(
                 ["another broker is the controller of this store; there can be only one broker"]
             )
-        channel = LocalChannel(
+        channel = LocalControllerChannel(
             self.broker_id,
             self.image,
             self._replicas,
             self._topics,
             self._groups.forget,
-            self._world.on_resized,
+            self._environment.on_resized,
         )
-        self._controller = Controller(store, fence, channel, self._world.clock.sleep_ms)
+        self._controller = Controller(store, fence, channel, self._environment.clock.sleep_ms)
         await self._controller.start()
 
     def _list_chores(self, changes: ConfigChanges) -> list[Chore]:
@@ -492,10 +496,10 @@ class Broker:
         return [
             Chore("close_idle", idle_check_ms, self._close_idle),
             Chore("close_stalled", STALLED_CHECK_MS, self._close_stalled),
-            *Upkeep(self._directories, self.config, self._world.clock).chores(),
+            *Upkeep(self._directories, self.config, self._environment.clock).chores(),
             Chore("retry_flushes", SOON_MS, self._replicas.retry_flushes),
-            Chore("retry_unplaced", UNPLACED_RETRY_MS, self._retry_unplaced),
-            Chore("forget_config_changes", 300_000, changes.forget_old),
+            Chore("retry_offline_partitions", UNPLACED_RETRY_MS, self._retry_unplaced),
+            Chore("delete_expired_config_changes", 300_000, changes.forget_old),
         ]
 
     # Chores.
@@ -503,17 +507,17 @@ class Broker:
     async def _close_idle(self) -> None:
         idle_ms = self.config.broker[settings.CONNECTIONS_MAX_IDLE_MS]
         if idle_ms >= 0:
-            now_ms = self._world.clock.monotonic_ms()
+            now_ms = self._environment.clock.monotonic_ms()
             for listener in self._listening or ():
                 listener.close_idle(now_ms, idle_ms)
 
     async def _close_stalled(self) -> None:
-        self._memory.close_stalled(self._world.clock.monotonic_ms())
+        self._memory.close_stalled(self._environment.clock.monotonic_ms())
 
     async def _retry_unplaced(self) -> None:
-        placed = await self._replicas.retry_unplaced()
+        placed = await self._replicas.retry_offline_partitions()
         if placed and self._controller is not None:
-            self._controller.replicas_back(self.broker_id, placed)
+            self._controller.on_replicas_online(self.broker_id, placed)
 
     # Failures.
 
@@ -522,7 +526,7 @@ class Broker:
         asyncio.get_running_loop().call_soon(self._take_offline, directory)
 
     def _take_offline(self, directory: LogDirectory) -> None:
-        lost = self._replicas.take_offline(directory)
+        lost = self._replicas.handle_log_dir_failure(directory)
         directory.abandon()
         log.error(
             "directory_failed",
@@ -534,7 +538,7 @@ class Broker:
         if not self._directories:
             self.all_failed.set()
         elif self._controller is not None:
-            self._controller.replicas_failed(self.broker_id, lost)
+            self._controller.on_replicas_offline(self.broker_id, lost)
 
     # Stop.
 
@@ -572,17 +576,17 @@ class Broker:
         self._listening.stop_reading()
         await self._transactions.stop()
         await self._groups.stop()
-        await self._replicas.moves.stop()
-        self._replicas.release_all()
+        await self._replicas.alter_log_dirs.stop()
+        self._replicas.complete_all_delayed()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._replicas.settle_appends()
+                await self._replicas.drain_appends()
                 # What was appended just now may wait for replicas.
-                self._replicas.release_all()
+                self._replicas.complete_all_delayed()
                 await self._dispatcher.settle()
                 # A fetch that waited for the disk may have come to wait for records.
-                self._replicas.release_all()
+                self._replicas.complete_all_delayed()
                 await self._dispatcher.settle()
-                await self._replicas.settle_flushes()
-        self._clockwork.stop()
+                await self._replicas.drain_flushes()
+        self._timer_driver.stop()
         await self._listening.close_sessions()

@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.broker import Broker, World
+from odradek.broker.broker import Broker, Environment
 from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, contradictions
 from odradek.config import broker as settings
 from odradek.config import derived, sources
-from odradek.config.listeners import Endpoint, listeners
-from odradek.log.loading import LoadingProgress
+from odradek.config.listeners import ListenerEndpoint, listeners
+from odradek.log.recovery.load_progress import LoadProgress
 from odradek.model.errors import ConfigError, StorageError
 from odradek.records import codec
-from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import StoreError
 from odradek.system.clock import SystemClock
 from odradek.system.entropy import SystemEntropy
 from odradek.system.files import RealFileSystem
 from odradek.system.heap import FrozenHeap
-from odradek.system.limits import raise_open_files
 from odradek.system.network import SocketNetwork
+from odradek.system.resource_limits import raise_open_file_limit
 from odradek.system.workers import ThreadWorkers
 from odradek.telemetry import events
 from odradek.version import VERSION
@@ -35,16 +35,16 @@ from odradek.version import VERSION
 CONFIG_BYTES_MAX = 1024 * 1024
 
 
-WRONG_USE = 2
+USAGE_ERROR = 2
 
 log = events.logger("broker")
 
 
 def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
     """Serve until a signal; return the exit status. Problems are printed as plain lines, not tracebacks."""
-    if wrong_use := contradictions(options):
-        _complain(wrong_use)
-        return WRONG_USE
+    if usage_error := contradictions(options):
+        _complain(usage_error)
+        return USAGE_ERROR
     try:
         if options.check_config:
             return _check(options, variables)
@@ -57,14 +57,14 @@ def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
     return 0
 
 
-def _start(loaded: sources.Loaded, options: ServeOptions) -> None:
+def _start(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
     level, form = loaded.settings[settings.ODRADEK_LOG_LEVEL], loaded.settings[settings.ODRADEK_LOG_FORMAT]
     events.configure(sys.stderr, level, sys.stderr.isatty(), form=form)
     for warning in loaded.warnings:
         _tell(f"warning: {warning}")
-    if codec.WHY_PURE is not None:
-        _tell(f"warning: the compiled record codec is not in use ({codec.WHY_PURE}); expect a slow broker")
-    raise_open_files()
+    if codec.PURE_REASON is not None:
+        _tell(f"warning: the compiled record codec is not in use ({codec.PURE_REASON}); expect a slow broker")
+    raise_open_file_limit()
     _run(_serve(loaded, options))
 
 
@@ -114,7 +114,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(work)
 
 
-async def _serve(loaded: sources.Loaded, options: ServeOptions) -> None:
+async def _serve(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -122,7 +122,7 @@ async def _serve(loaded: sources.Loaded, options: ServeOptions) -> None:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, _stop, stopping, number)
     heap = FrozenHeap()
-    broker = Broker(loaded.given, _world(loaded, heap), _tell_of_loading)
+    broker = Broker(loaded.given, _environment(loaded, heap), _tell_of_loading)
     try:
         await broker.start()
         heap.freeze(broker.partition_count)
@@ -153,7 +153,7 @@ async def _first(*happenings: asyncio.Event) -> None:
         wait.cancel()
 
 
-def _world(loaded: sources.Loaded, heap: FrozenHeap) -> World:
+def _environment(loaded: sources.LoadedConfig, heap: FrozenHeap) -> Environment:
     values = loaded.settings
     clock, files = SystemClock(), RealFileSystem()
     network = SocketNetwork(
@@ -162,7 +162,7 @@ def _world(loaded: sources.Loaded, heap: FrozenHeap) -> World:
         values[settings.SOCKET_LISTEN_BACKLOG_SIZE],
         files.offload_read,
     )
-    return World(
+    return Environment(
         clock,
         SystemEntropy(),
         files,
@@ -174,7 +174,7 @@ def _world(loaded: sources.Loaded, heap: FrozenHeap) -> World:
     )
 
 
-def _tell_of_loading(so_far: LoadingProgress) -> None:
+def _tell_of_loading(so_far: LoadProgress) -> None:
     _tell(
         f"opening logs: {so_far.logs_loaded} of {so_far.logs_total}; {so_far.segments_scanned} segments "
         f"({so_far.bytes_scanned / 1e6:.0f} MB) checked after a stop that was not clean"
@@ -194,7 +194,7 @@ def _announce(broker: Broker, options: ServeOptions) -> None:
     _tell("Ctrl-C stops the broker")
 
 
-def _address(endpoint: Endpoint) -> str:
+def _address(endpoint: ListenerEndpoint) -> str:
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"{host}:{endpoint.port}"
 

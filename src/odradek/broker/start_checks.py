@@ -11,20 +11,22 @@ from contextlib import suppress
 
 from odradek.config import availability, derived
 from odradek.config import broker as settings
-from odradek.config.listeners import Endpoint
-from odradek.config.table import Settings
-from odradek.log.checkpoints import LOCK
+from odradek.config.definition import Settings
+from odradek.config.listeners import ListenerEndpoint
+from odradek.log.checkpoints import LOCK_FILE
 from odradek.model.errors import ConfigError
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Network
 from odradek.store import meta_properties
-from odradek.store.embedded import FILE_NAME
-from odradek.store.registration import BrokerIdRules, decide_broker_id
+from odradek.store.broker_registration import BrokerIdRules, decide_broker_id
+from odradek.store.embedded.ensemble import FILE_NAME
 
 
 def check_settings(values: Settings, given: Mapping[str, str]) -> None:
     """Refuse settings that this broker cannot serve; ``given`` are the texts they were read from."""
-    unavailable = availability.listener_problems(values) + availability.protection_problems(given)
+    unavailable = availability.unavailable_protocol_problems(
+        values
+    ) + availability.unavailable_setting_problems(given)
     if unavailable:
         raise ConfigError(unavailable)
 
@@ -59,10 +61,10 @@ def check_identity(files: FileSystem, log_dirs: Sequence[str], rules: BrokerIdRu
 
 def are_known(files: FileSystem, log_dirs: Sequence[str]) -> bool:
     """Return whether a broker has used all of these directories: locking them makes no file then."""
-    return all(files.exists(f"{log_dir}/{LOCK}") for log_dir in log_dirs)
+    return all(files.exists(f"{log_dir}/{LOCK_FILE}") for log_dir in log_dirs)
 
 
-async def check_addresses(network: Network, bound: Sequence[Endpoint], origin: str = "") -> None:
+async def check_addresses(network: Network, bound: Sequence[ListenerEndpoint], origin: str = "") -> None:
     """Refuse addresses that cannot be listened on now; ``origin`` tells where they come from, if anywhere."""
     for endpoint in bound:
         try:
@@ -72,6 +74,6 @@ async def check_addresses(network: Network, bound: Sequence[Endpoint], origin: s
         listening.close()
 
 
-def cannot_listen(endpoint: Endpoint, refused: OSError, origin: str = "") -> ConfigError:
+def cannot_listen(endpoint: ListenerEndpoint, refused: OSError, origin: str = "") -> ConfigError:
     """Return the error that says why an address cannot be listened on."""
     return ConfigError([f"listeners: cannot listen on {endpoint}{origin}: {refused.strerror or refused}"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from odradek.cli.cluster import Bootstrap, Extra, Json, Target
-from odradek.cli.ending import command
-from odradek.cli.partitions import log_dirs_of
-from odradek.cli.tables import as_size, show, show_facts, show_json
+from odradek.cli.errors import command
+from odradek.cli.output import as_size, show, show_facts, show_json
+from odradek.cli.partition_details import log_dirs_of
+from odradek.cli.target import Bootstrap, Extra, Json, Target
 
 if TYPE_CHECKING:
     from odradek.client.admin.cluster import ClusterDescription, VersionRange
@@ -116,11 +116,11 @@ def _status(admin: Admin, bootstrap: str) -> dict[str, Any]:
 
 def _partitions(admin: Admin, topics: Iterable[str]) -> list[PartitionInfo]:
     """Return the partitions of topics, passing over those deleted since they were listed."""
-    from odradek import SomeFailed
+    from odradek import PartialFailure
 
     try:
         described = admin.describe_topics(list(topics))
-    except SomeFailed as failed:
+    except PartialFailure as failed:
         described = dict(failed.results)
     return [one for topic in described.values() for one in topic.partitions]
 

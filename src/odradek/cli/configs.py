@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.cluster import Bootstrap, Extra, Json, Target, pairs
-from odradek.cli.ending import command, wrong_use
-from odradek.cli.tables import show
+from odradek.cli.errors import command, usage_error
+from odradek.cli.output import show
+from odradek.cli.target import Bootstrap, Extra, Json, Target, pairs
 
 if TYPE_CHECKING:
     from odradek.client.admin.configs import ConfigResource
@@ -28,7 +28,7 @@ def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> Confi
     from odradek import ConfigResource
 
     if (topic is not None) + (broker is not None) + all_brokers != 1:
-        wrong_use("one of --topic, --broker and --all-brokers must be given")
+        usage_error("one of --topic, --broker and --all-brokers must be given")
     return ConfigResource.broker(broker) if topic is None else ConfigResource.topic(topic)
 
 

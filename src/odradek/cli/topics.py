@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from odradek.cli.cluster import Bootstrap, Extra, Json, Target, pairs
-from odradek.cli.ending import command, wrong_use
-from odradek.cli.partitions import PartitionFacts, partition_facts
-from odradek.cli.tables import as_size, show, show_done
+from odradek.cli.errors import command, usage_error
+from odradek.cli.output import as_size, show, show_done
+from odradek.cli.partition_details import PartitionDetails, partition_details
+from odradek.cli.target import Bootstrap, Extra, Json, Target, pairs
 
 if TYPE_CHECKING:
     from odradek.client.admin.topics import TopicDescription
@@ -66,14 +66,14 @@ def create(
 
     Example: odradek topics create letters --partitions 3 --config retention.ms=86400000
     """
-    from odradek import ErrorCode, NewTopic, SomeFailed
+    from odradek import ErrorCode, NewTopic, PartialFailure
 
     settings = pairs(config or (), "--config")
     wanted = [NewTopic(name, partitions, replication_factor, settings) for name in names]
     with Target(bootstrap, extra).only_admin() as admin:
         try:
             made = admin.create_topics(wanted, validate_only=dry_run)
-        except SomeFailed as failed:
+        except PartialFailure as failed:
             there = [one for one in failed.errors.values() if one.code is ErrorCode.TOPIC_ALREADY_EXISTS]
             if not if_not_exists or len(there) < len(failed.errors):
                 raise
@@ -131,7 +131,7 @@ def describe(
         listed = [] if names else sorted(admin.list_topics(include_internal=internal))
         wanted = names or [name for name in listed if internal or not _is_internal(name)]
         found = admin.describe_topics(wanted)
-        facts = partition_facts(admin, (one for topic in found.values() for one in topic.partitions))
+        facts = partition_details(admin, (one for topic in found.values() for one in topic.partitions))
     described = [_described(found[name], facts) for name in wanted]
     if json:
         show(described, [], as_json=True)
@@ -145,7 +145,7 @@ def _is_internal(name: str) -> bool:
     return name.startswith(_INTERNAL_PREFIX)
 
 
-def _described(topic: TopicDescription, facts: Mapping[TopicPartition, PartitionFacts]) -> dict[str, Any]:
+def _described(topic: TopicDescription, facts: Mapping[TopicPartition, PartitionDetails]) -> dict[str, Any]:
     from odradek import TopicPartition
 
     partitions = [
@@ -194,7 +194,7 @@ def alter(
 
     changes: dict[str, object] = {**pairs(config or (), "--config"), **dict.fromkeys(unset or ())}
     if partitions is None and not changes:
-        wrong_use("one of --partitions, --config and --unset must be given")
+        usage_error("one of --partitions, --config and --unset must be given")
     with Target(bootstrap, extra).only_admin() as admin:
         if partitions is not None:
             admin.create_partitions({name: partitions}, validate_only=dry_run)
@@ -216,13 +216,13 @@ def delete(
     extra: Extra = None,
 ) -> None:
     """Delete topics with all their records."""
-    from odradek import SomeFailed, UnknownTopic
+    from odradek import PartialFailure, UnknownTopic
 
     with Target(bootstrap, extra).only_admin() as admin:
         gone = list(names)
         try:
             admin.delete_topics(names)
-        except SomeFailed as failed:
+        except PartialFailure as failed:
             if not if_exists or not all(isinstance(one, UnknownTopic) for one in failed.errors.values()):
                 raise
             gone = [name for name in names if name not in failed.errors]

@@ -100,7 +100,7 @@ class ProducerInterceptors:
             if isinstance(given, ProducerRecord):
                 record = given
             else:
-                _log.warning("interceptor_gave_no_record", interceptor=type(interceptor).__name__)
+                _log.warning("interceptor_returned_no_record", interceptor=type(interceptor).__name__)
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.config import broker
-from odradek.config.broker.unavailable import NO_ACCESS_CONTROL
+from odradek.config.broker.unavailable_reasons import NO_ACCESS_CONTROL
+from odradek.config.definition import Settings, by_name
 from odradek.config.endpoints import SecurityProtocol, parse_addresses, parse_protocols
-from odradek.config.kinds import LOW, boolean, text
-from odradek.config.names import find_broker_setting
-from odradek.config.table import Settings, by_name
+from odradek.config.lookup import find_broker_setting
+from odradek.config.types import LOW, boolean, text
 
 
-def listener_problems(settings: Settings) -> list[str]:
+def unavailable_protocol_problems(settings: Settings) -> list[str]:
     """Return one line for each listener that is not PLAINTEXT."""
     protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
     found = []
@@ -29,7 +29,7 @@ def listener_problems(settings: Settings) -> list[str]:
     return found
 
 
-def protection_problems(given: Mapping[str, str]) -> list[str]:
+def unavailable_setting_problems(given: Mapping[str, str]) -> list[str]:
     """Return one line for each setting that promises what is not available, protection above all.
 
     ``given`` are texts that can be read. A default promises nothing.

@@ -6,10 +6,10 @@ Functions of the broker's ``Settings`` come first, those of a topic's after them
 from __future__ import annotations
 
 from odradek.config import broker, topic
+from odradek.config.definition import Settings
 from odradek.config.endpoints import parse_limits, split_list
-from odradek.config.kinds import HOUR_MS, LONG_MAX, MINUTE_MS
-from odradek.config.table import Settings
-from odradek.model.levels import Compression, TimestampType
+from odradek.config.types import HOUR_MS, LONG_MAX, MINUTE_MS
+from odradek.model.protocol_enums import Compression, TimestampType
 
 UNLIMITED = -1
 

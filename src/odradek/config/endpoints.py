@@ -25,7 +25,7 @@ class SecurityProtocol(enum.Enum):
         return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 
-class Address(NamedTuple):
+class ListenerAddress(NamedTuple):
     """One ``NAME://host:port``; the name in capitals, an empty host for all interfaces."""
 
     name: str
@@ -38,7 +38,7 @@ def split_list(given: str) -> list[str]:
     return [part for part in (word.strip() for word in given.split(",")) if part]
 
 
-def parse_addresses(given: str) -> tuple[Address, ...]:
+def parse_addresses(given: str) -> tuple[ListenerAddress, ...]:
     """Raises ValueError with the reason."""
     return tuple(_parse_address(word) for word in split_list(given))
 
@@ -90,7 +90,7 @@ def _reason(parse: Callable[[], object]) -> str | None:
     return None
 
 
-def _parse_address(word: str) -> Address:
+def _parse_address(word: str) -> ListenerAddress:
     name, mark, rest = word.partition("://")
     host, colon, port = rest.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -98,4 +98,4 @@ def _parse_address(word: str) -> Address:
         raise ValueError(f"Unable to parse {word} to a broker endpoint")
     if len(port) > 5 or int(port) > 65535:
         raise ValueError(f"The port of {word} must be between 0 and 65535")
-    return Address(name.upper(), host[1:-1] if bracketed else host, int(port))
+    return ListenerAddress(name.upper(), host[1:-1] if bracketed else host, int(port))

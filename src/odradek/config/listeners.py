@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from odradek.config import broker
-from odradek.config.endpoints import Address, SecurityProtocol, parse_addresses, parse_protocols
-from odradek.config.table import Scope, Setting, Settings
+from odradek.config.definition import Setting, Settings, UpdateMode
+from odradek.config.endpoints import ListenerAddress, SecurityProtocol, parse_addresses, parse_protocols
 
 NONROUTABLE = "0.0.0.0"
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """A listener: its name, how it is secured, and an address. An empty host means all interfaces."""
 
     name: str
@@ -31,12 +31,12 @@ class Listeners(NamedTuple):
     An advertised endpoint without a host stands for the machine's own name, which only its owner knows.
     """
 
-    bound: tuple[Endpoint, ...]
-    advertised: tuple[Endpoint, ...]
+    bound: tuple[ListenerEndpoint, ...]
+    advertised: tuple[ListenerEndpoint, ...]
     inter_broker: str
     control_plane: str | None
 
-    def advertised_as(self, name: str) -> Endpoint | None:
+    def advertised_as(self, name: str) -> ListenerEndpoint | None:
         return next((endpoint for endpoint in self.advertised if endpoint.name == name), None)
 
 
@@ -54,12 +54,12 @@ def listeners(settings: Settings) -> Listeners:
 class ListenerChange(NamedTuple):
     """Changes that lead from one set of listeners to another; one that moves keeps its name."""
 
-    added: tuple[Endpoint, ...]
-    moved: tuple[Endpoint, ...]
+    added: tuple[ListenerEndpoint, ...]
+    moved: tuple[ListenerEndpoint, ...]
     removed: tuple[str, ...]
 
 
-def plan_change(bound: Iterable[Endpoint], wanted: Sequence[Endpoint]) -> ListenerChange:
+def plan_change(bound: Iterable[ListenerEndpoint], wanted: Sequence[ListenerEndpoint]) -> ListenerChange:
     before = {endpoint.name: endpoint for endpoint in bound}
     after = {endpoint.name for endpoint in wanted}
     return ListenerChange(
@@ -93,8 +93,8 @@ def _fixed_on_listener(name: str, before: Settings, after: Settings) -> list[Set
     return [
         setting
         for setting in before.given_on(name) | after.given_on(name)
-        if setting.dynamic is Scope.READ_ONLY
-        and before.on_listener(name, setting) != after.on_listener(name, setting)
+        if setting.dynamic is UpdateMode.READ_ONLY
+        and before.for_listener(name, setting) != after.for_listener(name, setting)
     ]
 
 
@@ -111,7 +111,7 @@ def problems(settings: Settings) -> list[str]:
     ]
 
 
-def anonymous(settings: Settings) -> list[Endpoint]:
+def anonymous(settings: Settings) -> list[ListenerEndpoint]:
     """Listeners that other machines can reach and that let in whoever comes."""
     protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
     known = tuple(address for address in _bound(settings) if address.name in protocols)
@@ -122,12 +122,12 @@ def anonymous(settings: Settings) -> list[Endpoint]:
     ]
 
 
-def exposure_problems(settings: Settings) -> list[str]:
+def anonymous_access_problems(settings: Settings) -> list[str]:
     """Nobody serves strangers by accident: such a listener needs ``odradek.allow.anonymous=true``."""
     return [] if settings[broker.ODRADEK_ALLOW_ANONYMOUS] else [_exposure(e) for e in anonymous(settings)]
 
 
-def new_exposures(before: Settings, after: Settings) -> list[str]:
+def new_anonymous_access_problems(before: Settings, after: Settings) -> list[str]:
     """The same for a change at run time: what the change itself would expose."""
     if after[broker.ODRADEK_ALLOW_ANONYMOUS]:
         return []
@@ -135,7 +135,7 @@ def new_exposures(before: Settings, after: Settings) -> list[str]:
     return [_exposure(endpoint) for endpoint in anonymous(after) if endpoint not in known]
 
 
-def _exposure(endpoint: Endpoint) -> str:
+def _exposure(endpoint: ListenerEndpoint) -> str:
     return (
         f"listeners: {endpoint} can be reached from other machines without authentication. Listen on "
         "127.0.0.1, or, on a network you trust, set odradek.allow.anonymous=true (TLS and SASL are not "
@@ -143,19 +143,19 @@ def _exposure(endpoint: Endpoint) -> str:
     )
 
 
-def _bound(settings: Settings) -> tuple[Address, ...]:
+def _bound(settings: Settings) -> tuple[ListenerAddress, ...]:
     return parse_addresses(settings[broker.LISTENERS])
 
 
-def _advertised(settings: Settings) -> tuple[Address, ...]:
+def _advertised(settings: Settings) -> tuple[ListenerAddress, ...]:
     given = settings[broker.ADVERTISED_LISTENERS]
     return _bound(settings) if given is None else parse_addresses(given)
 
 
 def _endpoints(
-    addresses: tuple[Address, ...], protocols: dict[str, SecurityProtocol]
-) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(name, protocols[name], host, port) for name, host, port in addresses)
+    addresses: tuple[ListenerAddress, ...], protocols: dict[str, SecurityProtocol]
+) -> tuple[ListenerEndpoint, ...]:
+    return tuple(ListenerEndpoint(name, protocols[name], host, port) for name, host, port in addresses)
 
 
 def _inter_broker(settings: Settings) -> str:
@@ -168,7 +168,7 @@ def _upper(name: str | None) -> str | None:
 
 
 def _list_problems(
-    setting: str, addresses: tuple[Address, ...], protocols: dict[str, SecurityProtocol]
+    setting: str, addresses: tuple[ListenerAddress, ...], protocols: dict[str, SecurityProtocol]
 ) -> list[str]:
     if not addresses:
         return [f"{setting}: there must be at least one listener"]
@@ -179,7 +179,7 @@ def _list_problems(
     return found
 
 
-def _duplicate_ports(bound: tuple[Address, ...]) -> list[str]:
+def _duplicate_ports(bound: tuple[ListenerAddress, ...]) -> list[str]:
     """Two listeners may share a port only as the IPv4 and the IPv6 side of one place, or if it is 0."""
     seen: dict[int, list[str]] = {}
     for address in bound:
@@ -196,7 +196,7 @@ def _are_two_families(hosts: list[str]) -> bool:
     return all(_ip_version(host) for host in hosts) and _ip_version(hosts[0]) != _ip_version(hosts[1])
 
 
-def _advertised_problems(advertised: tuple[Address, ...], bound_names: set[str]) -> list[str]:
+def _advertised_problems(advertised: tuple[ListenerAddress, ...], bound_names: set[str]) -> list[str]:
     found = [
         f"advertised.listeners cannot use the nonroutable meta-address {NONROUTABLE} ({address.name}). Set "
         f"advertised.listeners={address.name}://HOST:{address.port}, where HOST is the name or address by "
@@ -234,9 +234,9 @@ def _special_problems(settings: Settings, names: set[str]) -> list[str]:
     return found
 
 
-def _authenticates(settings: Settings, endpoint: Endpoint) -> bool:
+def _authenticates(settings: Settings, endpoint: ListenerEndpoint) -> bool:
     if endpoint.protocol is SecurityProtocol.SSL:
-        return settings.on_listener(endpoint.name, broker.SSL_CLIENT_AUTH) == "required"
+        return settings.for_listener(endpoint.name, broker.SSL_CLIENT_AUTH) == "required"
     return endpoint.protocol.sasl
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from odradek.config import broker
-from odradek.config.table import Setting
+from odradek.config.definition import Setting
 
 
 class Difference(NamedTuple):

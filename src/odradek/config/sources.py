@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.config import availability, broker, derived, listeners, profiles, properties, relations, topic
-from odradek.config.table import Settings, read, split_listener_name
+from odradek.config import availability, broker, constraints, derived, listeners, profiles, properties, topic
+from odradek.config.definition import Settings, read, split_listener_name
 from odradek.model.errors import ConfigError
 
 VARIABLE_PREFIX: Final = "ODRADEK_"
@@ -25,7 +25,7 @@ _PLUGIN_PREFIXES: Final = ("config.providers", "rsm.config.", "rlmm.config.")
 _GROUPS: Final = (*derived.SYNONYM_GROUPS, ("log.dirs", "log.dir"), ("broker.id", "node.id"))
 
 
-class Loaded(NamedTuple):
+class LoadedConfig(NamedTuple):
     """A usable configuration: ``given`` are the texts as set, ``warnings`` lines for the owner."""
 
     given: dict[str, str]
@@ -33,7 +33,7 @@ class Loaded(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def load(file_text: str | None, variables: Mapping[str, str], arguments: Sequence[str]) -> Loaded:
+def load(file_text: str | None, variables: Mapping[str, str], arguments: Sequence[str]) -> LoadedConfig:
     """The static configuration of a broker.
 
     ``file_text`` is the properties file's, or None to begin with the ``serve`` profile; ``variables`` is the
@@ -56,7 +56,7 @@ def load(file_text: str | None, variables: Mapping[str, str], arguments: Sequenc
         problems.extend(wrong.problems)
     if problems:
         raise ConfigError(problems)
-    return Loaded(given, settings, (*unknown_variables, *warnings(given)))
+    return LoadedConfig(given, settings, (*unknown_variables, *warnings(given)))
 
 
 def _unusable(settings: Settings, given: Mapping[str, str]) -> list[str]:
@@ -65,12 +65,12 @@ def _unusable(settings: Settings, given: Mapping[str, str]) -> list[str]:
     A listener of a protocol that is not available is only told to be that: what else is wrong with the
     listeners follows from it.
     """
-    related = relations.problems(settings, given)
-    found = availability.protection_problems(given)
-    if unavailable := availability.listener_problems(settings):
+    related = constraints.problems(settings, given)
+    found = availability.unavailable_setting_problems(given)
+    if unavailable := availability.unavailable_protocol_problems(settings):
         of_listeners = listeners.problems(settings)
         return found + unavailable + [line for line in related if line not in of_listeners]
-    return found + listeners.exposure_problems(settings) + related
+    return found + listeners.anonymous_access_problems(settings) + related
 
 
 def overlay(

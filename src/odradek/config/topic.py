@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from odradek.config import broker, checks, versions
-from odradek.config.kinds import (
+from odradek.config import broker, metadata_versions, validators
+from odradek.config.definition import Setting, by_name
+from odradek.config.types import (
     DAY_MS,
     GIB,
     HOUR_MS,
@@ -29,7 +30,6 @@ from odradek.config.kinds import (
     text,
     words,
 )
-from odradek.config.table import Setting, by_name
 
 SEGMENT_BYTES = int32(
     "segment.bytes", GIB, MEDIUM, "Size at which a segment is closed and the next begun.", at_least=14
@@ -159,7 +159,7 @@ COMPRESSION_GZIP_LEVEL = int32(
     -1,
     MEDIUM,
     "Level used when the broker itself compresses with gzip; -1 is the library's own choice.",
-    check=checks.gzip_level,
+    check=validators.gzip_level,
     allowed="-1 or 1 to 9",
 )
 
@@ -194,7 +194,7 @@ MESSAGE_FORMAT_VERSION = text(
     "3.0-IV1",
     MEDIUM,
     "Record format on disk of old versions. Always the newest here, as in Kafka since 3.0.",
-    check=versions.check,
+    check=metadata_versions.check,
     allowed="a Kafka release",
     inert=True,
 )
@@ -236,7 +236,7 @@ LEADER_REPLICATION_THROTTLED_REPLICAS = words(
     (),
     MEDIUM,
     "Replicas throttled on the leader's side: a list of partition:broker, or *.",
-    check=checks.throttled_replicas,
+    check=validators.throttled_replicas,
     allowed="* or a list of partition:broker",
     inert=True,
 )
@@ -246,7 +246,7 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = words(
     (),
     MEDIUM,
     "Replicas throttled on the follower's side: a list of partition:broker, or *.",
-    check=checks.throttled_replicas,
+    check=validators.throttled_replicas,
     allowed="* or a list of partition:broker",
     inert=True,
 )

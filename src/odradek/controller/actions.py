@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.controller.state import LiveBroker
+from odradek.controller.controller_context import LiveBroker
 from odradek.model.ids import TopicId, TopicPartition
-from odradek.store.payloads import PartitionState
+from odradek.store.znodes import LeaderIsrAndControllerEpoch
 
-NOT_YET_WRITTEN = -1
+NO_VERSION = -1
 
 
-class StateWrite(NamedTuple):
-    state: PartitionState
+class PartitionStateWrite(NamedTuple):
+    state: LeaderIsrAndControllerEpoch
     expected_version: int
-    """Of the node to be replaced; NOT_YET_WRITTEN creates it."""
+    """Of the node to be replaced; NO_VERSION creates it."""
 
 
-class ReplicaOrder(NamedTuple):
+class PartitionStateUpdate(NamedTuple):
     """What a broker must know to lead or follow a partition, or to tell clients about it."""
 
     topic_id: TopicId
@@ -29,23 +29,23 @@ class ReplicaOrder(NamedTuple):
     replicas: tuple[int, ...]
     partition_epoch: int
     is_new: bool = False
-    offline: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
     """Replicas that live brokers cannot use."""
 
 
-Orders = Mapping[TopicPartition, ReplicaOrder]
+PartitionStateUpdates = Mapping[TopicPartition, PartitionStateUpdate]
 
 
 @dataclass(frozen=True, slots=True)
-class WriteStates:
-    writes: Mapping[TopicPartition, StateWrite]
+class WritePartitionStates:
+    writes: Mapping[TopicPartition, PartitionStateWrite]
 
 
 @dataclass(frozen=True, slots=True)
 class SendLeaderAndIsr:
     broker_id: int
     controller_epoch: int
-    orders: Orders
+    partition_states: PartitionStateUpdates
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class SendUpdateMetadata:
     broker_ids: Iterable[int]
     controller_epoch: int
     brokers: Mapping[int, LiveBroker]
-    orders: Orders
-    gone: frozenset[str] = frozenset()
+    partition_states: PartitionStateUpdates
+    deleted_topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ class SendStopReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetTopic:
+class RemoveTopic:
     """Remove the topic's nodes from the store."""
 
     topic: str
 
 
-Action = WriteStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | ForgetTopic
+Action = WritePartitionStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | RemoveTopic

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from odradek.controller.state import LiveBroker, StoredState
+from odradek.controller.controller_context import LiveBroker, StoredLeaderAndIsr
 from odradek.model.ids import TopicPartition
-from odradek.store.payloads import TopicAssignment
+from odradek.store.znodes import TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class ContextLoaded:
     """This broker was elected, and its state has been read from the store."""
 
 
@@ -21,24 +21,24 @@ class BrokersChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsFound:
+class TopicsChanged:
     """Topics in the store with their assignments: new ones, or known ones that may have grown."""
 
     topics: Mapping[str, TopicAssignment]
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionsRequested:
+class TopicDeletionsRequested:
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class StatesWritten:
-    partitions: Mapping[TopicPartition, StoredState]
+class PartitionStatesWritten:
+    partitions: Mapping[TopicPartition, StoredLeaderAndIsr]
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicasRemoved:
+class ReplicasDeleted:
     """A broker no longer holds these replicas."""
 
     broker_id: int
@@ -46,7 +46,7 @@ class ReplicasRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicasFailed:
+class ReplicasOffline:
     """A broker cannot use the logs of these replicas before it is restarted."""
 
     broker_id: int
@@ -54,7 +54,7 @@ class ReplicasFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicasBack:
+class ReplicasOnline:
     """A broker can use the logs of these replicas after all."""
 
     broker_id: int
@@ -62,20 +62,20 @@ class ReplicasBack:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicForgotten:
+class TopicDeleted:
     """The store no longer knows the topic."""
 
     topic: str
 
 
-Event = (
-    Loaded
+ControllerEvent = (
+    ContextLoaded
     | BrokersChanged
-    | TopicsFound
-    | DeletionsRequested
-    | StatesWritten
-    | ReplicasRemoved
-    | ReplicasFailed
-    | ReplicasBack
-    | TopicForgotten
+    | TopicsChanged
+    | TopicDeletionsRequested
+    | PartitionStatesWritten
+    | ReplicasDeleted
+    | ReplicasOffline
+    | ReplicasOnline
+    | TopicDeleted
 )

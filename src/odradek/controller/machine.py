@@ -1,8 +1,8 @@
 """The controller's decisions: ``step(state, event)`` changes what is believed and gives what is to be done.
 
 A partition comes online in two steps: its state is written to the store, and only once that has succeeded
-(``StatesWritten``) are brokers told. A topic goes in three: brokers remove their replicas, then the store
-forgets the topic, then brokers forget it.
+(``PartitionStatesWritten``) are brokers told. A topic goes in three: brokers remove their replicas, then the
+store forgets the topic, then brokers forget it.
 
 A replica whose disk failed is as good as one whose broker is gone, until that broker is restarted.
 """
@@ -11,58 +11,58 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from odradek.controller import election
+from odradek.controller import leader_election
 from odradek.controller.actions import (
-    NOT_YET_WRITTEN,
+    NO_VERSION,
     Action,
-    ForgetTopic,
-    Orders,
-    ReplicaOrder,
+    PartitionStateUpdate,
+    PartitionStateUpdates,
+    PartitionStateWrite,
+    RemoveTopic,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
-    StateWrite,
-    WriteStates,
+    WritePartitionStates,
 )
+from odradek.controller.controller_context import ControllerContext
 from odradek.controller.events import (
     BrokersChanged,
-    DeletionsRequested,
-    Event,
-    Loaded,
-    ReplicasBack,
-    ReplicasFailed,
-    ReplicasRemoved,
-    StatesWritten,
-    TopicForgotten,
-    TopicsFound,
+    ContextLoaded,
+    ControllerEvent,
+    PartitionStatesWritten,
+    ReplicasDeleted,
+    ReplicasOffline,
+    ReplicasOnline,
+    TopicDeleted,
+    TopicDeletionsRequested,
+    TopicsChanged,
 )
-from odradek.controller.state import ControllerState
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 
 
-def step(state: ControllerState, event: Event) -> list[Action]:
+def step(state: ControllerContext, event: ControllerEvent) -> list[Action]:
     match event:
-        case Loaded():
+        case ContextLoaded():
             return _begin(state)
         case BrokersChanged():
             return _meet_brokers(state, event)
-        case TopicsFound():
+        case TopicsChanged():
             return _meet_topics(state, event)
-        case DeletionsRequested():
+        case TopicDeletionsRequested():
             return _delete(state, event.topics)
-        case StatesWritten():
+        case PartitionStatesWritten():
             return _announce(state, event)
-        case ReplicasRemoved():
+        case ReplicasDeleted():
             return _replicas_removed(state, event)
-        case ReplicasFailed():
+        case ReplicasOffline():
             return _replicas_failed(state, event)
-        case ReplicasBack():
+        case ReplicasOnline():
             return _replicas_back(state, event)
-        case TopicForgotten():
+        case TopicDeleted():
             return _forget(state, event.topic)
 
 
-def _begin(state: ControllerState) -> list[Action]:
+def _begin(state: ControllerContext) -> list[Action]:
     """Tell every broker all there is, then bring online what is not and is to stay."""
     everything = list(state.partitions)
     deletions, state.deletions = frozenset(state.deletions), {}
@@ -74,7 +74,7 @@ def _begin(state: ControllerState) -> list[Action]:
     ]
 
 
-def _meet_brokers(state: ControllerState, event: BrokersChanged) -> list[Action]:
+def _meet_brokers(state: ControllerContext, event: BrokersChanged) -> list[Action]:
     """Tell those that came all there is and the others what changed; see to what the change leaves undone."""
     came = {
         broker_id
@@ -101,7 +101,7 @@ def _meet_brokers(state: ControllerState, event: BrokersChanged) -> list[Action]
     ]
 
 
-def _meet_topics(state: ControllerState, event: TopicsFound) -> list[Action]:
+def _meet_topics(state: ControllerContext, event: TopicsChanged) -> list[Action]:
     fresh = []
     for topic, assignment in event.topics.items():
         known = state.topics.get(topic)
@@ -114,7 +114,7 @@ def _meet_topics(state: ControllerState, event: TopicsFound) -> list[Action]:
     return _bring_online(state, fresh)
 
 
-def _delete(state: ControllerState, topics: Iterable[str]) -> list[Action]:
+def _delete(state: ControllerContext, topics: Iterable[str]) -> list[Action]:
     actions: list[Action] = []
     for topic in sorted(topics):
         if topic in state.deletions:
@@ -126,11 +126,11 @@ def _delete(state: ControllerState, topics: Iterable[str]) -> list[Action]:
             for broker_id, partitions in sorted(holders.items())
         ]
         if not holders:
-            actions.append(ForgetTopic(topic))
+            actions.append(RemoveTopic(topic))
     return actions
 
 
-def _stop_again(state: ControllerState, came: Collection[int]) -> list[Action]:
+def _stop_again(state: ControllerContext, came: Collection[int]) -> list[Action]:
     """A broker that came back may hold replicas of topics whose deletion waits for it."""
     return [
         SendStopReplica(broker_id, state.controller_epoch, tuple(partitions))
@@ -140,7 +140,7 @@ def _stop_again(state: ControllerState, came: Collection[int]) -> list[Action]:
     ]
 
 
-def _holders(state: ControllerState, topic: str) -> dict[int, list[TopicPartition]]:
+def _holders(state: ControllerContext, topic: str) -> dict[int, list[TopicPartition]]:
     """Live brokers that hold replicas of a topic, and which."""
     holders: dict[int, list[TopicPartition]] = {}
     if topic in state.topics:
@@ -151,7 +151,7 @@ def _holders(state: ControllerState, topic: str) -> dict[int, list[TopicPartitio
     return holders
 
 
-def _replicas_removed(state: ControllerState, event: ReplicasRemoved) -> list[Action]:
+def _replicas_removed(state: ControllerContext, event: ReplicasDeleted) -> list[Action]:
     """A broker has removed its part of a topic once all of it is gone; one that is offline is waited for."""
     removed = set(event.partitions)
     actions: list[Action] = []
@@ -161,11 +161,11 @@ def _replicas_removed(state: ControllerState, event: ReplicasRemoved) -> list[Ac
         if waiting_for is not None and removed.issuperset(held):
             waiting_for.discard(event.broker_id)
             if not waiting_for:
-                actions.append(ForgetTopic(topic))
+                actions.append(RemoveTopic(topic))
     return actions
 
 
-def _replicas_failed(state: ControllerState, event: ReplicasFailed) -> list[Action]:
+def _replicas_failed(state: ControllerContext, event: ReplicasOffline) -> list[Action]:
     """Let others lead what this broker cannot, and tell everyone what is offline."""
     known = state.offline.setdefault(event.broker_id, set())
     fresh = [p for p in event.partitions if p not in known and p in state.partitions]
@@ -174,7 +174,7 @@ def _replicas_failed(state: ControllerState, event: ReplicasFailed) -> list[Acti
     return [*news, *_bring_online(state, fresh)]
 
 
-def _replicas_back(state: ControllerState, event: ReplicasBack) -> list[Action]:
+def _replicas_back(state: ControllerContext, event: ReplicasOnline) -> list[Action]:
     """Let this broker lead again what nobody could."""
     known = state.offline.get(event.broker_id, set())
     back = [partition for partition in event.partitions if partition in known]
@@ -182,7 +182,7 @@ def _replicas_back(state: ControllerState, event: ReplicasBack) -> list[Action]:
     return _bring_online(state, [partition for partition in back if partition in state.partitions])
 
 
-def _forget(state: ControllerState, topic: str) -> list[Action]:
+def _forget(state: ControllerContext, topic: str) -> list[Action]:
     state.deletions.pop(topic, None)
     gone = state.topics.pop(topic, None)
     if gone is None:
@@ -199,9 +199,9 @@ def _forget(state: ControllerState, topic: str) -> list[Action]:
     ]
 
 
-def _bring_online(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[Action]:
+def _bring_online(state: ControllerContext, partitions: Iterable[TopicPartition]) -> list[Action]:
     """Elect leaders for partitions that have none alive; write down where a live one can lead no longer."""
-    writes: dict[TopicPartition, StateWrite] = {}
+    writes: dict[TopicPartition, PartitionStateWrite] = {}
     for partition in partitions:
         if partition.topic in state.deletions:
             continue
@@ -209,21 +209,23 @@ def _bring_online(state: ControllerState, partitions: Iterable[TopicPartition]) 
         stored = state.partitions.get(partition)
         able = state.can_lead(partition) if state.offline else state.brokers.keys()
         if stored is None:
-            elected = election.first_state(replicas, able, state.controller_epoch)
-            version = NOT_YET_WRITTEN
+            elected = leader_election.elect_first_leader(replicas, able, state.controller_epoch)
+            version = NO_VERSION
         elif stored.state.leader in able:
             continue
         else:
-            elected = election.state_after_offline(stored.state, replicas, able, state.controller_epoch)
+            elected = leader_election.elect_offline_leader(
+                stored.state, replicas, able, state.controller_epoch
+            )
             if elected is None and stored.state.leader in state.brokers:
-                elected = election.state_without_leader(stored.state, state.controller_epoch)
+                elected = leader_election.without_leader(stored.state, state.controller_epoch)
             version = stored.version
         if elected is not None:
-            writes[partition] = StateWrite(elected, version)
-    return [WriteStates(writes)] if writes else []
+            writes[partition] = PartitionStateWrite(elected, version)
+    return [WritePartitionStates(writes)] if writes else []
 
 
-def _announce(state: ControllerState, event: StatesWritten) -> list[Action]:
+def _announce(state: ControllerContext, event: PartitionStatesWritten) -> list[Action]:
     fresh = {partition for partition in event.partitions if partition not in state.partitions}
     state.partitions.update(event.partitions)
     # Its disk may have failed while it was being elected.
@@ -232,19 +234,21 @@ def _announce(state: ControllerState, event: StatesWritten) -> list[Action]:
 
 
 def _tell(
-    state: ControllerState,
+    state: ControllerContext,
     partitions: Iterable[TopicPartition],
     *,
     everyone: bool = False,
     fresh: Collection[TopicPartition] = (),
 ) -> list[Action]:
-    """Orders for those that hold replicas of these partitions, and the news for all brokers."""
+    """PartitionStateUpdates for those that hold replicas of these partitions, and the news for all
+    brokers.
+    """
     orders = _orders(state, partitions, fresh)
     news = _spread_news(state, state.brokers, orders) if orders or everyone else []
     return [*_give_orders(state, orders), *news]
 
 
-def _give_orders(state: ControllerState, orders: Orders) -> list[Action]:
+def _give_orders(state: ControllerContext, orders: PartitionStateUpdates) -> list[Action]:
     """For those that can use their replica.
 
     One that has already removed its replica of a topic on its way out is not told to make it again.
@@ -255,7 +259,7 @@ def _give_orders(state: ControllerState, orders: Orders) -> list[Action]:
             partition: order
             for partition, order in orders.items()
             if broker_id in order.replicas
-            and broker_id not in order.offline
+            and broker_id not in order.offline_replicas
             and broker_id in state.deletions.get(partition.topic, (broker_id,))
         }
         if own:
@@ -263,23 +267,25 @@ def _give_orders(state: ControllerState, orders: Orders) -> list[Action]:
     return actions
 
 
-def _spread_news(state: ControllerState, broker_ids: Collection[int], orders: Orders) -> list[Action]:
+def _spread_news(
+    state: ControllerContext, broker_ids: Collection[int], orders: PartitionStateUpdates
+) -> list[Action]:
     if not broker_ids:
         return []
     return [SendUpdateMetadata(sorted(broker_ids), state.controller_epoch, dict(state.brokers), orders)]
 
 
 def _orders(
-    state: ControllerState, partitions: Iterable[TopicPartition], fresh: Collection[TopicPartition] = ()
-) -> Orders:
+    state: ControllerContext, partitions: Iterable[TopicPartition], fresh: Collection[TopicPartition] = ()
+) -> PartitionStateUpdates:
     return {partition: _order(state, partition, is_new=partition in fresh) for partition in partitions}
 
 
-def _order(state: ControllerState, partition: TopicPartition, *, is_new: bool) -> ReplicaOrder:
+def _order(state: ControllerContext, partition: TopicPartition, *, is_new: bool) -> PartitionStateUpdate:
     topic = state.topics[partition.topic]
     stored = state.partitions[partition]
     replicas = topic.partitions[partition.partition].replicas
-    return ReplicaOrder(
+    return PartitionStateUpdate(
         topic.topic_id or ZERO_TOPIC_ID,
         stored.state.leader,
         stored.state.leader_epoch,
@@ -291,5 +297,5 @@ def _order(state: ControllerState, partition: TopicPartition, *, is_new: bool) -
     )
 
 
-def _all_partitions(state: ControllerState) -> list[TopicPartition]:
+def _all_partitions(state: ControllerContext) -> list[TopicPartition]:
     return [partition for topic in sorted(state.topics) for partition in state.partitions_of(topic)]

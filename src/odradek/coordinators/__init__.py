@@ -1,1 +1,1 @@
-"""Groups and transactions: state machines whose records live in the partitions of an internal topic."""
+"""Groups and transactions: state shards whose records live in the partitions of an internal topic."""

@@ -1,9 +1,10 @@
-"""What a coordinator's state machine may ask of whoever runs it.
+"""What a coordinator's state shard may ask of whoever runs it.
 
-A machine is synchronous and knows no clock, log or network: it is given a command and the time, and gives
-back effects, which the runtime carries out in order. Durable state is changed by ``Machine.apply`` alone,
+A shard is synchronous and knows no clock, log or network: it is given a command and the time, and gives
+back effects, which the runtime carries out in order. Durable state is changed by ``CoordinatorShard.apply``
+alone,
 when an entry is committed and when it is read again after a restart or a move; what is under way (who waits,
-who has not rejoined) is the machine's own and is lost with it, as it may be.
+who has not rejoined) is the shard's own and is lost with it, as it may be.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any, NamedTuple, Protocol
 from odradek.model.errors import ErrorCode
 
 
-class Entry(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A record of the internal topic. Without a value it says that its key is no more."""
 
     key: bytes
     value: bytes | None
 
 
-class Stamp(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """The producer on whose behalf entries are written as part of a transaction."""
 
     producer_id: int
@@ -39,33 +40,34 @@ class Reply(NamedTuple):
     """Answer a command. ``to`` is what was handed in with it."""
 
     to: Any
-    answer: Any
+    response: Any
 
 
-class Append(NamedTuple):
-    """Write entries in one batch. Once they are committed and applied, ``Machine.committed(note)`` is called;
-    if they cannot be, ``Machine.refused(note, code)``."""
+class AppendRecords(NamedTuple):
+    """Write entries in one batch. Once they are committed and applied,
+    ``CoordinatorShard.committed(completion)`` is called;
+    if they cannot be, ``CoordinatorShard.refused(completion, code)``."""
 
-    entries: tuple[Entry, ...]
-    note: Any
-    stamp: Stamp | None = None
+    entries: tuple[CoordinatorRecord, ...]
+    completion: Any
+    producer: ProducerIdAndEpoch | None = None
 
 
-class Arm(NamedTuple):
-    """Call ``Machine.fired(timer)`` after this time. A timer of the same name is replaced."""
+class ScheduleTimer(NamedTuple):
+    """Call ``CoordinatorShard.fired(timer)`` after this time. A timer of the same name is replaced."""
 
     timer: Hashable
     delay_ms: int
 
 
-class Disarm(NamedTuple):
+class CancelTimer(NamedTuple):
     """Forget a timer, if it is armed."""
 
     timer: Hashable
 
 
-class Perform(NamedTuple):
-    """Have something done that is no machine's: outside, taking its time. Whoever does it tells of its end
+class StartTask(NamedTuple):
+    """Have something done that is no shard's: outside, taking its time. Whoever does it tells of its end
     with a command. What was asked for and not done when the partition goes is forgotten."""
 
     task: Any
@@ -78,39 +80,39 @@ class LogEvent(NamedTuple):
     fields: Mapping[str, object]
 
 
-Effect = Reply | Append | Arm | Disarm | Perform | LogEvent
+Effect = Reply | AppendRecords | ScheduleTimer | CancelTimer | StartTask | LogEvent
 Effects = list[Effect]
 
 
-class Machine(Protocol):
+class CoordinatorShard(Protocol):
     """The state behind one partition of an internal topic."""
 
     def handle(self, command: Any, to: Any, now: Now) -> Effects:
         """Judge a command. Every command is answered exactly once, now or by later effects."""
         ...
 
-    def committed(self, note: Any, now: Now) -> Effects:
-        """What an ``Append`` asked for is in the log for good, and applied."""
+    def on_append_committed(self, completion: Any, now: Now) -> Effects:
+        """What an ``AppendRecords`` asked for is in the log for good, and applied."""
         ...
 
-    def refused(self, note: Any, code: ErrorCode, now: Now) -> Effects:
-        """What an ``Append`` asked for was not written, or nobody knows whether it was."""
+    def on_append_failed(self, completion: Any, code: ErrorCode, now: Now) -> Effects:
+        """What an ``AppendRecords`` asked for was not written, or nobody knows whether it was."""
         ...
 
-    def fired(self, timer: Hashable, now: Now) -> Effects: ...
+    def on_timer(self, timer: Hashable, now: Now) -> Effects: ...
 
-    def apply(self, entry: Entry, producer_id: int = -1) -> None:
+    def replay(self, entry: CoordinatorRecord, producer_id: int = -1) -> None:
         """Take over a committed entry. ``producer_id`` is set while its transaction is open."""
         ...
 
-    def end_transaction(self, producer_id: int, *, commits: bool) -> None:
+    def replay_end_transaction_marker(self, producer_id: int, *, commits: bool) -> None:
         """A marker of this producer is committed in the partition."""
         ...
 
-    def loaded(self, now: Now) -> Effects:
+    def on_loaded(self, now: Now) -> Effects:
         """All that the partition holds was applied: begin to serve."""
         ...
 
-    def unloaded(self) -> Effects:
+    def on_unloaded(self) -> Effects:
         """This broker no longer leads the partition: answer all who wait; timers are gone by themselves."""
         ...

@@ -28,14 +28,14 @@ from odradek.model.errors import StorageError
 from odradek.model.ids import TopicId, TopicPartition
 from odradek.ports.files import FileSystem
 
-RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-LOG_STARTS: Final = "log-start-offset-checkpoint"
-HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
-CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
-LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-CLEAN_STOP: Final = ".kafka_cleanshutdown"
-LOCK: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+LOCK_FILE: Final = ".lock"
 
 _VERSION = "0"
 
@@ -103,5 +103,5 @@ def read_partition_metadata(files: FileSystem, path: str) -> TopicId | None:
     return topic_id
 
 
-def encode_clean_stop(broker_epoch: int = -1) -> bytes:
+def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from odradek.log.checkpoints import LEADER_EPOCHS
-from odradek.log.epochs import parse_epochs
-from odradek.log.producer_lines import aborted_line, producer_line
-from odradek.log.producer_snapshots import decode_snapshot
-from odradek.log.segment_format import (
+from odradek.log.checkpoints import LEADER_EPOCH_CHECKPOINT
+from odradek.log.dump_lines import aborted_line, producer_line
+from odradek.log.leader_epoch_cache import parse_epochs
+from odradek.log.producers.snapshot_file import decode_snapshot
+from odradek.log.segments.segment_format import (
     LOG,
     OFFSET_INDEX,
     OFFSETS,
@@ -26,12 +26,12 @@ from odradek.log.segment_format import (
     is_sound_time_index,
     parse_file_name,
 )
-from odradek.log.transaction_index import check_aborted, decode_aborted
+from odradek.log.segments.transaction_index import check_aborted, decode_aborted
 from odradek.model.errors import BrokerError, StorageError
 from odradek.model.ids import NO_SEQUENCE, NO_TIMESTAMP
 from odradek.ports.files import FileSystem
-from odradek.records.codec import decode_batch, is_intact, read_headers
-from odradek.records.control import ControlType, read_control_type, read_end_marker
+from odradek.records.codec import decode_batch, has_valid_crc, read_headers
+from odradek.records.control_records import ControlRecordType, read_control_type, read_end_marker
 from odradek.records.layout import LOG_OVERHEAD, BatchHeader, Record, advance_sequence
 
 Write = Callable[[str], None]
@@ -137,7 +137,7 @@ def _dump_file(
 ) -> None:
     name = path.rpartition("/")[2]
     parsed = parse_file_name(name)
-    if name == LEADER_EPOCHS:
+    if name == LEADER_EPOCH_CHECKPOINT:
         for leader_epoch, start_offset in parse_epochs(_text(files, path), path).entries:
             write(f"leaderEpoch: {leader_epoch} startOffset: {start_offset}")
     elif parsed is None or parsed.mark or parsed.suffix not in {*SEGMENT_SUFFIXES, SNAPSHOT}:
@@ -327,7 +327,7 @@ def _batch_line(header: BatchHeader, batch: memoryview, position: int) -> str:
     else:
         start = f"offset: {header.last_offset}"
     codec = _CODECS[header.codec_id] if header.codec_id < len(_CODECS) else f"unknown({header.codec_id})"
-    intact = is_intact(batch, header._replace(position=0))
+    intact = has_valid_crc(batch, header._replace(position=0))
     return (
         f"{start} position: {position} {_time_label(header)}: {header.max_timestamp} "
         f"size: {header.size_bytes} magic: {header.magic} compresscodec: {codec} "
@@ -374,7 +374,7 @@ def _sequence(header: BatchHeader, record: Record) -> int:
 def _marker(record: Record) -> str:
     try:
         kind = read_control_type(record.key)
-        if kind in {ControlType.ABORT, ControlType.COMMIT}:
+        if kind in {ControlRecordType.ABORT, ControlRecordType.COMMIT}:
             return f"endTxnMarker: {kind.name} coordinatorEpoch: {read_end_marker(record).coordinator_epoch}"
     except BrokerError:
         return "controlType: UNKNOWN(-1)"

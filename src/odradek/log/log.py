@@ -1,6 +1,6 @@
 """A partition's log: batches appended at the end, read by offset, searched by time.
 
-Offsets only grow. The files behind it, and what becomes of them, are ``SegmentedLog``'s.
+Offsets only grow. The files behind it, and what becomes of them, are ``LocalLog``'s.
 """
 
 from __future__ import annotations
@@ -9,36 +9,36 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.log.epochs import EpochEnd
-from odradek.log.producers import ProducerStates
-from odradek.log.rehearsal import is_at_hand
-from odradek.log.results import NOTHING, Appended, Fetched
-from odradek.log.segment import NotAtHand, TimestampOffset
-from odradek.log.segment_format import Buffer
-from odradek.log.segmented_log import LogState, SegmentedLog
-from odradek.log.segments import cut
-from odradek.log.transaction_index import AbortedTransaction
+from odradek.log.leader_epoch_cache import EpochEnd
+from odradek.log.local_log import LocalLog, LogState
+from odradek.log.producers.producer_states import ProducerStates
+from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
+from odradek.log.segments.log_segments import cut
+from odradek.log.segments.page_in import is_cached
+from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo, LogAppendInfo
+from odradek.log.segments.segment_format import Buffer
+from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.ports.files import FileSlice
-from odradek.records.control import EndMarker, build_end_marker
+from odradek.records.append_rules import NO_LIMITS, AppendRules, WorkLimits
+from odradek.records.control_records import EndTransactionMarker, build_end_marker
 from odradek.records.layout import BatchHeader
-from odradek.records.rules import NO_BOUND, AppendRules, WorkBound
 from odradek.records.validation import (
     PRODUCE_VERSION_LATEST,
-    Accepted,
-    Origin,
-    accept,
-    check_replicated,
-    relocate,
+    AppendOrigin,
+    ValidatedRecords,
+    reassign_offsets,
+    validate_and_assign_offsets,
+    validate_replicated,
 )
 
-__all__ = ["Appended", "Fetched", "Log", "LogState"]
+__all__ = ["LogAppendInfo", "FetchDataInfo", "Log", "LogState"]
 
 RECENT_BYTES_MAX: Final = 16 * 1024 * 1024
 """What was appended this far from the end is in memory for sure; before it, readers ask."""
 
 
-class Log(SegmentedLog):
+class Log(LocalLog):
     """Opened by ``recovery.open_log``."""
 
     __slots__ = ()
@@ -56,15 +56,15 @@ class Log(SegmentedLog):
         leader_epoch: int,
         now_ms: int,
         *,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         produce_version: int = PRODUCE_VERSION_LATEST,
-        bound: WorkBound = NO_BOUND,
-    ) -> Appended:
+        limits: WorkLimits = NO_LIMITS,
+    ) -> LogAppendInfo:
         """Check what a producer sent, give it offsets and append it. The buffer is the log's from here on.
 
-        Raises ``BoundExceeded``, and changes nothing, if the check takes more than ``bound``.
+        Raises ``WorkLimitExceeded``, and changes nothing, if the check takes more than ``limits``.
         """
-        accepted = accept(
+        validated = validate_and_assign_offsets(
             buffer,
             next_offset=self.log_end_offset,
             leader_epoch=leader_epoch,
@@ -72,55 +72,59 @@ class Log(SegmentedLog):
             rules=self._rules,
             origin=origin,
             produce_version=produce_version,
-            bound=bound,
+            limits=limits,
         )
-        return self._append_accepted(accepted, now_ms, origin)
+        return self._append_validated(validated, now_ms, origin)
 
-    def append_accepted(self, accepted: Accepted, leader_epoch: int, now_ms: int) -> Appended:
-        """Append what was checked by ``accept`` for any other offset and leader epoch."""
-        return self._append_accepted(
-            relocate(accepted, self.log_end_offset, leader_epoch), now_ms, Origin.CLIENT
+    def append_validated(self, validated: ValidatedRecords, leader_epoch: int, now_ms: int) -> LogAppendInfo:
+        """Append what was checked by ``validate_and_assign_offsets`` for any other offset and leader
+        epoch.
+        """
+        return self._append_validated(
+            reassign_offsets(validated, self.log_end_offset, leader_epoch), now_ms, AppendOrigin.CLIENT
         )
 
-    def _append_accepted(self, accepted: Accepted, now_ms: int, origin: Origin) -> Appended:
-        headers = accepted.headers
+    def _append_validated(
+        self, validated: ValidatedRecords, now_ms: int, origin: AppendOrigin
+    ) -> LogAppendInfo:
+        headers = validated.headers
         if not headers:
-            return Appended(-1, -1, -1, self.log_start_offset)
+            return LogAppendInfo(-1, -1, -1, self.log_start_offset)
         self._trust.require()  # also for a repetition: what it repeats may be lost
         if headers[0][10] >= 0:
-            duplicate = self._producers.check(headers[0], accepted.data, origin)
+            duplicate = self._producers.check(headers[0], validated.data, origin)
             if duplicate is not None:
-                return Appended(
+                return LogAppendInfo(
                     duplicate.first_offset,
                     duplicate.last_offset,
                     duplicate.timestamp,
                     self.log_start_offset,
                     is_duplicate=True,
                 )
-        size_bytes = len(accepted.data)
+        size_bytes = len(validated.data)
         if size_bytes > self._config.segment_bytes:
             raise BrokerError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{size_bytes} bytes, where segment.bytes allows {self._config.segment_bytes}",
             )
-        self._append(accepted.data, size_bytes, headers, accepted.max_timestamp, now_ms)
-        return Appended(
-            accepted.first_offset,
-            accepted.last_offset,
-            accepted.append_time_ms,
+        self._append(validated.data, size_bytes, headers, validated.max_timestamp, now_ms)
+        return LogAppendInfo(
+            validated.first_offset,
+            validated.last_offset,
+            validated.append_time_ms,
             self.log_start_offset,
-            accepted.record_count,
+            validated.record_count,
             size_bytes,
         )
 
-    def append_as_follower(self, buffer: Buffer, leader_epoch: int, now_ms: int) -> Appended:
+    def append_as_follower(self, buffer: Buffer, leader_epoch: int, now_ms: int) -> LogAppendInfo:
         """Append what the leader sent, at the offsets it gave.
 
         An incomplete last batch is left out, and so is what has a newer leader epoch than the one given.
         """
-        headers = check_replicated(buffer, leader_epoch=leader_epoch)
+        headers = validate_replicated(buffer, leader_epoch=leader_epoch)
         if not headers:
-            return Appended(-1, -1, -1, self.log_start_offset)
+            return LogAppendInfo(-1, -1, -1, self.log_start_offset)
         first, last = headers[0], headers[-1]
         if first.base_offset < self.log_end_offset:
             raise BrokerError(
@@ -135,7 +139,7 @@ class Log(SegmentedLog):
                 one = data[header.position : header.end_position]
                 self._append(one, len(one), [header], header.max_timestamp, now_ms)
         count = sum(header.last_offset_delta + 1 for header in headers)
-        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, count, len(data))
+        return LogAppendInfo(first.base_offset, last.last_offset, -1, self.log_start_offset, count, len(data))
 
     def _append(
         self, data: Buffer, size_bytes: int, headers: Sequence[BatchHeader], max_timestamp: int, now_ms: int
@@ -189,22 +193,22 @@ class Log(SegmentedLog):
         bytes_max: int,
         end_offset: int | None = None,
         at_least_one: bool = True,
-        may_wait: bool = True,
-    ) -> Fetched:
+        may_block: bool = True,
+    ) -> FetchDataInfo:
         """Batches from the one that holds ``offset`` on, all of them below ``end_offset``.
 
         At most ``bytes_max`` bytes, unless the first batch is larger and ``at_least_one`` is asked for.
-        ``NotAtHand`` if the search for them would wait for the disk and must not.
+        ``WouldBlock`` if the search for them would wait for the disk and must not.
         """
         if end_offset is None or end_offset > self.log_end_offset:
             end_offset = self.log_end_offset
         active = self._active
         if active is None or not active.tail_floor <= offset < end_offset or offset < self.log_start_offset:
-            return self._read_anywhere(offset, bytes_max, end_offset, at_least_one, may_wait)
+            return self._read_anywhere(offset, bytes_max, end_offset, at_least_one, may_block)
         offsets, positions = active.tail_offsets, active.tail_positions
         first = bisect_left(offsets, offset)
         if first == len(offsets):
-            return NOTHING  # a cut in the midst of a batch left the end of the log empty
+            return EMPTY_FETCH  # a cut in the midst of a batch left the end of the log empty
         position = positions[first]
         end = active.size
         if end_offset != self.log_end_offset:
@@ -215,34 +219,34 @@ class Log(SegmentedLog):
         is_recent = size_bytes < RECENT_BYTES_MAX
         if size_bytes <= bytes_max:
             part = FileSlice(active.log_file, position, size_bytes, is_recent)
-            return Fetched(part, False, active) if size_bytes else NOTHING
+            return FetchDataInfo(part, False, active) if size_bytes else EMPTY_FETCH
         first_bytes = (positions[first + 1] if first + 1 < len(offsets) else active.size) - position
         return cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one, is_recent)
 
     def _read_anywhere(
-        self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool, may_wait: bool
-    ) -> Fetched:
+        self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool, may_block: bool
+    ) -> FetchDataInfo:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {self.log_start_offset} to {self.log_end_offset}",
             )
         if offset >= end_offset:
-            return NOTHING
+            return EMPTY_FETCH
         place = self._place
-        place.may_wait = may_wait
+        place.may_block = may_block
         try:
-            if not may_wait and not is_at_hand(self._segments, offset):
-                raise NotAtHand
+            if not may_block and not is_cached(self._segments, offset):
+                raise WouldBlock
             return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:
             raise self._trust.refusal(error, "read") from error
         finally:
-            place.may_wait = True
+            place.may_block = True
 
     # Searches by time.
 
-    def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than ``timestamp``."""
         try:
             return self._segments.find_time(timestamp, self.log_start_offset)
@@ -252,7 +256,7 @@ class Log(SegmentedLog):
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of all."""
         try:
-            return self._segments.find_largest_time()
+            return self._segments.find_max_timestamp()
         except OSError as error:
             raise self._trust.refusal(error, "search") from error
 
@@ -285,8 +289,13 @@ class Log(SegmentedLog):
     # Transactions.
 
     def append_end_marker(
-        self, marker: EndMarker, producer_id: int, producer_epoch: int, leader_epoch: int, now_ms: int
-    ) -> Appended:
+        self,
+        marker: EndTransactionMarker,
+        producer_id: int,
+        producer_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> LogAppendInfo:
         """End a producer's transaction in this log.
 
         Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the producer or the coordinator was
@@ -295,24 +304,26 @@ class Log(SegmentedLog):
         batch = build_end_marker(
             marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
         )
-        return self.append_as_leader(bytearray(batch), leader_epoch, now_ms, origin=Origin.COORDINATOR)
+        return self.append_as_leader(bytearray(batch), leader_epoch, now_ms, origin=AppendOrigin.COORDINATOR)
 
-    def aborted_between(
-        self, from_offset: int, end_offset: int, may_wait: bool = True
+    def aborted_transactions_between(
+        self, from_offset: int, end_offset: int, may_block: bool = True
     ) -> list[AbortedTransaction]:
         """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``; it may
         be some more. Readers of committed records leave out what belongs to them.
 
-        ``NotAtHand`` if that would wait for the disk and must not.
+        ``WouldBlock`` if that would wait for the disk and must not.
         """
         try:
-            return self._segments.aborted_between(from_offset, end_offset, may_wait)
+            return self._segments.aborted_transactions_between(from_offset, end_offset, may_block)
         except OSError as error:
             raise self._trust.refusal(error, "read") from error
 
-    def aborted_in(self, offset: int, fetched: Fetched, may_wait: bool = True) -> list[AbortedTransaction]:
+    def aborted_transactions_in(
+        self, offset: int, fetched: FetchDataInfo, may_block: bool = True
+    ) -> list[AbortedTransaction]:
         """Those that matter to what was read from ``offset`` on."""
         if fetched.segment is None:
             return []
         end_offset = self._segments.end_offset_of(fetched, self.log_end_offset)
-        return self.aborted_between(offset, end_offset, may_wait)
+        return self.aborted_transactions_between(offset, end_offset, may_block)

@@ -19,16 +19,16 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from odradek.log.settings import LogConfig
+from odradek.log.log_config import LogConfig
 
 
-class Reason(StrEnum):
+class DeletionReason(StrEnum):
     START = "the log starts behind it"
     SIZE = "retention.bytes"
     TIME = "retention.ms"
 
 
-class SegmentFacts(NamedTuple):
+class SegmentStats(NamedTuple):
     """``end_offset`` is where the next segment begins, or the log ends. ``newest_ms`` is the largest
     timestamp or, where records have none, when the file was last written."""
 
@@ -39,20 +39,22 @@ class SegmentFacts(NamedTuple):
     is_last: bool
 
 
-class LogFacts(NamedTuple):
+class LogStats(NamedTuple):
     log_start_offset: int
     high_watermark: int
     size_bytes: int
     """Of all segments together."""
 
 
-class Due(NamedTuple):
+class DeletableSegment(NamedTuple):
     base_offset: int
     size_bytes: int
-    reason: Reason
+    reason: DeletionReason
 
 
-def find_due(segments: Iterable[SegmentFacts], of: LogFacts, config: LogConfig, now_ms: int) -> list[Due]:
+def find_deletable_segments(
+    segments: Iterable[SegmentStats], of: LogStats, config: LogConfig, now_ms: int
+) -> list[DeletableSegment]:
     """The segments that go, oldest first. Looks at no segment after the first that stays."""
     due = []
     surplus = of.size_bytes - config.retention_bytes
@@ -60,21 +62,23 @@ def find_due(segments: Iterable[SegmentFacts], of: LogFacts, config: LogConfig, 
         reason = _why(segment, of, config, surplus, now_ms)
         if reason is None:
             break
-        due.append(Due(segment.base_offset, segment.size_bytes, reason))
+        due.append(DeletableSegment(segment.base_offset, segment.size_bytes, reason))
         surplus -= segment.size_bytes
     return due
 
 
-def _why(segment: SegmentFacts, of: LogFacts, config: LogConfig, surplus: int, now_ms: int) -> Reason | None:
+def _why(
+    segment: SegmentStats, of: LogStats, config: LogConfig, surplus: int, now_ms: int
+) -> DeletionReason | None:
     """``surplus`` is how much the log, from this segment on, has above ``retention.bytes``."""
     if segment.end_offset > of.high_watermark or (segment.is_last and not segment.size_bytes):
         return None
     if not segment.is_last and segment.end_offset <= of.log_start_offset:
-        return Reason.START
+        return DeletionReason.START
     if "delete" not in config.cleanup_policy:
         return None
     if config.retention_bytes >= 0 and segment.size_bytes <= surplus:
-        return Reason.SIZE
+        return DeletionReason.SIZE
     if config.retention_ms >= 0 and now_ms - segment.newest_ms > config.retention_ms:
-        return Reason.TIME
+        return DeletionReason.TIME
     return None

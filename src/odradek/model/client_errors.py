@@ -13,7 +13,7 @@ may succeed later. Subclasses exist where a program has a reason to treat a fail
     │   ├── CommitFailed         the group went on without this member
     │   ├── ProducerFenced       fatal: another producer has the transactional id
     │   └── FatalProducerError   fatal: only a new producer can go on
-    ├── SomeFailed               a call about many things: which failed and why, and what the others gave
+    ├── PartialFailure               a call about many things: which failed and why, and what the others gave
     ├── ConnectionFailed         a broker could not be reached, or went away
     │   └── UnresolvedBootstrap  no host name in bootstrap.servers exists
     ├── TimedOut                 no answer, no metadata or no room within the time given
@@ -27,7 +27,7 @@ may succeed later. Subclasses exist where a program has a reason to treat a fail
     ├── InvalidState             a call that makes no sense now
     │   ├── ConcurrentUse        two threads, or tasks, in one consumer
     │   └── ClientClosed
-    └── Woken                    ``wakeup()`` ended a wait
+    └── WakeupError                    ``wakeup()`` ended a wait
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from odradek.model.errors import ErrorCode
 
-# Failures that the words of ``SomeFailed`` spell out; ``errors`` has them all.
+# Failures that the words of ``PartialFailure`` spell out; ``errors`` has them all.
 _SPELLED_OUT_MAX: Final = 10
 
 
@@ -153,11 +153,11 @@ class ClientClosed(InvalidState):
     """The client has been closed."""
 
 
-class Woken(ClientError):
+class WakeupError(ClientError):
     """``wakeup()`` ended this call."""
 
 
-class SomeFailed(ClientError):
+class PartialFailure(ClientError):
     """A call about many things failed for some of them.
 
     ``errors`` says why, by the thing that failed; ``results`` holds what the others gave. If all failed in

@@ -25,7 +25,7 @@ def parse_uuid(text: str) -> bytes:
     return base64.urlsafe_b64decode(bare + "==")
 
 
-def fresh_uuid(draw: Callable[[], bytes]) -> bytes:
+def random_uuid(draw: Callable[[], bytes]) -> bytes:
     """An id from ``draw`` that Kafka's tools can take.
 
     Zero and one are reserved; a text that begins with a dash looks like an option on a command line.

@@ -10,7 +10,7 @@ _SPREAD_PERCENT: Final = 20
 _GRAIN: Final = 1 << 20
 
 
-def exponential_ms(first_ms: int, max_ms: int, failures: int, entropy: Entropy) -> int:
+def exponential_backoff_ms(first_ms: int, max_ms: int, failures: int, entropy: Entropy) -> int:
     """``first_ms`` doubled with each failure up to ``max_ms``, then moved by up to a fifth either way.
 
     Many who failed together do not come back together. A ``max_ms`` below ``first_ms`` counts as it.

@@ -11,21 +11,21 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from odradek.cli.ending import CommandFailed
+from odradek.cli.errors import CommandFailed
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
-    from odradek.config.client.tables import ClientTable
-    from odradek.pipelines.spec import Source, Spec
+    from odradek.config.client.definition import ClientConfigDef
+    from odradek.pipelines.spec.reader import Source, Spec
 
 FIRST_ANSWER_S: Final = 4.0
 """How long a command waits for the first answer before it says that there is no broker."""
 PREFIX: Final = "kafka."
 
 
-def settings_for(table: ClientTable, brokers: str, options: Mapping[str, str]) -> dict[str, str]:
+def settings_for(table: ClientConfigDef, brokers: str, options: Mapping[str, str]) -> dict[str, str]:
     """The options of a section as settings of a client, as far as it knows them."""
     named = {name[len(PREFIX) :]: value for name, value in options.items() if name.lower().startswith(PREFIX)}
     known = {name: value for name, value in named.items() if name in table.by_name}

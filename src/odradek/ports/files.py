@@ -2,7 +2,7 @@
 
 Plain calls are quick: they touch the page cache and return. What may wait for a disk (``sync``, ``sync_dir``,
 a scan) is run through ``FileSystem.offload`` by whoever must not wait, and so is a read of what is not in
-memory, through ``offload_read``; ``File.is_at_hand`` tells. Errors are ``OSError`` with their errno, as the
+memory, through ``offload_read``; ``File.is_cached`` tells. Errors are ``OSError`` with their errno, as the
 operating system gives them.
 """
 
@@ -39,14 +39,14 @@ class File(Protocol):
         """Up to ``size_bytes`` bytes; fewer only at the end of the file."""
         ...
 
-    def is_at_hand(self, position: int, size_bytes: int) -> bool:
+    def is_cached(self, position: int, size_bytes: int) -> bool:
         """Whether this range can be read without waiting for a disk, as far as a few probes tell.
 
         Never waits. True where the system cannot tell, and of what lies behind the end.
         """
         ...
 
-    def bring(self, position: int, size_bytes: int) -> None:
+    def page_in(self, position: int, size_bytes: int) -> None:
         """Have this range in memory, and let the system begin to read what follows it. Waits."""
         ...
 
@@ -155,9 +155,9 @@ class FileSlice:
     def read(self) -> bytes:
         return self.file.read_at(self.position, self.size_bytes)
 
-    def starts_at_hand(self, size_bytes_max: int) -> bool:
+    def starts_cached(self, size_bytes_max: int) -> bool:
         """Whether the first so many bytes, or all if there are fewer, can be had without waiting."""
-        return self.is_recent or self.file.is_at_hand(self.position, min(self.size_bytes, size_bytes_max))
+        return self.is_recent or self.file.is_cached(self.position, min(self.size_bytes, size_bytes_max))
 
     def without_first(self, count: int) -> FileSlice:
         return FileSlice(self.file, self.position + count, self.size_bytes - count, self.is_recent)

@@ -75,7 +75,7 @@ class ListeningSocket(Protocol):
         ...
 
 
-class HostUnknown(OSError):
+class UnknownHost(OSError):
     """Raised by ``dial`` for a host name that does not exist, which another attempt cannot change."""
 
     def __init__(self, host: str, reason: str) -> None:
@@ -89,5 +89,5 @@ class Network(Protocol):
     def dial(
         self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
     ) -> Awaitable[Connection]:
-        """Connect to a host. Raises HostUnknown, another OSError, or TimeoutError."""
+        """Connect to a host. Raises UnknownHost, another OSError, or TimeoutError."""
         ...

@@ -2,23 +2,23 @@
 
 from collections.abc import Iterable
 
-from odradek.records._consuming_py import ColumnBuilder as ColumnBuilder
-from odradek.records._consuming_py import ConsumerRecord as ConsumerRecord
-from odradek.records._consuming_py import RecordReader as RecordReader
-from odradek.records._consuming_py import blank_buffer as blank_buffer
-from odradek.records._producing_py import Appender as Appender
-from odradek.records._producing_py import BytesColumn as BytesColumn
-from odradek.records._producing_py import Delivery as Delivery
-from odradek.records._producing_py import HeadersColumn as HeadersColumn
-from odradek.records._producing_py import NumbersColumn as NumbersColumn
-from odradek.records._producing_py import ProducerBatch as ProducerBatch
-from odradek.records._producing_py import RecordColumns as RecordColumns
-from odradek.records._producing_py import murmur2 as murmur2
-from odradek.records._producing_py import partition_of as partition_of
-from odradek.records._producing_py import partitions_of as partitions_of
-from odradek.records._producing_py import record_bytes_max as record_bytes_max
-from odradek.records._producing_py import refused_delivery as refused_delivery
-from odradek.records.layout import BatchHeader, Record, Sifted, SiftedRecords, Walked
+from odradek.records.layout import BatchHeader, FilteredRecords, FilterResult, Record, Walked
+from odradek.records.pure.consumer import ColumnBuilder as ColumnBuilder
+from odradek.records.pure.consumer import ConsumerRecord as ConsumerRecord
+from odradek.records.pure.consumer import RecordReader as RecordReader
+from odradek.records.pure.consumer import allocate_fetch_buffer as allocate_fetch_buffer
+from odradek.records.pure.producer import BytesColumn as BytesColumn
+from odradek.records.pure.producer import Delivery as Delivery
+from odradek.records.pure.producer import HeadersColumn as HeadersColumn
+from odradek.records.pure.producer import NumbersColumn as NumbersColumn
+from odradek.records.pure.producer import ProducerBatch as ProducerBatch
+from odradek.records.pure.producer import RecordAppender as RecordAppender
+from odradek.records.pure.producer import RecordColumns as RecordColumns
+from odradek.records.pure.producer import murmur2 as murmur2
+from odradek.records.pure.producer import partition_for_key as partition_for_key
+from odradek.records.pure.producer import partitions_for_keys as partitions_for_keys
+from odradek.records.pure.producer import record_size_upper_bound as record_size_upper_bound
+from odradek.records.pure.producer import refused_delivery as refused_delivery
 
 Buffer = bytes | bytearray | memoryview
 
@@ -78,7 +78,7 @@ class BatchBuffer:
 def header_at(buffer: Buffer, position: int) -> BatchHeader | None: ...
 def siphash(data: bytes, seed: bytes) -> bytes: ...
 
-class KeyOffsets:
+class OffsetMap:
     def __init__(self, slots: int, seed: bytes) -> None: ...
     @property
     def slots(self) -> int: ...
@@ -90,25 +90,25 @@ class KeyOffsets:
     def get(self, key: Buffer) -> int: ...
     def reach(self, offset: int) -> None: ...
     def clear(self) -> None: ...
-    def learn(self, buffer: Buffer, position: int, from_offset: int, count_max: int) -> int: ...
-    def learn_records(
+    def put_batches(self, buffer: Buffer, position: int, from_offset: int, count_max: int) -> int: ...
+    def put_records(
         self, records: Buffer, count: int, base_offset: int, from_offset: int, count_max: int
     ) -> bool: ...
 
-def sift(
+def filter_batches(
     buffer: Buffer,
     position: int,
-    keys: KeyOffsets,
+    keys: OffsetMap,
     kept_last_offsets: Buffer,
     now_ms: int,
     delete_retention_ms: int,
     out: bytearray,
-) -> Sifted: ...
-def sift_records(
+) -> FilterResult: ...
+def filter_records(
     records: Buffer,
     header: BatchHeader,
-    keys: KeyOffsets | None,
+    keys: OffsetMap | None,
     now_ms: int,
     delete_retention_ms: int,
     wants_horizon: bool,
-) -> SiftedRecords: ...
+) -> FilteredRecords: ...

@@ -25,10 +25,10 @@ from types import GenericAlias
 
 from odradek.model.client_errors import ConcurrentUse, InvalidState, RecordCorrupt
 from odradek.model.errors import BrokerError, ErrorCode, LocalProtocolViolation
-from odradek.model.levels import TimestampType
+from odradek.model.protocol_enums import TimestampType
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX, decompress
 from odradek.records.layout import (
-    POLLED, BatchHeader, Columns, Fault, Record, RecordMetadata, Sifted, SiftedRecords, Walked,
+    POLL_COLUMNS, BatchHeader, Columns, Fault, Record, RecordMetadata, FilterResult, FilteredRecords, Walked,
 )
 from odradek.records.message_set import read_message
 

@@ -12,7 +12,7 @@ def murmur2(key):
     return <int32_t>found
 
 
-def partition_of(key, int32_t partition_count):
+def partition_for_key(key, int32_t partition_count):
     if partition_count < 1:
         raise ValueError("a topic has a partition or more")
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
@@ -69,7 +69,7 @@ cdef class TopicSlot:
             self.sticky = -1
         return 0
 
-    cdef inline int32_t next_turn(self) noexcept:
+    cdef inline int32_t advance_sticky(self) noexcept:
         """Stick to the partition whose turn is next; -1, and no change, after the last."""
         if self.turn_at >= self.turn_count:
             return -1
@@ -80,7 +80,7 @@ cdef class TopicSlot:
 
     cdef inline int32_t sticky_now(self) noexcept:
         if self.turn_count and self.sticky_bytes >= self.turn_bytes:
-            self.next_turn()
+            self.advance_sticky()
         return self.sticky
 
     cdef inline PyObject *open_batch(self, int32_t partition) noexcept:
@@ -142,7 +142,7 @@ cdef list touched_batches(Touches *touches):
     return batches
 
 
-cdef class Appender:
+cdef class RecordAppender:
     cdef public bint paused
     cdef bint _ignore_keys
     cdef bint _only_given
@@ -150,11 +150,11 @@ cdef class Appender:
     cdef object _wall_ms
     cdef dict _topics
 
-    def __init__(self, slow, wall_ms=None, *, bint ignore_keys=False, bint only_given_partitions=False):
+    def __init__(self, slow, wall_ms=None, *, bint ignore_keys=False, bint explicit_partitions_only=False):
         self._slow = slow
         self._wall_ms = wall_ms
         self._ignore_keys = ignore_keys
-        self._only_given = only_given_partitions
+        self._only_given = explicit_partitions_only
         self._topics = {}
 
     # ---- which batch takes what ----
@@ -188,7 +188,7 @@ cdef class Appender:
         slot.sticky_bytes = 0
         slot.turn_count = 0
 
-    def set_turns(self, topic, partitions, int64_t turn_bytes):
+    def set_sticky_schedule(self, topic, partitions, int64_t turn_bytes):
         cdef TopicSlot slot = self._known(topic)
         cdef int32_t number
         cdef tuple given = tuple(partitions)[:TURNS_MAX]
@@ -201,8 +201,8 @@ cdef class Appender:
         slot.turn_count = <int>len(given)
         slot.turn_bytes = turn_bytes
 
-    def next_turn(self, topic):
-        return self._known(topic).next_turn()
+    def advance_sticky(self, topic):
+        return self._known(topic).advance_sticky()
 
     def sticky(self, topic):
         return self._known(topic).sticky
@@ -214,13 +214,13 @@ cdef class Appender:
         cdef TopicSlot slot = self._known(topic)
         slot.sticky_bytes += added
 
-    def set_open(self, ProducerBatch batch not None):
+    def set_open_batch(self, ProducerBatch batch not None):
         cdef TopicSlot slot = self._known(batch.topic)
         if batch.partition < 0 or batch.partition >= slot.partition_count:
             raise ValueError(f"{batch.topic} has no partition {batch.partition}")
         slot.batches[batch.partition] = batch
 
-    def clear_open(self, topic, int32_t partition):
+    def clear_open_batch(self, topic, int32_t partition):
         cdef TopicSlot slot = self._topics.get(topic)
         if slot is not None and 0 <= partition < slot.partition_count:
             slot.batches[partition] = None

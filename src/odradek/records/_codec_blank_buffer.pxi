@@ -1,4 +1,4 @@
-# Buffers that fetched bytes are received into; ``_record_reader_py`` says what ``blank_buffer`` gives. Part of
+# Buffers that fetched bytes are received into; ``_record_reader_py`` says what ``allocate_fetch_buffer`` gives. Part of
 # ``_codec``.
 #
 # A consumer gets megabytes at a time, and memory that comes fresh from the system costs more, page by page,
@@ -75,7 +75,7 @@ cdef class AnswerMemory:
         free(block.start)
 
 
-def blank_buffer(Py_ssize_t size):
+def allocate_fetch_buffer(Py_ssize_t size):
     if size < 0:
         raise ValueError("negative count")
     return memoryview(AnswerMemory(size))

@@ -16,7 +16,7 @@ cdef struct Growing:
     Py_ssize_t size
     Py_ssize_t room
 
-cdef int _POLLED = int(POLLED)
+cdef int _POLLED = int(POLL_COLUMNS)
 
 # Touched with the interpreter lock held, only.
 cdef Growing kept_blocks[KEPT_BLOCKS]
@@ -89,7 +89,7 @@ cdef struct BytesCells:
     Growing content
 
 cdef enum:
-    # ``layout.Wanted``
+    # ``layout.ColumnSet``
     WANTS_PLACES = 1
     WANTS_OFFSETS = 2
     WANTS_TIMESTAMPS = 4

@@ -224,7 +224,7 @@ cdef Standing learn_all(
         position[0] += <Py_ssize_t>odr_int32(start + position[0] + 8) + LOG_OVERHEAD
 
 
-cdef class KeyOffsets:
+cdef class OffsetMap:
     cdef Table _table
     cdef bint _busy
 
@@ -281,7 +281,7 @@ cdef class KeyOffsets:
         PyBuffer_Release(&view)
         return found
 
-    def reach(self, int64_t offset):
+    def update_latest_offset(self, int64_t offset):
         self._table.latest = max(self._table.latest, offset)
 
     def clear(self):
@@ -297,7 +297,7 @@ cdef class KeyOffsets:
         self._table.count = 0
         self._table.latest = -1
 
-    def learn(self, buffer, Py_ssize_t position, int64_t from_offset, int64_t count_max):
+    def put_batches(self, buffer, Py_ssize_t position, int64_t from_offset, int64_t count_max):
         cdef Py_buffer view
         cdef Lesson lesson
         cdef Standing standing
@@ -317,7 +317,7 @@ cdef class KeyOffsets:
             raise not_taken(standing, position)
         return position
 
-    def learn_records(self, records, int32_t count, int64_t base_offset, int64_t from_offset, int64_t count_max):
+    def put_records(self, records, int32_t count, int64_t base_offset, int64_t from_offset, int64_t count_max):
         cdef Py_buffer view
         cdef Lesson lesson
         cdef Standing standing

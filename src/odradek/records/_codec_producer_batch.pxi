@@ -284,7 +284,7 @@ cdef class ProducerBatch:
         self._settle()
         return True
 
-    def fail_some(self, errors, otherwise):
+    def fail_records(self, errors, otherwise):
         cdef dict known = dict(errors)
         if self.done:
             return False
@@ -416,7 +416,7 @@ cdef object packed_after_header(object records):
     return packed
 
 
-def record_bytes_max(key, value, headers=None):
+def record_size_upper_bound(key, value, headers=None):
     cdef Py_ssize_t size = 1 + 5 + 10 + 5 + 5 + 5
     encoded = b"\0" if headers is None else encode_headers(headers)
     if key is not None:

@@ -298,7 +298,7 @@ cdef object cell_object(BytesColumn column, Py_ssize_t row):
     return None if size < 0 else PyBytes_FromStringAndSize(cell, size)
 
 
-def partitions_of(BytesColumn keys, int32_t partition_count, NumbersColumn given=None, bint ignore_keys=False):
+def partitions_for_keys(BytesColumn keys, int32_t partition_count, NumbersColumn given=None, bint ignore_keys=False):
     cdef Py_ssize_t length, row, size
     cdef int64_t number
     cdef const char *key

@@ -341,10 +341,10 @@ cdef Time time_of(int64_t now_ms, int64_t delete_retention_ms) noexcept:
     return time
 
 
-def sift(
+def filter_batches(
     buffer,
     Py_ssize_t position,
-    KeyOffsets keys not None,
+    OffsetMap keys not None,
     kept_last_offsets,
     int64_t now_ms,
     int64_t delete_retention_ms,
@@ -385,7 +385,7 @@ def sift(
         PyBuffer_Release(&offsets_view)
         free(piles.marks)
         free(piles.out)
-    return Sifted(
+    return FilterResult(
         position + taken,
         taken,
         tally.batches_read,
@@ -402,10 +402,10 @@ def sift(
     )
 
 
-def sift_records(
+def filter_records(
     records,
     header,
-    KeyOffsets keys,
+    OffsetMap keys,
     int64_t now_ms,
     int64_t delete_retention_ms,
     bint wants_horizon,
@@ -446,4 +446,4 @@ def sift_records(
         PyBuffer_Release(&view)
         free(piles.marks)
         free(piles.out)
-    return SiftedRecords(made, result.count, result.base_timestamp, result.max_timestamp, bool(result.sets_horizon))
+    return FilteredRecords(made, result.count, result.base_timestamp, result.max_timestamp, bool(result.sets_horizon))

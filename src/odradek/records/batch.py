@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from odradek.model.errors import LocalProtocolViolation
 from odradek.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from odradek.model.levels import Compression
+from odradek.model.protocol_enums import Compression
 from odradek.records import codec
 from odradek.records.compression import compress
 from odradek.records.layout import (

@@ -2,7 +2,7 @@
 
 Invariant: the choice is made once, at import, and both give equal results. ``ODRADEK_PURE=1`` in the
 environment asks for Python (the compiled part looks; this layer reads no environment). Composition roots say
-so in the log: ``COMPILED`` tells which one runs and ``WHY_PURE`` why it is the slow one.
+so in the log: ``COMPILED`` tells which one runs and ``PURE_REASON`` why it is the slow one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def _choose() -> tuple[ModuleType, str | None]:
         if not _codec.pure_asked():
             return _codec, None
         why = "ODRADEK_PURE=1 is set"
-    from odradek.records import _codec_py
+    from odradek.records.pure import record_batch
 
-    return _codec_py, why
+    return record_batch, why
 
 
 _twin, _why_pure = _choose()
@@ -37,15 +37,36 @@ if _why_pure is None:
     _sifting_twin = _twin
     _producing_twin = _consuming_twin = _twin
 else:
-    from odradek.records import _consuming_py as _consuming_twin
-    from odradek.records import _producing_py as _producing_twin
-    from odradek.records import _sifting_py as _sifting_twin
+    from odradek.records.pure import batch_filter as _sifting_twin
+    from odradek.records.pure import consumer as _consuming_twin
+    from odradek.records.pure import producer as _producing_twin
 
 COMPILED: Final = _why_pure is None
-WHY_PURE: Final = _why_pure
+PURE_REASON: Final = _why_pure
 
 if TYPE_CHECKING:
-    from odradek.records._codec_py import (
+    from odradek.records.pure.batch_filter import OffsetMap, filter_batches, filter_records, header_at
+    from odradek.records.pure.consumer import (
+        ColumnBuilder,
+        ConsumerRecord,
+        RecordReader,
+        allocate_fetch_buffer,
+    )
+    from odradek.records.pure.producer import (
+        BytesColumn,
+        Delivery,
+        HeadersColumn,
+        NumbersColumn,
+        ProducerBatch,
+        RecordAppender,
+        RecordColumns,
+        murmur2,
+        partition_for_key,
+        partitions_for_keys,
+        record_size_upper_bound,
+        refused_delivery,
+    )
+    from odradek.records.pure.record_batch import (
         BatchBuffer,
         accept_in_place,
         crc32c,
@@ -55,22 +76,6 @@ if TYPE_CHECKING:
         stamp,
         walk,
     )
-    from odradek.records._consuming_py import ColumnBuilder, ConsumerRecord, RecordReader, blank_buffer
-    from odradek.records._producing_py import (
-        Appender,
-        BytesColumn,
-        Delivery,
-        HeadersColumn,
-        NumbersColumn,
-        ProducerBatch,
-        RecordColumns,
-        murmur2,
-        partition_of,
-        partitions_of,
-        record_bytes_max,
-        refused_delivery,
-    )
-    from odradek.records._sifting_py import KeyOffsets, header_at, sift, sift_records
 else:
     BatchBuffer = _twin.BatchBuffer
     accept_in_place = _twin.accept_in_place
@@ -80,11 +85,11 @@ else:
     read_headers = _twin.read_headers
     stamp = _twin.stamp
     walk = _twin.walk
-    KeyOffsets = _sifting_twin.KeyOffsets
+    OffsetMap = _sifting_twin.OffsetMap
     header_at = _sifting_twin.header_at
-    sift = _sifting_twin.sift
-    sift_records = _sifting_twin.sift_records
-    Appender = _producing_twin.Appender
+    filter_batches = _sifting_twin.filter_batches
+    filter_records = _sifting_twin.filter_records
+    RecordAppender = _producing_twin.RecordAppender
     BytesColumn = _producing_twin.BytesColumn
     Delivery = _producing_twin.Delivery
     HeadersColumn = _producing_twin.HeadersColumn
@@ -92,19 +97,19 @@ else:
     ProducerBatch = _producing_twin.ProducerBatch
     RecordColumns = _producing_twin.RecordColumns
     murmur2 = _producing_twin.murmur2
-    partition_of = _producing_twin.partition_of
-    partitions_of = _producing_twin.partitions_of
-    record_bytes_max = _producing_twin.record_bytes_max
+    partition_for_key = _producing_twin.partition_for_key
+    partitions_for_keys = _producing_twin.partitions_for_keys
+    record_size_upper_bound = _producing_twin.record_size_upper_bound
     refused_delivery = _producing_twin.refused_delivery
     ColumnBuilder = _consuming_twin.ColumnBuilder
     ConsumerRecord = _consuming_twin.ConsumerRecord
     RecordReader = _consuming_twin.RecordReader
-    blank_buffer = _consuming_twin.blank_buffer
+    allocate_fetch_buffer = _consuming_twin.allocate_fetch_buffer
 
 __all__ = [
     "COMPILED",
-    "WHY_PURE",
-    "Appender",
+    "PURE_REASON",
+    "RecordAppender",
     "BatchBuffer",
     "Buffer",
     "BytesColumn",
@@ -113,36 +118,36 @@ __all__ = [
     "ConsumerRecord",
     "Delivery",
     "HeadersColumn",
-    "KeyOffsets",
+    "OffsetMap",
     "NumbersColumn",
     "ProducerBatch",
     "RecordColumns",
     "RecordReader",
     "accept_in_place",
-    "blank_buffer",
+    "allocate_fetch_buffer",
     "crc32c",
     "decode",
     "decode_area",
     "decode_batch",
     "decode_records",
     "header_at",
-    "is_intact",
+    "has_valid_crc",
     "murmur2",
-    "partition_of",
-    "partitions_of",
+    "partition_for_key",
+    "partitions_for_keys",
     "place",
     "read_headers",
-    "record_bytes_max",
+    "record_size_upper_bound",
     "records_of",
     "refused_delivery",
-    "sift",
-    "sift_records",
+    "filter_batches",
+    "filter_records",
     "stamp",
     "walk",
 ]
 
 
-def is_intact(buffer: Buffer, header: BatchHeader) -> bool:
+def has_valid_crc(buffer: Buffer, header: BatchHeader) -> bool:
     """Whether the stored checksum of the batch or message is that of its bytes."""
     view = memoryview(buffer)
     if header.magic == 2:

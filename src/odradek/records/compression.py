@@ -5,7 +5,7 @@ bound as it is. For lz4 and zstd the output goes into a buffer of ours that star
 plausible and grows eightfold up to the bound, so a small batch costs little and a bomb costs at most one
 buffer of the bound. Large buffers are mapped: their pages become memory only as they are written, and the
 interpreter's lock is not held while they do. Output past the bound is MESSAGE_TOO_LARGE
-(``UnpackedTooLarge``), which makes a producer split the batch; input that is no such stream is
+(``DecompressedTooLarge``), which makes a producer split the batch; input that is no such stream is
 INVALID_RECORD, which no producer retries.
 
 What a leader accepts is bounded by ``odradek.decompressed.bytes.max``. What is stored is bounded by
@@ -28,9 +28,9 @@ from typing import Final
 import cramjam
 
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import Compression
+from odradek.model.protocol_enums import Compression
 from odradek.ports.files import Buffer
-from odradek.records._xxh32 import xxh32
+from odradek.records.xxh32 import xxh32
 
 DECOMPRESSED_BYTES_MAX: Final = 2**31 - 1
 """The largest size of a stored batch's records: Kafka counts them in an int32."""
@@ -58,7 +58,7 @@ _LZ4_STORED_BIT: Final = 0x8000_0000
 _LZ4_DEFAULT_LEVEL: Final = 9
 
 
-class UnpackedTooLarge(BrokerError):
+class DecompressedTooLarge(BrokerError):
     """Raised when a batch decompresses to more than the bound."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -108,7 +108,7 @@ def _inflate(
             if "write whole buffer" not in str(failed):
                 raise _not_a_stream(str(failed)) from failed
         if size >= bytes_max:
-            raise UnpackedTooLarge(bytes_max)
+            raise DecompressedTooLarge(bytes_max)
         del out
         size = min(size * _GROWTH, bytes_max)
 
@@ -137,7 +137,7 @@ def _read_gzip(data: Buffer, bytes_max: int) -> memoryview:
                 raise _not_a_stream(str(failed)) from failed
             out += part
             if len(out) > bytes_max:
-                raise UnpackedTooLarge(bytes_max)
+                raise DecompressedTooLarge(bytes_max)
             data = member.unconsumed_tail
             if not member.eof and not data and len(part) < step:
                 raise _not_a_stream("the gzip stream is cut off")
@@ -171,7 +171,7 @@ def _read_snappy_blocks(blocks: list[memoryview], bytes_max: int) -> memoryview:
         sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
         # A raw block states its size; snappy cannot exceed it, so the statement is checked before allocating.
         if sum(sizes) > bytes_max:
-            raise UnpackedTooLarge(bytes_max)
+            raise DecompressedTooLarge(bytes_max)
         out = memoryview(_blank(sum(sizes)))
         position = 0
         for block, size in zip(blocks, sizes, strict=True):

@@ -35,7 +35,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.model.ids import NO_PRODUCER_ID, NO_SEQUENCE
-from odradek.model.levels import Compression, TimestampType
+from odradek.model.protocol_enums import Compression, TimestampType
 from odradek.ports.files import Buffer
 
 LOG_OVERHEAD: Final = 12
@@ -147,7 +147,7 @@ class BatchHeader(NamedTuple):
         """When tombstones and markers in this batch may go, set by the cleaner on its first pass."""
         return self.base_timestamp if self.magic >= 2 and self.attributes & DELETE_HORIZON_BIT else None
 
-    def sifted(self, sifted: SiftedRecords) -> BatchHeader:
+    def sifted(self, sifted: FilteredRecords) -> BatchHeader:
         """The header for what stays of this batch; its size and checksum are still to be set."""
         return self._replace(
             attributes=self.attributes & KNOWN_BITS | (DELETE_HORIZON_BIT if sifted.sets_horizon else 0),
@@ -187,7 +187,7 @@ class Walked(NamedTuple):
     faults: list[Fault]
 
 
-class Sifted(NamedTuple):
+class FilterResult(NamedTuple):
     """What the cleaner read of a buffer and what it kept; -1 where nothing was kept.
 
     The last four say what an index needs of the batches that were appended to the output.
@@ -212,7 +212,7 @@ class Sifted(NamedTuple):
     """The last offset of the first batch that has the largest timestamp."""
 
 
-class SiftedRecords(NamedTuple):
+class FilteredRecords(NamedTuple):
     """What stays of one batch's records, and what its header must say of them."""
 
     records: bytes | None
@@ -234,7 +234,7 @@ class RecordMetadata(NamedTuple):
     serialized_value_size: int
 
 
-class Wanted(enum.IntFlag):
+class ColumnSet(enum.IntFlag):
     """Which columns are to be made of records."""
 
     PLACES = 1
@@ -250,8 +250,13 @@ class Wanted(enum.IntFlag):
     HEADERS = 128
 
 
-POLLED: Final = (
-    Wanted.PLACES | Wanted.OFFSETS | Wanted.TIMESTAMPS | Wanted.KEYS | Wanted.VALUES | Wanted.HEADERS
+POLL_COLUMNS: Final = (
+    ColumnSet.PLACES
+    | ColumnSet.OFFSETS
+    | ColumnSet.TIMESTAMPS
+    | ColumnSet.KEYS
+    | ColumnSet.VALUES
+    | ColumnSet.HEADERS
 )
 """The columns that a poll gives."""
 

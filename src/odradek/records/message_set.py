@@ -15,7 +15,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import Compression
+from odradek.model.protocol_enums import Compression
 from odradek.ports.files import Buffer
 from odradek.records.compression import compress, decompress
 from odradek.records.layout import (

@@ -1,6 +1,7 @@
 """What a leader does with a produced buffer: check it, give it offsets, convert it if it must be.
 
-Invariant: what ``accept`` returns is magic 2, whole, checksummed, with consecutive offsets from
+Invariant: what ``validate_and_assign_offsets`` returns is magic 2, whole, checksummed, with consecutive
+offsets from
 ``next_offset`` and a max timestamp that is true. The order of the checks and the error codes are those of
 Kafka 3.9's produce path. Where Kafka lets a fault through that readers would stumble over, or answers with
 UNKNOWN_SERVER_ERROR, this is stricter or clearer:
@@ -18,10 +19,24 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import Compression
+from odradek.model.protocol_enums import Compression
 from odradek.records import codec
+from odradek.records.append_rules import (
+    KEYLESS,
+    MARKED,
+    NO_LIMITS,
+    Append,
+    AppendOrigin,
+    AppendRules,
+    RecordValidationError,
+    WorkLimitExceeded,
+    WorkLimits,
+    record_errors,
+    refused,
+)
 from odradek.records.batch import seal
-from odradek.records.compression import UnpackedTooLarge, compress, decompress
+from odradek.records.compression import DecompressedTooLarge, compress, decompress
+from odradek.records.conversion import up_convert
 from odradek.records.layout import (
     APPEND_TIME_BIT,
     BATCH_OVERHEAD,
@@ -36,32 +51,18 @@ from odradek.records.layout import (
     BatchHeader,
     Walked,
 )
-from odradek.records.legacy import up_convert
-from odradek.records.rules import (
-    KEYLESS,
-    MARKED,
-    NO_BOUND,
-    Append,
-    AppendRules,
-    BoundExceeded,
-    Origin,
-    RecordErrors,
-    WorkBound,
-    record_errors,
-    refused,
-)
 
 __all__ = [
     "PRODUCE_VERSION_LATEST",
-    "Accepted",
-    "BoundExceeded",
-    "WorkBound",
+    "ValidatedRecords",
+    "WorkLimitExceeded",
+    "WorkLimits",
     "AppendRules",
-    "Origin",
-    "RecordErrors",
-    "accept",
-    "check_replicated",
-    "relocate",
+    "AppendOrigin",
+    "RecordValidationError",
+    "validate_and_assign_offsets",
+    "validate_replicated",
+    "reassign_offsets",
 ]
 
 PRODUCE_VERSION_LATEST: Final = 11
@@ -69,7 +70,7 @@ _ONE_BATCH_SINCE: Final = 3
 _ZSTD_SINCE: Final = 7
 
 
-class Accepted:
+class ValidatedRecords:
     """Bytes ready for the log and what they hold. Without records all numbers are -1 or 0.
 
     ``data`` is usually the buffer that came in, patched in place. ``offset_of_max_timestamp`` is the last
@@ -108,25 +109,25 @@ class Accepted:
         self.record_count = record_count
 
 
-def accept(
+def validate_and_assign_offsets(
     buffer: codec.Buffer,
     *,
     next_offset: int,
     leader_epoch: int,
     now_ms: int,
     rules: AppendRules,
-    origin: Origin = Origin.CLIENT,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
     produce_version: int = PRODUCE_VERSION_LATEST,
-    bound: WorkBound = NO_BOUND,
-) -> Accepted:
+    limits: WorkLimits = NO_LIMITS,
+) -> ValidatedRecords:
     """Check a buffer and make it ready to be appended at ``next_offset``.
 
     A writable buffer is patched in place where possible, and belongs to the result; on a refusal
-    (``BrokerError``, or ``RecordErrors`` when records are to blame) it is unchanged, as it is on
-    ``BoundExceeded``. A Produce below 3 may hold messages of magic 0 and 1, or nothing.
+    (``BrokerError``, or ``RecordValidationError`` when records are to blame) it is unchanged, as it is on
+    ``WorkLimitExceeded``. A Produce below 3 may hold messages of magic 0 and 1, or nothing.
     """
-    if len(buffer) > bound.plain_bytes_max:
-        raise BoundExceeded
+    if len(buffer) > limits.plain_bytes_max:
+        raise WorkLimitExceeded
     if not rules.compression:
         header = codec.accept_in_place(
             buffer,
@@ -138,34 +139,34 @@ def accept(
             rules.timestamp_after_max_ms,
             rules.message_bytes_max,
             rules.compacted,
-            origin is Origin.CLIENT,
+            origin is AppendOrigin.CLIENT,
         )
         if header is not None:
             return _placed(buffer, header, now_ms if rules.timestamp_type else -1)
-    if len(buffer) > bound.worked_bytes_max:
-        raise BoundExceeded
-    unpacked_max = min(rules.decompressed_bytes_max, bound.unpacked_bytes_max)
+    if len(buffer) > limits.converted_bytes_max:
+        raise WorkLimitExceeded
+    unpacked_max = min(rules.decompressed_bytes_max, limits.decompressed_bytes_max)
     append = Append(next_offset, leader_epoch, now_ms, rules, origin, unpacked_max)
     try:
         return _accept_worked(buffer, append, produce_version)
-    except UnpackedTooLarge:
+    except DecompressedTooLarge:
         if unpacked_max < rules.decompressed_bytes_max:
-            raise BoundExceeded from None
+            raise WorkLimitExceeded from None
         raise
 
 
-def relocate(accepted: Accepted, next_offset: int, leader_epoch: int) -> Accepted:
-    """Move an accepted batch to the offset and leader epoch that it is appended with after all."""
-    if not accepted.headers:
-        return accepted
-    data = memoryview(accepted.data)
+def reassign_offsets(validated: ValidatedRecords, next_offset: int, leader_epoch: int) -> ValidatedRecords:
+    """Move an validated batch to the offset and leader epoch that it is appended with after all."""
+    if not validated.headers:
+        return validated
+    data = memoryview(validated.data)
     if data.readonly:
         data = memoryview(bytearray(data))
     codec.place(data, 0, next_offset, leader_epoch)
-    return _placed(data, codec.read_headers(data)[0], accepted.append_time_ms)
+    return _placed(data, codec.read_headers(data)[0], validated.append_time_ms)
 
 
-def _accept_worked(buffer: codec.Buffer, append: Append, produce_version: int) -> Accepted:
+def _accept_worked(buffer: codec.Buffer, append: Append, produce_version: int) -> ValidatedRecords:
     """Accept what cannot be taken as it is, or is at fault."""
     if produce_version >= _ZSTD_SINCE:
         header = _accept_compressed(buffer, append, produce_version)
@@ -186,7 +187,7 @@ def _accept_compressed(buffer: codec.Buffer, append: Append, produce_version: in
         return None
     view = memoryview(buffer)
     try:
-        records = decompress(codec_id, view[BATCH_OVERHEAD:], append.unpacked_bytes_max)
+        records = decompress(codec_id, view[BATCH_OVERHEAD:], append.decompressed_bytes_max)
     except BrokerError:
         # Nothing is decompressed twice; but a fault that shows without decompressing goes first.
         _check_batch(_read_checked(view, append, produce_version)[0], append.origin)
@@ -201,14 +202,14 @@ def _accept_compressed(buffer: codec.Buffer, append: Append, produce_version: in
         rules.timestamp_after_max_ms,
         rules.message_bytes_max,
         rules.compacted,
-        append.origin is Origin.CLIENT,
+        append.origin is AppendOrigin.CLIENT,
         records,
     )
 
 
-def _placed(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> Accepted:
+def _placed(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> ValidatedRecords:
     last_offset, newest = header[1] + header[7], header[9]
-    return Accepted(
+    return ValidatedRecords(
         data,
         [header],
         header[1],
@@ -220,10 +221,10 @@ def _placed(data: codec.Buffer, header: BatchHeader, append_time_ms: int) -> Acc
     )
 
 
-def _accept_any(view: memoryview, append: Append, produce_version: int) -> Accepted:
+def _accept_any(view: memoryview, append: Append, produce_version: int) -> ValidatedRecords:
     headers = _read_checked(view, append, produce_version)
     if not headers:
-        return Accepted(b"", [], -1, -1, -1, -1, -1, 0)
+        return ValidatedRecords(b"", [], -1, -1, -1, -1, -1, 0)
     if headers[0].magic == 2:
         return _accept_batch(view, headers[0], append)
     return _converted(up_convert(view, headers, append), append)
@@ -258,10 +259,10 @@ def _check_request(headers: Sequence[BatchHeader], produce_version: int) -> None
 
 def _check_outside(view: memoryview, header: BatchHeader, append: Append) -> None:
     """What can be said of a batch or message without looking at its records."""
-    if header.magic == 2 and append.origin is Origin.CLIENT and header.base_offset != 0:
+    if header.magic == 2 and append.origin is AppendOrigin.CLIENT and header.base_offset != 0:
         raise refused(f"a produced batch starts at offset 0, not {header.base_offset}")
     _check_size(header.size_bytes, append.rules)
-    if not codec.is_intact(view, header):
+    if not codec.has_valid_crc(view, header):
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE, f"the batch's bytes are not those of its CRC {header.crc}"
         )
@@ -277,9 +278,9 @@ def _check_size(size_bytes: int, rules: AppendRules) -> None:
         )
 
 
-def _accept_batch(view: memoryview, header: BatchHeader, append: Append) -> Accepted:
+def _accept_batch(view: memoryview, header: BatchHeader, append: Append) -> ValidatedRecords:
     _check_batch(header, append.origin)
-    records = codec.records_of(view, header, append.unpacked_bytes_max)
+    records = codec.records_of(view, header, append.decompressed_bytes_max)
     walked = _walk(records, header, append)
     if not walked.consecutive:
         raise refused("offset deltas that are not 0, 1, 2 and so on")
@@ -288,10 +289,10 @@ def _accept_batch(view: memoryview, header: BatchHeader, append: Append) -> Acce
     return _recompress(records, header, walked.max_timestamp, append)
 
 
-def _check_batch(header: BatchHeader, origin: Origin) -> None:
+def _check_batch(header: BatchHeader, origin: AppendOrigin) -> None:
     if header.last_offset_delta < 0 or header.count <= 0 or header.last_offset_delta + 1 != header.count:
         raise refused(f"{header.count} records over offsets 0 to {header.last_offset_delta}")
-    if origin is not Origin.CLIENT:
+    if origin is not AppendOrigin.CLIENT:
         return
     if header.is_control:
         raise refused("clients may not write control batches")
@@ -330,7 +331,7 @@ def _keeps_codec(header: BatchHeader, rules: AppendRules) -> bool:
     return rules.compression is None or rules.compression == header.codec_id
 
 
-def _place(view: memoryview, header: BatchHeader, max_timestamp: int, append: Append) -> Accepted:
+def _place(view: memoryview, header: BatchHeader, max_timestamp: int, append: Append) -> ValidatedRecords:
     """Give a batch its place by patching its header."""
     data = view[header.position : header.end_position]
     if data.readonly:
@@ -343,7 +344,9 @@ def _place(view: memoryview, header: BatchHeader, max_timestamp: int, append: Ap
     return _placed(data, codec.read_headers(data)[0], append.now_ms if append.stamps else -1)
 
 
-def _recompress(records: memoryview, header: BatchHeader, max_timestamp: int, append: Append) -> Accepted:
+def _recompress(
+    records: memoryview, header: BatchHeader, max_timestamp: int, append: Append
+) -> ValidatedRecords:
     """Put the same records into a batch with the codec that the topic wants."""
     target = append.rules.compression or Compression.NONE
     bits = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | target
@@ -359,12 +362,12 @@ def _recompress(records: memoryview, header: BatchHeader, max_timestamp: int, ap
     return _converted(made, append)
 
 
-def _converted(made: bytes, append: Append) -> Accepted:
+def _converted(made: bytes, append: Append) -> ValidatedRecords:
     _check_size(len(made), append.rules)
     return _placed(made, codec.read_headers(made)[0], append.now_ms if append.stamps else -1)
 
 
-def check_replicated(buffer: codec.Buffer, *, leader_epoch: int) -> list[BatchHeader]:
+def validate_replicated(buffer: codec.Buffer, *, leader_epoch: int) -> list[BatchHeader]:
     """What a follower checks before it appends what its leader sent: whole, intact, in order.
 
     The list ends before the first batch of a newer leader epoch than the follower knows: such a batch was
@@ -375,7 +378,7 @@ def check_replicated(buffer: codec.Buffer, *, leader_epoch: int) -> list[BatchHe
     for header in codec.read_headers(buffer):
         if header.magic == 2 and header.leader_epoch > leader_epoch >= 0:
             break
-        if not codec.is_intact(buffer, header):
+        if not codec.has_valid_crc(buffer, header):
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE, f"a replicated batch at {header.base_offset} is corrupt"
             )

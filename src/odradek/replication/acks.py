@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from odradek.model.protocol_enums import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
 _KNOWN: Final = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 
 
-def are_acks_known(acks: int) -> bool:
+def is_valid_required_acks(acks: int) -> bool:
     """Whether a produce request may ask for this; otherwise it is refused with INVALID_REQUIRED_ACKS."""
     return acks in _KNOWN
 

@@ -1,14 +1,16 @@
 """Appends whose records are validated on threads, in arrival order per partition and connection.
 
 Decompressing a batch can take a thousand times longer than receiving it. Batches that take more than the
-event loop may give in one go (``ON_THE_LOOP``) are validated by ``Workers`` and appended afterwards; appends
+event loop may give in one go (``EVENT_LOOP_LIMITS``) are validated by ``Workers`` and appended afterwards;
+appends
 of the same connection to the same partition that come meanwhile wait behind them. Those of other connections
 do not: between connections there is no order, and a client must not wait for the batches of another. Batches
-that unpack to more than ``ORDINARY`` allows are validated one at a time over all partitions, which bounds the
+that unpack to more than ``WORKER_LIMITS`` allows are validated one at a time over all partitions, which
+bounds the
 memory that unpacking takes: one batch of ``odradek.decompressed.bytes.max``, and an ordinary one per thread.
 
 Invariant: each append is told of once, from the event loop, in the order of the asking of its source.
-Leadership, ISR and transaction are checked again at the moment of the append.
+LeaderAndIsr, ISR and transaction are checked again at the moment of the append.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 
-from odradek.log.log import Appended
+from odradek.log.log import LogAppendInfo
 from odradek.model.errors import BrokerError
 from odradek.ports.clock import Clock
 from odradek.ports.files import Buffer
 from odradek.ports.workers import Workers
-from odradek.records.rules import ORDINARY, BoundExceeded
-from odradek.records.validation import Accepted, accept
+from odradek.records.append_rules import WORKER_LIMITS, WorkLimitExceeded
+from odradek.records.validation import ValidatedRecords, validate_and_assign_offsets
 from odradek.replication.partition import Partition
 from odradek.telemetry import events
 
@@ -34,7 +36,7 @@ log = events.logger("append_queue")
 Source = Hashable
 """Whoever's appends stay in order: a connection."""
 
-AppendResult = Appended | BrokerError | None
+AppendResult = LogAppendInfo | BrokerError | None
 """The append, its refusal, or None after a failure inside the broker: only closing the connection is left."""
 
 
@@ -106,22 +108,22 @@ class AppendQueue:
                 partition.queued_appends -= 1
             append.told(result)
 
-    async def _append(self, partition: Partition, append: QueuedAppend) -> Appended:
+    async def _append(self, partition: Partition, append: QueuedAppend) -> LogAppendInfo:
         append.check()
         try:
             return partition.append(
                 append.records, append.acks, append.produce_version, self._clock.wall_ms()
             )
-        except BoundExceeded:
+        except WorkLimitExceeded:
             pass
         now_ms = self._clock.wall_ms()
-        accepted = await self._validate(partition, append, now_ms)
+        validated = await self._validate(partition, append, now_ms)
         append.check()
-        return partition.append_accepted(accepted, append.acks, now_ms)
+        return partition.append_validated(validated, append.acks, now_ms)
 
-    async def _validate(self, partition: Partition, append: QueuedAppend, now_ms: int) -> Accepted:
+    async def _validate(self, partition: Partition, append: QueuedAppend, now_ms: int) -> ValidatedRecords:
         validate = partial(
-            accept,
+            validate_and_assign_offsets,
             append.records,
             next_offset=0,
             leader_epoch=partition.leader_epoch,
@@ -129,7 +131,7 @@ class AppendQueue:
             rules=partition.log.append_rules,
             produce_version=append.produce_version,
         )
-        with suppress(BoundExceeded):
-            return await self._workers.run(partial(validate, bound=ORDINARY))
+        with suppress(WorkLimitExceeded):
+            return await self._workers.run(partial(validate, limits=WORKER_LIMITS))
         # Not while the exception is handled: it would keep what was unpacked so far from being freed.
         return await self._workers.run_alone(validate)

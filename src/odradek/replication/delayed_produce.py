@@ -14,7 +14,7 @@ from odradek.replication.partition import Partition
 from odradek.timers.purgatory import DelayedOperation
 
 
-class AwaitedAppend:
+class ProducePartitionStatus:
     """One partition's append: the offset that must be committed, and the entry of the answer it decides."""
 
     __slots__ = ("entry", "leader_epoch", "partition", "required_offset")
@@ -27,13 +27,13 @@ class AwaitedAppend:
 
     def verdict(self) -> ErrorCode | None:
         """How the wait ended; None while it goes on."""
-        return self.partition.verdict_on(self.required_offset, self.leader_epoch)
+        return self.partition.check_enough_replicas_reach_offset(self.required_offset, self.leader_epoch)
 
 
 class DelayedProduce(DelayedOperation):
     __slots__ = ("_then", "_waiting")
 
-    def __init__(self, waiting: list[AwaitedAppend], then: Callable[[], None]) -> None:
+    def __init__(self, waiting: list[ProducePartitionStatus], then: Callable[[], None]) -> None:
         super().__init__()
         self._waiting = waiting
         self._then = then

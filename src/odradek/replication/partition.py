@@ -9,45 +9,45 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
-from odradek.log import rehearsal
-from odradek.log.log import Appended, Log
-from odradek.log.segment import NotAtHand, TimestampOffset
-from odradek.log.segments import SegmentList
+from odradek.log.log import Log, LogAppendInfo
+from odradek.log.segments import page_in
+from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
+from odradek.log.segments.log_segments import LogSegments
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import NO_LEADER, NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicId, TopicPartition
-from odradek.model.levels import ACKS_ALL, IsolationLevel
+from odradek.model.protocol_enums import ACKS_ALL, IsolationLevel
 from odradek.ports.files import Buffer
-from odradek.records.control import EndMarker
-from odradek.records.rules import ON_THE_LOOP, Origin
-from odradek.records.validation import Accepted
+from odradek.records.append_rules import EVENT_LOOP_LIMITS, AppendOrigin
+from odradek.records.control_records import EndTransactionMarker
+from odradek.records.validation import ValidatedRecords
 from odradek.replication import acks as ack_rules
-from odradek.replication.fetch_sessions import FetchPartition, FetchResult
-from odradek.replication.progress import Progress
+from odradek.replication.fetch_session import FetchPartition, FetchPartitionData
+from odradek.replication.isr_state import IsrState
 
 T = TypeVar("T")
 
-CONSUMER: Final = -1
+CONSUMER_REPLICA_ID: Final = -1
 """The replica id that consumers give."""
-DEBUGGER: Final = -2
+DEBUGGING_CONSUMER_ID: Final = -2
 """The replica id of tools that may read a replica that does not lead, up to its log's end."""
 
 # Timestamps of ListOffsets that mean a place, not a time.
-LATEST: Final = -1
-EARLIEST: Final = -2
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+LATEST_TIERED_TIMESTAMP: Final = -5
 
 TO_HIGH_WATERMARK: Final = -1
 """As an offset of DeleteRecords: all that may be deleted."""
 
 
-def is_a_time(timestamp: int) -> bool:
+def requires_timestamp_search(timestamp: int) -> bool:
     """Whether ListOffsets has to search for this, and cannot just name a place."""
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
-class Leadership(NamedTuple):
+class LeaderAndIsr(NamedTuple):
     """What the controller says about a partition."""
 
     leader: int
@@ -57,20 +57,20 @@ class Leadership(NamedTuple):
     partition_epoch: int
 
 
-class FoundOffset(NamedTuple):
+class TimestampAndOffset(NamedTuple):
     timestamp: int = -1
     offset: int = UNKNOWN_OFFSET
     leader_epoch: int = NO_LEADER_EPOCH
 
 
-NOT_FOUND: Final = FoundOffset()
+NOT_FOUND: Final = TimestampAndOffset()
 
 
 class Partition:
     __slots__ = (
         "_progress",
-        "awaits_flush",
         "broker_id",
+        "is_flush_pending",
         "is_leader",
         "is_offline",
         "leader",
@@ -92,7 +92,7 @@ class Partition:
         self.broker_id = broker_id
         self.min_isr = min_isr
         self.is_leader = False
-        self.awaits_flush = False
+        self.is_flush_pending = False
         """Whether what was appended last is to be flushed before it is acknowledged and read."""
         self.queued_appends = 0
         """Sources whose appends wait in an ``AppendQueue``."""
@@ -100,11 +100,11 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = -1
-        self._progress: Progress | None = None
+        self._progress: IsrState | None = None
 
     # Roles.
 
-    def lead(self, order: Leadership, progress: Progress, now_ms: int) -> None:
+    def lead(self, order: LeaderAndIsr, progress: IsrState, now_ms: int) -> None:
         """Become the leader of this epoch, or stay it with other replicas. Stale orders are passed over."""
         if order.leader_epoch < self.leader_epoch or order.partition_epoch < self.partition_epoch:
             return
@@ -115,7 +115,7 @@ class Partition:
         self._take(order, is_leader=True)
         self._advance_high_watermark(now_ms)
 
-    def follow(self, order: Leadership) -> None:
+    def follow(self, order: LeaderAndIsr) -> None:
         """Stop leading. What the leader has will be fetched from it."""
         if order.leader_epoch >= self.leader_epoch:
             self._progress = None
@@ -134,7 +134,7 @@ class Partition:
     def _why_not_leader(self) -> ErrorCode:
         return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def _take(self, order: Leadership, *, is_leader: bool) -> None:
+    def _take(self, order: LeaderAndIsr, *, is_leader: bool) -> None:
         self.leader = order.leader
         self.leader_epoch = order.leader_epoch
         self.partition_epoch = order.partition_epoch
@@ -144,16 +144,17 @@ class Partition:
         progress, log = self._progress, self.log
         assert progress is not None
         # What flush.messages wants on the disk is not committed before it is there.
-        end_offset = log.recovery_point if self.awaits_flush else log.log_end_offset
+        end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset
         log.high_watermark = progress.high_watermark(log.high_watermark, end_offset, self.min_isr, now_ms)
 
     # Writing.
 
-    def append(self, records: Buffer | None, acks: int, produce_version: int, now_ms: int) -> Appended:
+    def append(self, records: Buffer | None, acks: int, produce_version: int, now_ms: int) -> LogAppendInfo:
         """Append what a producer sent. The high watermark moves at once if no follower has a say.
 
-        If ``awaits_flush`` is set then, the caller sees to a flush, and tells of its end with ``flushed``.
-        Raises ``BoundExceeded`` if the records are to be validated away from the event loop first.
+        If ``is_flush_pending`` is set then, the caller sees to a flush, and tells of its end with
+        ``flushed``.
+        Raises ``WorkLimitExceeded`` if the records are to be validated away from the event loop first.
         """
         self._check_before_append(acks)
         try:
@@ -162,24 +163,24 @@ class Partition:
                 self.leader_epoch,
                 now_ms,
                 produce_version=produce_version,
-                bound=ON_THE_LOOP,
+                limits=EVENT_LOOP_LIMITS,
             )
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
         if self.log.is_flush_due:
-            self.awaits_flush = True
+            self.is_flush_pending = True
         self._advance_high_watermark(now_ms)
         return appended
 
-    def append_accepted(self, accepted: Accepted, acks: int, now_ms: int) -> Appended:
+    def append_validated(self, validated: ValidatedRecords, acks: int, now_ms: int) -> LogAppendInfo:
         """Append what was validated elsewhere, as ``append`` does."""
         self._check_before_append(acks)
         log, epoch = self.log, self.leader_epoch
-        return self._append_checked(lambda: log.append_accepted(accepted, epoch, now_ms), now_ms)
+        return self._append_checked(lambda: log.append_validated(validated, epoch, now_ms), now_ms)
 
     def append_end_marker(
-        self, marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int
-    ) -> Appended:
+        self, marker: EndTransactionMarker, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> LogAppendInfo:
         """End a producer's transaction here, as a transaction coordinator has decided; acks are all.
 
         Readers of committed records that wait are to be woken, as after any append.
@@ -189,24 +190,24 @@ class Partition:
             lambda: log.append_end_marker(marker, producer_id, producer_epoch, epoch, now_ms), now_ms
         )
 
-    def append_own(self, batch: bytearray, now_ms: int) -> Appended:
+    def append_as_coordinator(self, batch: bytearray, now_ms: int) -> LogAppendInfo:
         """Append what a coordinator on this broker wrote; acks are all. As for flushes, see ``append``."""
         log, epoch = self.log, self.leader_epoch
         return self._append_own(
-            lambda: log.append_as_leader(batch, epoch, now_ms, origin=Origin.COORDINATOR), now_ms
+            lambda: log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.COORDINATOR), now_ms
         )
 
-    def _append_own(self, append: Callable[[], Appended], now_ms: int) -> Appended:
+    def _append_own(self, append: Callable[[], LogAppendInfo], now_ms: int) -> LogAppendInfo:
         self._check_before_append(ACKS_ALL)
         return self._append_checked(append, now_ms)
 
-    def _append_checked(self, append: Callable[[], Appended], now_ms: int) -> Appended:
+    def _append_checked(self, append: Callable[[], LogAppendInfo], now_ms: int) -> LogAppendInfo:
         try:
             appended = append()
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
         if self.log.is_flush_due:
-            self.awaits_flush = True
+            self.is_flush_pending = True
         self._advance_high_watermark(now_ms)
         return appended
 
@@ -219,11 +220,11 @@ class Partition:
 
     def flushed(self, now_ms: int) -> None:
         """The log was flushed: what had to wait for it counts from here on."""
-        self.awaits_flush = self.awaits_flush and self.log.is_flush_due
+        self.is_flush_pending = self.is_flush_pending and self.log.is_flush_due
         if self._progress is not None:
             self._advance_high_watermark(now_ms)
 
-    def verdict_on(self, required_offset: int, leader_epoch: int) -> ErrorCode | None:
+    def check_enough_replicas_reach_offset(self, required_offset: int, leader_epoch: int) -> ErrorCode | None:
         """How an append of this epoch ended; None while its records are not committed."""
         progress = self._progress
         if progress is None or leader_epoch != self.leader_epoch:
@@ -236,7 +237,7 @@ class Partition:
             self.min_isr,
         )
 
-    def delete_before(self, offset: int) -> int:
+    def delete_records_on_leader(self, offset: int) -> int:
         """Let the log start at this offset; give the new start."""
         self._require_leader(NO_LEADER_EPOCH)
         if "delete" not in self.log.config.cleanup_policy:
@@ -259,11 +260,11 @@ class Partition:
         at_least_one: bool,
         isolation: int,
         replica_id: int,
-        may_wait: bool = True,
-    ) -> FetchResult:
+        may_block: bool = True,
+    ) -> FetchPartitionData:
         """Batches from the asked offset on, up to what this reader may see.
 
-        ``NotAtHand`` if that would wait for the disk and must not; ``rehearse`` helps.
+        ``WouldBlock`` if that would wait for the disk and must not; ``page_in`` helps.
         """
         self._require_leader(asked.current_leader_epoch)
         log = self.log
@@ -277,31 +278,35 @@ class Partition:
         if asked.last_fetched_epoch >= 0:
             diverging = self._diverging(asked)
             if diverging is not None:
-                result = FetchResult(asked, ErrorCode.NONE, high_watermark, stable, log.log_start_offset)
+                result = FetchPartitionData(
+                    asked, ErrorCode.NONE, high_watermark, stable, log.log_start_offset
+                )
                 result.diverging_epoch, result.diverging_end_offset = diverging
                 return result
         try:
-            fetched = log.read(asked.fetch_offset, bytes_max, end_offset, at_least_one, may_wait)
-            aborted = log.aborted_in(asked.fetch_offset, fetched, may_wait) if is_committed else None
+            fetched = log.read(asked.fetch_offset, bytes_max, end_offset, at_least_one, may_block)
+            aborted = (
+                log.aborted_transactions_in(asked.fetch_offset, fetched, may_block) if is_committed else None
+            )
         except StorageError as broken:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
-        data = b"" if fetched.is_cut_short else fetched.data
-        result = FetchResult(
+        data = b"" if fetched.first_entry_incomplete else fetched.data
+        result = FetchPartitionData(
             asked, ErrorCode.NONE, high_watermark, stable, log.log_start_offset, data, len(data)
         )
         if aborted:
             result.aborted = [(one.producer_id, one.first_offset) for one in aborted]
         return result
 
-    async def rehearse(self, asked: FetchPartition, why: NotAtHand) -> None:
+    async def page_in(self, asked: FetchPartition, why: WouldBlock) -> None:
         """Have in memory what a read said it would have waited for."""
-        await rehearsal.rehearse(self.log.segments, asked.fetch_offset, why)
+        await page_in.load(self.log.segments, asked.fetch_offset, why)
 
     def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
         """Read from this partition's files away from the loop."""
-        return self.log.segments[0].place.files.offload_read(work)
+        return self.log.segments[0].context.files.offload_read(work)
 
-    def has_news_since(self, result: FetchResult) -> bool:
+    def has_changed_since(self, result: FetchPartitionData) -> bool:
         """Whether reading again could give anything else."""
         return (
             self.log.high_watermark != result.high_watermark
@@ -323,17 +328,17 @@ class Partition:
 
     # Looking up offsets.
 
-    def find_place(
+    def find_special_offset(
         self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
-    ) -> FoundOffset:
+    ) -> TimestampAndOffset:
         """The offset of one of the places that negative timestamps stand for."""
         self._require_readable(current_leader_epoch, replica_id)
         log = self.log
-        if timestamp == LATEST:
-            return FoundOffset(-1, self._readable_end(isolation, replica_id), self.leader_epoch)
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return FoundOffset(-1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
-        if timestamp == LATEST_TIERED:
+        if timestamp == LATEST_TIMESTAMP:
+            return TimestampAndOffset(-1, self._readable_end(isolation, replica_id), self.leader_epoch)
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            return TimestampAndOffset(-1, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
+        if timestamp == LATEST_TIERED_TIMESTAMP:
             return NOT_FOUND
         raise BrokerError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"timestamp {timestamp} stands for no place"
@@ -341,27 +346,29 @@ class Partition:
 
     async def find_time(
         self, timestamp: int, isolation: int, current_leader_epoch: int, replica_id: int
-    ) -> FoundOffset:
+    ) -> TimestampAndOffset:
         """The offset of a time, or of the largest one. Old segments are looked into: threads do it."""
         self._require_readable(current_leader_epoch, replica_id)
         try:
             found = await self._search(timestamp)
         except OSError as error:
             raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, str(self.log.refusal(error, "search"))
+                ErrorCode.KAFKA_STORAGE_ERROR, str(self.log.storage_error(error, "search"))
             ) from error
         self._require_readable(current_leader_epoch, replica_id)
         if found is None or found.offset >= self._readable_end(isolation, replica_id):
             return NOT_FOUND
-        return FoundOffset(*found)
+        return TimestampAndOffset(*found)
 
     def _search(self, timestamp: int) -> Awaitable[TimestampOffset | None]:
         log, start = self.log, self.log.log_start_offset
         if timestamp == MAX_TIMESTAMP:
-            return rehearsal.search(log.segments, SegmentList.find_largest_time)
-        return rehearsal.find_time(log.segments, timestamp, start)
+            return page_in.search(log.segments, LogSegments.find_max_timestamp)
+        return page_in.find_time(log.segments, timestamp, start)
 
-    def offsets_before(self, timestamp: int, count_max: int, replica_id: int, now_ms: int) -> list[int]:
+    def legacy_offsets_for_timestamp(
+        self, timestamp: int, count_max: int, replica_id: int, now_ms: int
+    ) -> list[int]:
         """ListOffsets 0: consumers are capped at the high watermark."""
         self._require_readable(NO_LEADER_EPOCH, replica_id)
         offsets = self.log.legacy_offsets_before(timestamp, count_max, now_ms)
@@ -370,13 +377,13 @@ class Partition:
             return offsets
         return [limit, *(offset for offset in offsets if offset < limit)][:count_max]
 
-    def end_of_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
+    def last_offset_for_leader_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
         """The largest epoch not above this one, and where it ends."""
         self._require_leader(current_leader_epoch)
         return self.log.end_offset_for_epoch(leader_epoch)
 
     def _readable_end(self, isolation: int, replica_id: int) -> int:
-        if replica_id != CONSUMER:
+        if replica_id != CONSUMER_REPLICA_ID:
             return self.log.log_end_offset
         if isolation == IsolationLevel.READ_COMMITTED:
             return self.log.last_stable_offset
@@ -385,7 +392,7 @@ class Partition:
     # Fences.
 
     def _require_readable(self, current_leader_epoch: int, replica_id: int) -> None:
-        if replica_id == DEBUGGER:
+        if replica_id == DEBUGGING_CONSUMER_ID:
             self._check_epoch(current_leader_epoch)
         else:
             self._require_leader(current_leader_epoch)

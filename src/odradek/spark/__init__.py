@@ -5,4 +5,4 @@ where the package is installed (``pyspark_odradek``, ``pyspark_odradek_delta``).
 them where it cannot, and sets what exactly once needs.
 """
 
-from odradek.spark.enabling import enable as enable
+from odradek.spark.registration import enable as enable

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from odradek.store import paths
-from odradek.store.payloads import decode_config, decode_config_change, encode_config, encode_config_change
+from odradek.store import znode_paths
 from odradek.store.port import (
     BadPayload,
     BadVersion,
@@ -24,6 +23,7 @@ from odradek.store.port import (
     StoreError,
     Watcher,
 )
+from odradek.store.znodes import decode_config, decode_config_change, encode_config, encode_config_change
 
 CHANGE_KEPT_MS: Final = 15 * 60 * 1000
 _ATTEMPTS_MAX: Final = 10
@@ -41,7 +41,7 @@ class ConfigChange(NamedTuple):
 
 async def read_config(store: Store, entity_type: str, name: str) -> dict[str, str]:
     """The settings of one entity; none if it has no node."""
-    path = paths.config(entity_type, name)
+    path = znode_paths.config(entity_type, name)
     try:
         data, _ = await store.get(path)
     except NoNode:
@@ -52,12 +52,12 @@ async def read_config(store: Store, entity_type: str, name: str) -> dict[str, st
 async def read_configs(store: Store, entity_type: str) -> dict[str, dict[str, str]]:
     """The settings of all entities of a type, by name."""
     try:
-        names = await store.children(f"{paths.CONFIG}/{entity_type}")
+        names = await store.children(f"{znode_paths.CONFIG}/{entity_type}")
     except NoNode:
         return {}
-    nodes = await store.get_many(paths.config(entity_type, name) for name in names)
+    nodes = await store.get_many(znode_paths.config(entity_type, name) for name in names)
     return {
-        name: decode_config(paths.config(entity_type, name), node[0])
+        name: decode_config(znode_paths.config(entity_type, name), node[0])
         for name, node in zip(names, nodes, strict=True)
         if node is not None
     }
@@ -65,10 +65,10 @@ async def read_configs(store: Store, entity_type: str) -> dict[str, dict[str, st
 
 async def change_config(store: Store, entity_type: str, name: str, config: Mapping[str, str]) -> None:
     """Replace all settings of an entity and tell the brokers."""
-    await store.ensure_path(f"{paths.CONFIG}/{entity_type}")
-    await store.ensure_path(paths.CONFIG_CHANGES)
+    await store.ensure_path(f"{znode_paths.CONFIG}/{entity_type}")
+    await store.ensure_path(znode_paths.CONFIG_CHANGES)
     note = Create(
-        f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}",
+        f"{znode_paths.CONFIG_CHANGES}/{znode_paths.CONFIG_CHANGE_PREFIX}",
         encode_config_change(f"{entity_type}/{name}"),
         sequence=True,
     )
@@ -82,7 +82,7 @@ async def write_with_config(
 
     An error of one of ``more`` is raised as it is; a race about the settings' own node is tried again.
     """
-    path, data = paths.config(entity_type, name), encode_config(config)
+    path, data = znode_paths.config(entity_type, name), encode_config(config)
     for _ in range(_ATTEMPTS_MAX):
         stat = await store.exists(path)
         op = Create(path, data) if stat is None else SetData(path, data, stat.version)
@@ -99,12 +99,12 @@ async def write_with_config(
 
 async def watch_config_changes(store: Store, watcher: Watcher | None = None) -> list[ConfigChange]:
     """The notes there are, oldest first; with a watcher, one event when one is added or removed."""
-    root = paths.CONFIG_CHANGES
+    root = znode_paths.CONFIG_CHANGES
     try:
         names = await (store.children(root) if watcher is None else store.watch_children(root, watcher))
     except NoNode:
         return []
-    names = sorted(name for name in names if name.startswith(paths.CONFIG_CHANGE_PREFIX))
+    names = sorted(name for name in names if name.startswith(znode_paths.CONFIG_CHANGE_PREFIX))
     nodes = await store.get_many(f"{root}/{name}" for name in names)
     return [
         ConfigChange(name, _entity_path(f"{root}/{name}", node[0]))
@@ -120,9 +120,9 @@ def _entity_path(path: str, data: bytes) -> str | None:
         return None
 
 
-async def forget_config_changes(store: Store, now_ms: int, kept_ms: int = CHANGE_KEPT_MS) -> int:
+async def delete_expired_config_changes(store: Store, now_ms: int, kept_ms: int = CHANGE_KEPT_MS) -> int:
     """Delete notes older than ``kept_ms``; give how many."""
-    root, count = paths.CONFIG_CHANGES, 0
+    root, count = znode_paths.CONFIG_CHANGES, 0
     for change in await watch_config_changes(store):
         path = f"{root}/{change.name}"
         stat = await store.exists(path)

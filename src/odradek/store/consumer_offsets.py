@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.model.ids import TopicPartition
-from odradek.store import paths
-from odradek.store.payloads import decode_number, encode_number
+from odradek.store import znode_paths
+from odradek.store.embedded.node_tree import check_path, parent_of
 from odradek.store.port import NoNode, Store
-from odradek.store.tree import check_path, parent_of
+from odradek.store.znodes import decode_number, encode_number
 
 
 async def write_consumer_offset(store: Store, group: str, partition: TopicPartition, offset: int) -> None:
-    path, data = paths.consumer_offset(group, partition), encode_number(offset)
+    path, data = znode_paths.consumer_offset(group, partition), encode_number(offset)
     try:
         await store.set(path, data)
     except NoNode:
@@ -26,7 +26,7 @@ async def read_consumer_offsets(
 ) -> dict[TopicPartition, int]:
     """The offsets there are; a partition without one is left out."""
     asked = list(partitions)
-    nodes = [paths.consumer_offset(group, partition) for partition in asked]
+    nodes = [znode_paths.consumer_offset(group, partition) for partition in asked]
     for path in nodes:
         check_path(path)
     return {

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from odradek.model.ids import TopicPartition
-from odradek.store import paths
-from odradek.store.election import Fence, fenced
-from odradek.store.payloads import PartitionState, decode_partition_state, encode_partition_state
+from odradek.store import znode_paths
+from odradek.store.controller_election import Fence, fenced
 from odradek.store.port import Create, Op, SetData, Stat, Store, StoreError
+from odradek.store.znodes import LeaderIsrAndControllerEpoch, decode_partition_state, encode_partition_state
 
 _UNDER_WAY_MAX: Final = 5000
 
 
-class VersionedState(NamedTuple):
+class VersionedLeaderAndIsr(NamedTuple):
     """A state, and the version of the node that holds it."""
 
-    state: PartitionState
+    state: LeaderIsrAndControllerEpoch
     version: int
 
 
@@ -32,13 +32,13 @@ Outcome = int | StoreError
 
 async def read_partition_states(
     store: Store, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, VersionedState]:
+) -> dict[TopicPartition, VersionedLeaderAndIsr]:
     """The states there are; a partition that has none yet is left out."""
     asked = list(partitions)
-    nodes = await store.get_many(map(paths.partition_state, asked))
+    nodes = await store.get_many(map(znode_paths.partition_state, asked))
     return {
-        partition: VersionedState(
-            decode_partition_state(paths.partition_state(partition), node[0]), node[1].version
+        partition: VersionedLeaderAndIsr(
+            decode_partition_state(znode_paths.partition_state(partition), node[0]), node[1].version
         )
         for partition, node in zip(asked, nodes, strict=True)
         if node is not None
@@ -46,33 +46,33 @@ async def read_partition_states(
 
 
 async def write_partition_states(
-    store: Store, states: Mapping[TopicPartition, VersionedState], fence: Fence | None = None
+    store: Store, states: Mapping[TopicPartition, VersionedLeaderAndIsr], fence: Fence | None = None
 ) -> dict[TopicPartition, Outcome]:
     """Replace states that still have the versions given (``BadVersion`` if not)."""
     writes: list[list[Op]] = [
-        [SetData(paths.partition_state(p), encode_partition_state(wanted.state), wanted.version)]
+        [SetData(znode_paths.partition_state(p), encode_partition_state(wanted.state), wanted.version)]
         for p, wanted in states.items()
     ]
     return dict(zip(states, await _write_each(store, writes, fence), strict=True))
 
 
 async def create_partition_states(
-    store: Store, states: Mapping[TopicPartition, PartitionState], fence: Fence | None = None
+    store: Store, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], fence: Fence | None = None
 ) -> dict[TopicPartition, Outcome]:
     """Write the first states of new partitions (``NodeExists`` if one has a state already).
 
     Nodes above a state that an earlier attempt left behind are used as they are.
     """
     topics = {partition.topic for partition in states}
-    roots = [paths.partitions(topic) for topic in topics]
+    roots = [znode_paths.partitions(topic) for topic in topics]
     for root, node in zip(roots, await store.get_many(roots), strict=True):
         if node is None:
             await store.ensure_path(root)
-    parents = await store.get_many(map(paths.partition, states))
+    parents = await store.get_many(map(znode_paths.partition, states))
     writes: list[list[Op]] = []
     for (partition, state), parent in zip(states.items(), parents, strict=True):
-        made = Create(paths.partition_state(partition), encode_partition_state(state))
-        writes.append([made] if parent is not None else [Create(paths.partition(partition)), made])
+        made = Create(znode_paths.partition_state(partition), encode_partition_state(state))
+        writes.append([made] if parent is not None else [Create(znode_paths.partition(partition)), made])
     return dict(zip(states, await _write_each(store, writes, fence), strict=True))
 
 

@@ -6,8 +6,8 @@ A ``Store`` is one session. What holds for every implementation:
 - A ``multi`` is all or nothing; its error says which operation failed (``StoreError.op_index``).
 - A watch is a read with a promise: "this is how it is, and I will tell you once when it no longer is". It is
   registered together with the read, so no change can fall between; it fires once; the callback gets an
-  ``Event`` on the event loop, after the change can be read, never inside a writer's call. Watches of one
-  session fire in the order of the changes. Registering the same callback twice for a path counts once.
+  ``WatchedEvent`` on the event loop, after the change can be read, never inside a writer's call. Watches of
+  one session fire in the order of the changes. Registering the same callback twice for a path counts once.
 - Ephemeral nodes vanish with the session that made them, when it is closed or expires.
 - A session that has ended does not come back: each call raises ``SessionExpired``; open a new one.
 
@@ -20,7 +20,7 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-ANY_VERSION: Final = -1
+MATCH_ANY_VERSION: Final = -1
 """In a conditional write: whatever version the node has."""
 
 
@@ -106,7 +106,7 @@ class Create:
 class SetData:
     __slots__ = ("data", "path", "version")
 
-    def __init__(self, path: str, data: bytes, version: int = ANY_VERSION) -> None:
+    def __init__(self, path: str, data: bytes, version: int = MATCH_ANY_VERSION) -> None:
         self.path = path
         self.data = data
         self.version = version
@@ -115,7 +115,7 @@ class SetData:
 class Delete:
     __slots__ = ("path", "version")
 
-    def __init__(self, path: str, version: int = ANY_VERSION) -> None:
+    def __init__(self, path: str, version: int = MATCH_ANY_VERSION) -> None:
         self.path = path
         self.version = version
 
@@ -125,7 +125,7 @@ class Check:
 
     __slots__ = ("path", "version")
 
-    def __init__(self, path: str, version: int = ANY_VERSION) -> None:
+    def __init__(self, path: str, version: int = MATCH_ANY_VERSION) -> None:
         self.path = path
         self.version = version
 
@@ -136,19 +136,19 @@ OpResult = str | Stat | None
 """Of a Create the path made, of a SetData the new Stat, of a Delete or Check nothing."""
 
 
-class EventKind(enum.Enum):
+class WatchedEventType(enum.Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
     CHILDREN = "children"
 
 
-class Event(NamedTuple):
-    kind: EventKind
+class WatchedEvent(NamedTuple):
+    kind: WatchedEventType
     path: str
 
 
-Watcher = Callable[[Event], None]
+Watcher = Callable[[WatchedEvent], None]
 
 
 class Store(Protocol):
@@ -184,11 +184,11 @@ class Store(Protocol):
         """
         ...
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+    async def set(self, path: str, data: bytes, version: int = MATCH_ANY_VERSION) -> Stat:
         """``NoNode``; ``BadVersion``."""
         ...
 
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+    async def delete(self, path: str, version: int = MATCH_ANY_VERSION) -> None:
         """``NoNode``; ``BadVersion``; ``NotEmpty``."""
         ...
 

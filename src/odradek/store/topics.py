@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.store import paths
+from odradek.store import znode_paths
 from odradek.store.configs import write_with_config
-from odradek.store.election import Fence, fenced
-from odradek.store.payloads import TopicAssignment, decode_topic, encode_topic
+from odradek.store.controller_election import Fence, fenced
 from odradek.store.port import (
-    ANY_VERSION,
+    MATCH_ANY_VERSION,
     Create,
     Delete,
     NodeExists,
@@ -27,6 +26,7 @@ from odradek.store.port import (
     Store,
     Watcher,
 )
+from odradek.store.znodes import TopicAssignment, decode_topic, encode_topic
 
 _OPS_PER_MULTI_MAX: Final = 1000
 """ZooKeeper takes requests of up to 1 MiB; a thousand deletions stay far below."""
@@ -46,16 +46,16 @@ async def read_topics(
     if names is None:
         try:
             names = await (
-                store.children(paths.TOPICS)
+                store.children(znode_paths.TOPICS)
                 if watcher is None
-                else store.watch_children(paths.TOPICS, watcher)
+                else store.watch_children(znode_paths.TOPICS, watcher)
             )
         except NoNode:
             return {}
     asked = list(names)
-    nodes = await store.get_many(map(paths.topic, asked))
+    nodes = await store.get_many(map(znode_paths.topic, asked))
     return {
-        name: VersionedTopic(decode_topic(paths.topic(name), node[0]), node[1].version)
+        name: VersionedTopic(decode_topic(znode_paths.topic(name), node[0]), node[1].version)
         for name, node in zip(asked, nodes, strict=True)
         if node is not None
     }
@@ -68,11 +68,11 @@ async def create_topic(
 
     Settings that a topic of this name left behind are replaced.
     """
-    await store.ensure_path(paths.TOPICS)
-    await store.ensure_path(paths.CONFIG_TOPICS)
-    if await store.exists(paths.topic(name)) is not None:
-        raise NodeExists(paths.topic(name))
-    made = Create(paths.topic(name), encode_topic(assignment))
+    await store.ensure_path(znode_paths.TOPICS)
+    await store.ensure_path(znode_paths.CONFIG_TOPICS)
+    if await store.exists(znode_paths.topic(name)) is not None:
+        raise NodeExists(znode_paths.topic(name))
+    made = Create(znode_paths.topic(name), encode_topic(assignment))
     await write_with_config(store, "topics", name, config, [made])
 
 
@@ -80,11 +80,13 @@ async def write_assignment(
     store: Store,
     name: str,
     assignment: TopicAssignment,
-    version: int = ANY_VERSION,
+    version: int = MATCH_ANY_VERSION,
     fence: Fence | None = None,
 ) -> int:
     """Replace a topic's assignment (new partitions, a reassignment); give the node's new version."""
-    results = await fenced(store, fence, [SetData(paths.topic(name), encode_topic(assignment), version)])
+    results = await fenced(
+        store, fence, [SetData(znode_paths.topic(name), encode_topic(assignment), version)]
+    )
     stat = results[0]
     assert isinstance(stat, Stat)
     return stat.version
@@ -92,13 +94,13 @@ async def write_assignment(
 
 async def mark_for_deletion(store: Store, name: str) -> None:
     """Ask the controller to delete a topic; ``NodeExists`` if that was asked already."""
-    await store.ensure_path(paths.DELETE_TOPICS)
-    await store.create(paths.delete_topic(name))
+    await store.ensure_path(znode_paths.DELETE_TOPICS)
+    await store.create(znode_paths.delete_topic(name))
 
 
 async def read_marked_for_deletion(store: Store, watcher: Watcher | None = None) -> set[str]:
     """Topics that are to be deleted; with a watcher, one event when a mark is made or removed."""
-    root = paths.DELETE_TOPICS
+    root = znode_paths.DELETE_TOPICS
     try:
         return set(await (store.children(root) if watcher is None else store.watch_children(root, watcher)))
     except NoNode:
@@ -108,16 +110,18 @@ async def read_marked_for_deletion(store: Store, watcher: Watcher | None = None)
 async def forget_deletion(store: Store, names: Iterable[str], fence: Fence | None = None) -> None:
     """Remove marks of topics that are not there to be deleted."""
     for name in names:
-        await _delete_existing(store, [paths.delete_topic(name)], fence)
+        await _delete_existing(store, [znode_paths.delete_topic(name)], fence)
 
 
 async def remove_topic(store: Store, name: str, fence: Fence | None = None) -> None:
     """Delete all there is of a topic. What an earlier attempt already deleted is passed over."""
-    below = await _descendants(store, paths.topic(name))
+    below = await _descendants(store, znode_paths.topic(name))
     for start in range(0, len(below), _OPS_PER_MULTI_MAX):
         await _delete_existing(store, below[start : start + _OPS_PER_MULTI_MAX], fence)
     await _delete_existing(
-        store, [paths.topic(name), paths.config("topics", name), paths.delete_topic(name)], fence
+        store,
+        [znode_paths.topic(name), znode_paths.config("topics", name), znode_paths.delete_topic(name)],
+        fence,
     )
 
 

@@ -89,7 +89,7 @@ class RealFile:
             received += len(data)
         return b"".join(parts)
 
-    def is_at_hand(self, position: int, size_bytes: int) -> bool:
+    def is_cached(self, position: int, size_bytes: int) -> bool:
         if _NOWAIT is None or size_bytes <= 0:
             return True
         descriptor, byte = self._descriptor, _NOBODY_READS
@@ -103,7 +103,7 @@ class RealFile:
             return True  # it cannot be told; what is wrong, the read itself will tell
         return True
 
-    def bring(self, position: int, size_bytes: int) -> None:
+    def page_in(self, position: int, size_bytes: int) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
             end = position + size_bytes

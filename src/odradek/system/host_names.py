@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any, Final
 
-from odradek.ports.network import HostUnknown
+from odradek.ports.network import UnknownHost
 
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """One entry of ``getaddrinfo``."""
@@ -19,7 +19,7 @@ _FINAL: Final = frozenset(
 
 
 async def addresses_of(host: str, port: int) -> Sequence[Address]:
-    """Return where a host can be dialled, at least one; raise HostUnknown, or OSError for what may pass."""
+    """Return where a host can be dialled, at least one; raise UnknownHost, or OSError for what may pass."""
     try:
         return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as failed:
@@ -29,7 +29,7 @@ async def addresses_of(host: str, port: int) -> Sequence[Address]:
 def resolution_error(host: str, failed: OSError | UnicodeError) -> OSError:
     """The exception for a name that was not resolved."""
     if isinstance(failed, UnicodeError):
-        return HostUnknown(host, "it is no valid host name")
+        return UnknownHost(host, "it is no valid host name")
     if failed.errno in _FINAL:
-        return HostUnknown(host, failed.strerror or str(failed))
+        return UnknownHost(host, failed.strerror or str(failed))
     return OSError(f"host {host!r} could not be resolved: {failed.strerror}")

@@ -198,7 +198,7 @@ class SocketConnection:
 
     def _find_at_hand(self, part: FileSlice) -> bool:
         """Ask about the next piece of the first part."""
-        if part.starts_at_hand(PIECE_BYTES):
+        if part.starts_cached(PIECE_BYTES):
             self._at_hand_bytes = min(len(part), PIECE_BYTES)
         return self._at_hand_bytes > 0
 
@@ -208,7 +208,7 @@ class SocketConnection:
         self._writing = True
         # The thread holds the file, so that it stays open whatever becomes of the log or this connection.
         file, position, size_bytes = part.file, part.position, min(len(part), PIECE_BYTES)
-        self._bringing = asyncio.ensure_future(self._offload_read(lambda: file.bring(position, size_bytes)))
+        self._bringing = asyncio.ensure_future(self._offload_read(lambda: file.page_in(position, size_bytes)))
         self._bringing.add_done_callback(self._brought)
 
     def _brought(self, bringing: asyncio.Future[None]) -> None:
@@ -424,7 +424,7 @@ def _joined(parts: Parts) -> bytes | None:
     for part in parts:
         if not isinstance(part, FileSlice):
             pieces.append(part)
-        elif part.is_recent or part.starts_at_hand(JOIN_BYTES_MAX):
+        elif part.is_recent or part.starts_cached(JOIN_BYTES_MAX):
             pieces.append(whole_range(part))
         else:
             return None

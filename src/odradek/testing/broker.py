@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from odradek.broker.broker import Broker, World
+from odradek.broker.broker import Broker, Environment
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import Part
 from odradek.ports.network import Connection
-from odradek.store.database import MEMORY
-from odradek.store.embedded import EmbeddedEnsemble, EmbeddedStore
+from odradek.store.embedded.database import MEMORY
+from odradek.store.embedded.ensemble import EmbeddedEnsemble, EmbeddedStore
 from odradek.store.port import OpResult
 from odradek.testing.clock import Process, VirtualClock
 from odradek.testing.entropy import SeededEntropy
@@ -28,7 +28,7 @@ from odradek.testing.network import MemoryHost, MemoryNetwork
 from odradek.testing.workers import InlineWorkers
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.client_connection import ClientConnection, Response
-from odradek.wire.compile import decoder, parts_encoder
+from odradek.wire.message_codecs import decoder, parts_encoder
 
 BROKER_HOST: Final = "broker"
 CLIENT_HOST: Final = "client"
@@ -121,7 +121,7 @@ class Client:
     def tell(self, api_key: int, version: int, message: Any) -> None:
         """Send a request that gets no answer (acks=0)."""
         body = parts_encoder(API_BY_KEY[api_key].request, version)(message)
-        _, parts = self._wire.request(api_key, version, body, expects_answer=False)
+        _, parts = self._wire.request(api_key, version, body, expects_response=False)
         self.connection.send(parts)
 
     def send_bytes(self, data: bytes) -> None:
@@ -197,7 +197,7 @@ class MemoryBroker:
         self._cluster = cluster
         self._process = Process(BROKER_HOST)
         self._session = _Session(cluster.ensemble)
-        world = World(
+        environment = Environment(
             cluster.clock,
             cluster.entropy,
             cluster.files,
@@ -206,7 +206,7 @@ class MemoryBroker:
             self._open_store,
             cluster.workers,
         )
-        self.broker = Broker(given, world)
+        self.broker = Broker(given, environment)
 
     def _open_store(self, path: str) -> _Session:
         """The one store of the cluster, and a file that tells where it is."""
@@ -263,7 +263,7 @@ class MemoryCluster:
 
 
 @asynccontextmanager
-async def serving(
+async def running_broker(
     settings: Mapping[str, str] | None = None, *, seed: int = 0, delay_max_ms: int = 0, splits: bool = False
 ) -> AsyncIterator[tuple[MemoryCluster, MemoryBroker]]:
     """A cluster with its broker started, and stopped in order at the end unless it was killed."""

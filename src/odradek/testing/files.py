@@ -6,8 +6,8 @@ only zeros). Names are a journal of their own: a create, remove or rename is dur
 touches is synced; of the rest a crash keeps some prefix. A file whose name never became durable is gone, with
 all that was synced into it. Open files die with the crash.
 
-A test may say which bytes are not in memory (``chill``). A read of these that is neither offloaded nor
-announced with ``bring`` would have made everybody wait: it is counted in ``stalls``.
+A test may say which bytes are not in memory (``evict_from_cache``). A read of these that is neither
+offloaded nor announced with ``page_in`` would have made everybody wait: it is counted in ``blocking_reads``.
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ class MemoryFile:
         self._files.touch(inode, position, size_bytes)
         return bytes(inode.data[position : position + size_bytes])
 
-    def is_at_hand(self, position: int, size_bytes: int) -> bool:
+    def is_cached(self, position: int, size_bytes: int) -> bool:
         return not self._opened().is_cold(position, size_bytes)
 
-    def bring(self, position: int, size_bytes: int) -> None:
+    def page_in(self, position: int, size_bytes: int) -> None:
         self._opened().warm(position, size_bytes)
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -222,7 +222,7 @@ class MemoryFileSystem:
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.crashes = 0
-        self.stalls = 0
+        self.blocking_reads = 0
         self._is_offloaded = False
         self._now_ms = now_ms
         self._names = _Names({"/"}, {})
@@ -255,7 +255,7 @@ class MemoryFileSystem:
         """Let the next sync (of a file or directory whose name ends so) fail."""
         self._sync_failure = (code, name_end)
 
-    def chill(self, path: str, position: int = 0, size_bytes: int = DISK_BYTES) -> None:
+    def evict_from_cache(self, path: str, position: int = 0, size_bytes: int = DISK_BYTES) -> None:
         """Let a range of a file be on the disk only, until it is read."""
         self._file(path).cold.append(range(position, position + size_bytes))
 
@@ -263,7 +263,7 @@ class MemoryFileSystem:
 
     def touch(self, inode: _Inode, position: int, size_bytes: int) -> None:
         if inode.is_cold(position, size_bytes):
-            self.stalls += not self._is_offloaded
+            self.blocking_reads += not self._is_offloaded
             inode.warm(position, size_bytes)
 
     def write(self, path: str, inode: _Inode, position: int, data: bytes) -> None:

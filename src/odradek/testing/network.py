@@ -5,8 +5,8 @@ the entropy given: how long they take (``delay_max_ms``) and in what pieces they
 can be ahead of its receiver by ``window_bytes``, what two sockets would buffer; the rest is queued at the
 sender.
 
-What can go wrong is done by tests: ``hold`` and ``release`` (a line that stalls), ``mute`` (half open: what
-is sent goes nowhere), ``reset``, and ``part``/``heal`` between two hosts.
+What can go wrong is done by tests: ``hold`` and ``release`` (a line that blocking_reads), ``mute`` (half
+open: what is sent goes nowhere), ``reset``, and ``part``/``heal`` between two hosts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSlice, Part, Parts
-from odradek.ports.network import Accept, Connection, HostUnknown, Receiver
+from odradek.ports.network import Accept, Connection, Receiver, UnknownHost
 
 WINDOW_BYTES: Final = 256 * 1024
 LOOPBACK: Final = frozenset({"", "localhost", "127.0.0.1", "0.0.0.0"})
@@ -141,7 +141,7 @@ class MemoryHost:
     ) -> MemoryConnection:
         there = self.name if host in LOOPBACK else host
         if host in self._network.unknown_hosts or not (host in LOOPBACK or _is_host_name(host)):
-            raise HostUnknown(host, "Name or service not known")
+            raise UnknownHost(host, "Name or service not known")
         if self._network.is_parted(self.name, there):
             await asyncio.sleep(timeout_ms / 1000)
             raise TimeoutError
@@ -356,8 +356,8 @@ def _take(queue: deque[Part], limit: int) -> bytes:
             part = view[:limit]
     if not isinstance(part, FileSlice):
         return bytes(part)
-    if not part.starts_at_hand(len(part)):
-        part.file.bring(part.position, len(part))  # a simulation has no threads that could do it
+    if not part.starts_cached(len(part)):
+        part.file.page_in(part.position, len(part))  # a simulation has no threads that could do it
     data = part.read()
     if len(data) != len(part):
         raise OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")

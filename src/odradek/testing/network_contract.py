@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from odradek.ports.files import FileSlice, FileSystem
-from odradek.ports.network import Connection, HostUnknown, ListeningSocket, Network
+from odradek.ports.network import Connection, ListeningSocket, Network, UnknownHost
 
 HOST: Final = "127.0.0.1"
 Scenario = Callable[[Network], Awaitable[None]]
@@ -461,6 +461,6 @@ async def _expect_refusal(network: Network, port: int) -> None:
 async def _expect_unknown(network: Network, host: str) -> None:
     try:
         await network.dial(host, 9092, lambda _: Collector(), _TIMEOUT_MS)
-    except HostUnknown:
+    except UnknownHost:
         return
     raise AssertionError(f"a dial to {host} went through")

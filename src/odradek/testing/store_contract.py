@@ -19,8 +19,6 @@ from odradek.store.port import (
     Check,
     Create,
     Delete,
-    Event,
-    EventKind,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
@@ -31,6 +29,8 @@ from odradek.store.port import (
     Stat,
     Store,
     StoreError,
+    WatchedEvent,
+    WatchedEventType,
 )
 
 _EVENT_SECONDS_MAX = 20
@@ -69,14 +69,14 @@ class Witness:
     """A watcher that keeps what it is told."""
 
     def __init__(self) -> None:
-        self._told: asyncio.Queue[Event] = asyncio.Queue()
+        self._told: asyncio.Queue[WatchedEvent] = asyncio.Queue()
         self.tasks: list[object] = []
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: WatchedEvent) -> None:
         self.tasks.append(asyncio.current_task())
         self._told.put_nowait(event)
 
-    async def next(self) -> Event:
+    async def next(self) -> WatchedEvent:
         return await asyncio.wait_for(self._told.get(), _EVENT_SECONDS_MAX)
 
     async def silent(self, store: Store) -> bool:
@@ -379,7 +379,7 @@ class StoreContract(abc.ABC):
         watch = Witness()
         await two.watch_exists("/e", watch)
         await world.expire(one)
-        assert await watch.next() == Event(EventKind.DELETED, "/e")
+        assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/e")
         await asyncio.wait_for(expired.wait(), _EVENT_SECONDS_MAX)
         assert await two.exists("/e") is None
         assert await two.exists("/p") is not None
@@ -488,7 +488,7 @@ class StoreContract(abc.ABC):
         watch = Witness()
         assert (await store.watch_data("/a", watch))[0] == b"1"
         await store.set("/a", b"2")
-        assert await watch.next() == Event(EventKind.CHANGED, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
         await store.set("/a", b"3")
         await store.delete("/a")
         assert await watch.silent(store)
@@ -513,7 +513,7 @@ class StoreContract(abc.ABC):
         watch = Witness()
         await store.watch_data("/a", watch)
         await store.delete("/a")
-        assert await watch.next() == Event(EventKind.DELETED, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
 
     @scenario
     async def test_data_watch_ignores_children(self, world: World) -> None:
@@ -543,13 +543,13 @@ class StoreContract(abc.ABC):
         watch = Witness()
         assert await store.watch_exists("/a", watch) is None
         await store.create("/a")
-        assert await watch.next() == Event(EventKind.CREATED, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.CREATED, "/a")
         assert await store.watch_exists("/a", watch) is not None
         await store.set("/a", b"1")
-        assert await watch.next() == Event(EventKind.CHANGED, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
         await store.watch_exists("/a", watch)
         await store.delete("/a")
-        assert await watch.next() == Event(EventKind.DELETED, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
         assert await watch.silent(store)
 
     @scenario
@@ -559,13 +559,13 @@ class StoreContract(abc.ABC):
         watch = Witness()
         assert await store.watch_children("/a", watch) == []
         await store.create("/a/b")
-        assert await watch.next() == Event(EventKind.CHILDREN, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
         assert await store.watch_children("/a", watch) == ["b"]
         await store.delete("/a/b")
-        assert await watch.next() == Event(EventKind.CHILDREN, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
         await store.watch_children("/a", watch)
         await store.delete("/a")
-        assert await watch.next() == Event(EventKind.DELETED, "/a")
+        assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
         assert await watch.silent(store)
 
     @scenario
@@ -624,7 +624,7 @@ class StoreContract(abc.ABC):
         await two.watch_exists("/a", watches[2])
         await one.set("/a", b"1")
         for watch in watches:
-            assert await watch.next() == Event(EventKind.CHANGED, "/a")
+            assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
 
     @scenario
     async def test_refused_write_tells_nobody(self, world: World) -> None:
@@ -648,9 +648,9 @@ class StoreContract(abc.ABC):
         await store.watch_children("/a", children)
         await store.watch_exists("/a/b", created)
         await store.multi([SetData("/a", b"1"), Create("/a/b"), Create("/a/c")])
-        assert await data.next() == Event(EventKind.CHANGED, "/a")
-        assert await children.next() == Event(EventKind.CHILDREN, "/a")
-        assert await created.next() == Event(EventKind.CREATED, "/a/b")
+        assert await data.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
+        assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
+        assert await created.next() == WatchedEvent(WatchedEventType.CREATED, "/a/b")
         for watch in (data, children, created):
             assert await watch.silent(store)
 
@@ -663,8 +663,8 @@ class StoreContract(abc.ABC):
         await two.watch_data("/ids/1", node)
         await two.watch_children("/ids", children)
         await one.close()
-        assert await node.next() == Event(EventKind.DELETED, "/ids/1")
-        assert await children.next() == Event(EventKind.CHILDREN, "/ids")
+        assert await node.next() == WatchedEvent(WatchedEventType.DELETED, "/ids/1")
+        assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/ids")
         assert await two.children("/ids") == []
 
     @scenario

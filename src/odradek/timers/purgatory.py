@@ -3,7 +3,7 @@
 An operation is tried at once; if it cannot be completed it is watched under some keys (a partition, a
 group) and given a deadline on the wheel. Whoever changes what a key stands for calls ``check_and_complete``,
 which tries the operations watched there again. The deadline ends an operation the same way a fulfilled
-condition does; ``on_expire`` comes after that and only counts.
+condition does; ``on_expiration`` comes after that and only counts.
 
 Invariants: ``on_complete`` runs exactly once for every operation that was watched; a completed operation is
 on no wheel. Operations that have ended but are still found under a key are swept out once they outnumber
@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable
 from typing import Final
 
-from odradek.timers.wheel import Timer, TimingWheel
+from odradek.timers.timing_wheel import Timer, TimingWheel
 
 PURGE_INTERVAL: Final = 1000
 
@@ -32,7 +32,7 @@ class DelayedOperation(Timer, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.completed = False
-        self._purgatory: Purgatory | None = None
+        self._purgatory: DelayedOperationPurgatory | None = None
         self._watches = 0
 
     @abstractmethod
@@ -43,7 +43,7 @@ class DelayedOperation(Timer, ABC):
     def on_complete(self) -> None:
         """Answer. Runs once, whether the condition came to hold or the time ran out."""
 
-    def on_expire(self) -> None:
+    def on_expiration(self) -> None:
         """Runs after ``on_complete`` if the deadline was what ended the operation."""
 
     def force_complete(self) -> bool:
@@ -61,10 +61,10 @@ class DelayedOperation(Timer, ABC):
 
     def fire(self) -> None:
         if self.force_complete():
-            self.on_expire()
+            self.on_expiration()
 
 
-class Purgatory:
+class DelayedOperationPurgatory:
     """Operations under the keys they wait for."""
 
     __slots__ = ("_delayed", "_ended", "_watched", "_watchers", "_wheel", "name", "purge_interval")

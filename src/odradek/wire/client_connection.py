@@ -51,12 +51,12 @@ class ClientConnection:
         self._next_id = 0
         self._waiting: deque[RequestHeader] = deque()
 
-    def bound_answers(self, frame_bytes_max: int) -> None:
+    def set_response_bytes_max(self, frame_bytes_max: int) -> None:
         """From now on no answer is larger than this."""
         self._frames.frame_bytes_max = frame_bytes_max
 
     @property
-    def unanswered(self) -> int:
+    def in_flight(self) -> int:
         return len(self._waiting)
 
     @property
@@ -65,14 +65,14 @@ class ClientConnection:
         return self._frames.violation
 
     def request(
-        self, api_key: int, api_version: int, body: list[Part], *, expects_answer: bool = True
+        self, api_key: int, api_version: int, body: list[Part], *, expects_response: bool = True
     ) -> tuple[int, list[Part]]:
         """Frame a request: its correlation id, and the parts to send."""
         header = RequestHeader(api_key, api_version, self._next_id, self._client_id)
         head = encode_request_header(header)
         size = len(head) + sum(len(part) for part in body)
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        if expects_answer:
+        if expects_response:
             self._waiting.append(header)
         return header.correlation_id, [_size.pack(size) + head, *body]
 

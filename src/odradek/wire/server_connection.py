@@ -59,13 +59,13 @@ class Request:
 class ServerConnection:
     """Sans-IO: receive into ``receive_buffer()``, send what ``answer`` gives."""
 
-    __slots__ = ("_frames", "_waiting", "answered_bytes", "violation")
+    __slots__ = ("_frames", "_waiting", "response_bytes", "violation")
 
     def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
         """``scratch`` may be shared by connections that receive one after the other; see ``frames``."""
         self._frames = FrameReader(frame_bytes_max, scratch, frames_max=FRAMES_MAX)
         self._waiting: deque[Request] = deque()
-        self.answered_bytes = 0
+        self.response_bytes = 0
         """Size of all answers so far."""
         self.violation: RemoteProtocolViolation | None = None
         """Fault behind the last requests that ends the connection, if any."""
@@ -86,7 +86,7 @@ class ServerConnection:
         self._waiting.clear()
 
     @property
-    def unanswered(self) -> int:
+    def in_flight(self) -> int:
         """Requests given out whose answers have not been given back for sending."""
         return len(self._waiting)
 
@@ -139,12 +139,12 @@ class ServerConnection:
         self.violation = self._frames.violation
         return requests
 
-    def answer(self, request: Request, parts: list[Part]) -> list[Part]:
+    def respond(self, request: Request, parts: list[Part]) -> list[Part]:
         """Give the answer's body; get what may be sent now, which may be nothing or several answers."""
         size = 4
         for part in parts:
             size += len(part)
-        self.answered_bytes += size
+        self.response_bytes += size
         if request.api_version >= RESPONSE_FLEXIBLE_SINCE.get(request.api_key, NEVER):
             head = _pack_tagged(size + 1, request.correlation_id)
         else:
@@ -153,7 +153,7 @@ class ServerConnection:
             return self._release(request, [head + first, *parts[1:]])
         return self._release(request, [head, *parts])
 
-    def no_answer(self, request: Request) -> list[Part]:
+    def skip_response(self, request: Request) -> list[Part]:
         """The request is done and its client expects nothing; get what was held back behind it."""
         return self._release(request, [])
 

@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
-from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
-from tests.support.aiokafka_stop import stop_consumer
+from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
+from tests.support.aiokafka_consumer import stop_consumer
 
 SECONDS_MAX = 30
 T = TypeVar("T")

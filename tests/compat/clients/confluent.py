@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
+from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
 
 SECONDS_MAX = 30
 

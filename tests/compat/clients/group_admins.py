@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.compat.clients.aiokafka import LoopThread
-from tests.compat.clients.shape import Refused
+from tests.compat.clients.interface import Refused
 
 with warnings.catch_warnings():
     # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.

@@ -11,8 +11,8 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRa
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AioRoundRobin
 from confluent_kafka import Consumer
 from tests.compat.clients.aiokafka import LoopThread
-from tests.compat.clients.shape import Received
-from tests.support.aiokafka_stop import stop_consumer
+from tests.compat.clients.interface import Received
+from tests.support.aiokafka_consumer import stop_consumer
 
 with warnings.catch_warnings():
     # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.

@@ -14,7 +14,7 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResource, ConfigResourceType
     from kafka.errors import BrokerResponseError, KafkaError
 
-from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
+from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
 
 SECONDS_MAX = 30
 

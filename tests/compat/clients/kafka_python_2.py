@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.compat.clients.shape import Message, Refused
+from tests.compat.clients.interface import Message, Refused
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-kafka2" / "bin" / "python"

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
-from tests.compat.clients.shape import Message
+from tests.compat.clients.interface import Message
 
 SECONDS_MAX = 40
 

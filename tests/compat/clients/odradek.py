@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.clients.worlds import Asyncio, Blocking, World
-from tests.compat.clients.shape import EARLIEST, LATEST, Message, Received, Refused
+from tests.clients.client_apis import Asyncio, Blocking, World
+from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
 
 from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.topics import NewTopic
-from odradek.model.client_errors import ClientError, OffsetOutOfRange, SomeFailed
+from odradek.model.client_errors import ClientError, OffsetOutOfRange, PartialFailure
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.model.levels import ResourceType
+from odradek.model.protocol_enums import ResourceType
 
 SECONDS_MAX = 30
 
@@ -25,7 +25,7 @@ def _refusing() -> Iterator[None]:
     """What our clients raise, as Kafka's number."""
     try:
         yield
-    except SomeFailed as several:
+    except PartialFailure as several:
         raise _refused(next(iter(several.errors.values()))) from several
     except ClientError as error:
         raise _refused(error) from error

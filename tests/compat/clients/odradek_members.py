@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.compat.clients.aiokafka import LoopThread
 from tests.compat.clients.group_members import HEARTBEAT_MS, SESSION_MS, GroupMember
-from tests.compat.clients.shape import Received
+from tests.compat.clients.interface import Received
 
 import odradek
 from odradek import aio

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.compat.clients.group_members import GroupMember
-from tests.compat.clients.shape import Received
+from tests.compat.clients.interface import Received
 
 POLL_SECONDS: Final = 0.1
 SECONDS_MAX: Final = 40

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from odradek.client.consumer.assignors import Member
-from odradek.client.consumer.assignors.choice import BY_NAME
-from odradek.client.consumer.assignors.sticky_memory import read_memory, write_memory
+from odradek.client.consumer.assignors.previous_assignment import (
+    decode_previous_assignment,
+    encode_previous_assignment,
+)
+from odradek.client.consumer.assignors.registry import ASSIGNORS
 from odradek.model.ids import TopicPartition
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("assigned.jsonl").read_text().splitlines()]
@@ -44,7 +47,7 @@ def balance(assigned: dict[str, set[TopicPartition]]) -> list[int]:
 @pytest.mark.parametrize("case", CASES, ids=SEEN)
 def test_assignments_are_those_of_kafka(case: dict[str, Any]) -> None:
     topics = {name: [frozenset(racks) for racks in each] for name, each in case["topics"].items()}
-    result = BY_NAME[case["assignor"]]().assign(topics, members_of(case))
+    result = ASSIGNORS[case["assignor"]]().assign(topics, members_of(case))
     ours = {member: set(assignment.partitions) for member, assignment in result.items()}
     theirs = {member: {TopicPartition(*tp) for tp in each} for member, each in case["assigned"].items()}
     if "sticky" not in case["assignor"]:
@@ -64,11 +67,11 @@ def test_the_sticky_memory_is_read_as_kafka_writes_it() -> None:
     ]
     assert written
     for user_data, had in written:
-        memory = read_memory(user_data)
+        memory = decode_previous_assignment(user_data)
         assert memory is not None
         assert set(memory.partitions) == had
         assert memory.generation == 3
-        again = read_memory(write_memory(memory))
+        again = decode_previous_assignment(encode_previous_assignment(memory))
         assert again is not None
         assert set(again.partitions) == had
-        assert len(write_memory(memory)) == len(user_data)
+        assert len(encode_previous_assignment(memory)) == len(user_data)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from odradek.log.producer_lines import aborted_line, producer_line
-from odradek.log.producer_snapshots import decode_snapshot, encode_snapshot
-from odradek.log.producers import KeptBatch, Producer
-from odradek.log.recovery import Opening, open_log
-from odradek.log.segment import OpenSegments
-from odradek.log.settings import LogConfig
-from odradek.log.transaction_index import (
+from odradek.log.dump_lines import aborted_line, producer_line
+from odradek.log.log_config import LogConfig
+from odradek.log.producers.producer_states import BatchMetadata, ProducerStateEntry
+from odradek.log.producers.snapshot_file import decode_snapshot, encode_snapshot
+from odradek.log.recovery.log_loader import LogLoadContext, open_log
+from odradek.log.segments.log_segment import OpenSegments
+from odradek.log.segments.transaction_index import (
     AbortedTransaction,
     check_aborted,
     decode_aborted,
@@ -36,9 +36,9 @@ T = 1_700_000_000_000
 LARGE = 2**62
 
 PRODUCERS = [
-    Producer(7, 3, -1, T + 123, -1, (KeptBatch(32, 41, 111, 120, T + 123),)),
-    Producer(LARGE, 32767, 12, T + 456, 150, (KeptBatch(2**31 - 3, 1, 156, 160, T + 456),)),
-    Producer(9, 0, 5, T + 789, -1, ()),
+    ProducerStateEntry(7, 3, -1, T + 123, -1, (BatchMetadata(32, 41, 111, 120, T + 123),)),
+    ProducerStateEntry(LARGE, 32767, 12, T + 456, 150, (BatchMetadata(2**31 - 3, 1, 156, 160, T + 456),)),
+    ProducerStateEntry(9, 0, 5, T + 789, -1, ()),
 ]
 ABORTED = [
     AbortedTransaction(7, 90, 120, 95),
@@ -48,7 +48,7 @@ ABORTED = [
 
 
 @pytest.mark.parametrize(("name", "producers"), [("snapshot-empty", []), ("snapshot-three", PRODUCERS)])
-def test_snapshots(name: str, producers: list[Producer]) -> None:
+def test_snapshots(name: str, producers: list[ProducerStateEntry]) -> None:
     assert decode_snapshot(FILES[name], name) == producers
     assert encode_snapshot(producers) == FILES[name]
 
@@ -77,8 +77,8 @@ def test_lines_of_the_dump_tool() -> None:
     ]
 
 
-@pytest.mark.parametrize("was_clean", [True, False])
-def test_what_kafka_makes_of_batches_is_made_of_them_here(was_clean: bool) -> None:
+@pytest.mark.parametrize("had_clean_shutdown", [True, False])
+def test_what_kafka_makes_of_batches_is_made_of_them_here(had_clean_shutdown: bool) -> None:
     kafka = read("transactions.txt")
     files = MemoryFileSystem()
     files.make_directories("/data/orders-0")
@@ -86,10 +86,10 @@ def test_what_kafka_makes_of_batches_is_made_of_them_here(was_clean: bool) -> No
         if name.endswith(".log"):
             files.write_whole(f"/data/orders-0/{name}", content)
     ours = [name for name in kafka if name.endswith(".txnindex")]
-    if was_clean:
+    if had_clean_shutdown:
         for name in ours:
             files.write_whole(f"/data/orders-0/{name}", b"to be built anew")
-    how = Opening(files, SeededEntropy(0), OpenSegments(), was_clean=was_clean)
+    how = LogLoadContext(files, SeededEntropy(0), OpenSegments(), had_clean_shutdown=had_clean_shutdown)
     log = open_log(TopicPartition("orders", 0), "/data/orders-0", LogConfig(), how)
     asyncio.run(log.close())
     assert len(ours) > 1

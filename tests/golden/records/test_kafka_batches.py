@@ -5,13 +5,24 @@ from pathlib import Path
 import pytest
 
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import Compression, TimestampType
+from odradek.model.protocol_enums import Compression, TimestampType
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder, Record
-from odradek.records.control import ControlType, EndMarker, build_end_marker, read_end_marker
-from odradek.records.legacy import down_convert
+from odradek.records.control_records import (
+    ControlRecordType,
+    EndTransactionMarker,
+    build_end_marker,
+    read_end_marker,
+)
+from odradek.records.conversion import down_convert
 from odradek.records.message_set import write_message_set
-from odradek.records.validation import Accepted, AppendRules, Origin, RecordErrors, accept
+from odradek.records.validation import (
+    AppendOrigin,
+    AppendRules,
+    RecordValidationError,
+    ValidatedRecords,
+    validate_and_assign_offsets,
+)
 
 HERE = Path(__file__).parent
 T = 1_700_000_000_000
@@ -50,7 +61,7 @@ def test_kafkas_records_are_read(name: str) -> None:
 def test_kafkas_checksums_hold(name: str) -> None:
     headers = codec.read_headers(BATCHES[name])
     assert headers
-    assert all(codec.is_intact(BATCHES[name], header) for header in headers)
+    assert all(codec.has_valid_crc(BATCHES[name], header) for header in headers)
     assert headers[-1].end_position == len(BATCHES[name])
 
 
@@ -83,10 +94,10 @@ def fill(builder: BatchBuilder) -> None:
         builder.append(timestamp, key, value, HEADERS if index == 0 else ())
 
 
-@pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
-def test_transaction_markers_are_written_and_read_alike(kind: ControlType) -> None:
+@pytest.mark.parametrize("kind", [ControlRecordType.COMMIT, ControlRecordType.ABORT])
+def test_transaction_markers_are_written_and_read_alike(kind: ControlRecordType) -> None:
     golden = BATCHES[f"marker-{kind.name}"]
-    marker = EndMarker(kind, 9)
+    marker = EndTransactionMarker(kind, 9)
     built = build_end_marker(
         marker, producer_id=4242, producer_epoch=3, timestamp=T, base_offset=77, leader_epoch=5
     )
@@ -125,7 +136,7 @@ CLEARER = frozenset(
 )
 
 
-def judge(given: dict[str, str], data: str) -> Accepted:
+def judge(given: dict[str, str], data: str) -> ValidatedRecords:
     target = given.get("codec")
     rules = AppendRules(
         timestamp_type=TimestampType(int(given.get("append_time", "0"))),
@@ -135,13 +146,13 @@ def judge(given: dict[str, str], data: str) -> Accepted:
         message_bytes_max=int(given.get("bytes_max", "1048588")),
         compacted="compacted" in given,
     )
-    return accept(
+    return validate_and_assign_offsets(
         memoryview(bytearray.fromhex("" if data == "-" else data)),
         next_offset=1000,
         leader_epoch=7,
         now_ms=int(given.get("now_ms", str(T + 50))),
         rules=rules,
-        origin=Origin[given.get("origin", "CLIENT")],
+        origin=AppendOrigin[given.get("origin", "CLIENT")],
         produce_version=int(given.get("produce", "11")),
     )
 
@@ -161,7 +172,7 @@ def test_a_produced_buffer_is_judged_as_by_kafka(case: list[str]) -> None:
         else:
             assert refusal.value.code is wanted
         if indices != "-":
-            assert isinstance(refusal.value, RecordErrors)
+            assert isinstance(refusal.value, RecordValidationError)
             assert ",".join(str(index) for index, _ in refusal.value.record_errors) == indices
         return
     taken = judge(given, data)

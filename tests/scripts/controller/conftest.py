@@ -14,28 +14,33 @@ import pytest
 
 from odradek.controller.actions import (
     Action,
-    ForgetTopic,
-    Orders,
+    PartitionStateUpdates,
+    RemoveTopic,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
-    WriteStates,
+    WritePartitionStates,
 )
+from odradek.controller.controller_context import ControllerContext, LiveBroker, StoredLeaderAndIsr
 from odradek.controller.events import (
     BrokersChanged,
-    DeletionsRequested,
-    Event,
-    Loaded,
-    ReplicasFailed,
-    ReplicasRemoved,
-    StatesWritten,
-    TopicForgotten,
-    TopicsFound,
+    ContextLoaded,
+    ControllerEvent,
+    PartitionStatesWritten,
+    ReplicasDeleted,
+    ReplicasOffline,
+    TopicDeleted,
+    TopicDeletionsRequested,
+    TopicsChanged,
 )
 from odradek.controller.machine import step
-from odradek.controller.state import ControllerState, LiveBroker, StoredState
 from odradek.model.ids import TopicPartition
-from odradek.store.payloads import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from odradek.store.znodes import (
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 
 SEPARATOR = "----"
 
@@ -53,16 +58,16 @@ class Machine:
     """The state, and the words of the scenarios."""
 
     def __init__(self) -> None:
-        self.state = ControllerState(controller_epoch=1)
+        self.state = ControllerContext(controller_epoch=1)
 
     def run(self, command: str) -> list[str]:
         word, *arguments = command.split()
-        event: Event | None = getattr(self, f"_{word}")(*arguments)
+        event: ControllerEvent | None = getattr(self, f"_{word}")(*arguments)
         if event is None:
             return ["ok"]
         return [_shown(action) for action in step(self.state, event)] or ["nothing"]
 
-    def _brokers(self, *given: str) -> Event:
+    def _brokers(self, *given: str) -> ControllerEvent:
         """brokers 1 2:77 - live brokers, with a broker epoch if it is not 10."""
         found = {}
         for one in given:
@@ -70,9 +75,9 @@ class Machine:
             found[int(number)] = LiveBroker(BrokerRegistration((), 0), int(broker_epoch or 10))
         return BrokersChanged(found)
 
-    def _topics(self, *given: str) -> Event:
+    def _topics(self, *given: str) -> ControllerEvent:
         """topics orders=a/1,2/2,1 - topics with an id of one letter and the replicas of each partition."""
-        return TopicsFound(dict(_topic(one) for one in given))
+        return TopicsChanged(dict(_topic(one) for one in given))
 
     def _believe(self, *given: str) -> None:
         """believe orders-0=1/3/1,2/5 - leader, leader epoch, ISR and version of a partition's state."""
@@ -94,26 +99,26 @@ class Machine:
         """marked orders - deletions found before this controller was elected."""
         self.state.deletions = {topic: set() for topic in given}
 
-    def _loaded(self) -> Event:
-        return Loaded()
+    def _loaded(self) -> ControllerEvent:
+        return ContextLoaded()
 
-    def _delete(self, *topics: str) -> Event:
-        return DeletionsRequested(frozenset(topics))
+    def _delete(self, *topics: str) -> ControllerEvent:
+        return TopicDeletionsRequested(frozenset(topics))
 
-    def _written(self, *given: str) -> Event:
+    def _written(self, *given: str) -> ControllerEvent:
         """written orders-0=1/0/1,2/0 - states the store has taken."""
         pairs = [one.partition("=") for one in given]
-        return StatesWritten({partition(name): _stored(facts) for name, _, facts in pairs})
+        return PartitionStatesWritten({partition(name): _stored(facts) for name, _, facts in pairs})
 
-    def _removed(self, broker_id: str, *partitions: str) -> Event:
-        return ReplicasRemoved(int(broker_id), [partition(one) for one in partitions])
+    def _removed(self, broker_id: str, *partitions: str) -> ControllerEvent:
+        return ReplicasDeleted(int(broker_id), [partition(one) for one in partitions])
 
-    def _failed(self, broker_id: str, *partitions: str) -> Event:
+    def _failed(self, broker_id: str, *partitions: str) -> ControllerEvent:
         """failed 1 orders-0 - replicas whose disk a broker lost."""
-        return ReplicasFailed(int(broker_id), [partition(one) for one in partitions])
+        return ReplicasOffline(int(broker_id), [partition(one) for one in partitions])
 
-    def _forgotten(self, topic: str) -> Event:
-        return TopicForgotten(topic)
+    def _forgotten(self, topic: str) -> ControllerEvent:
+        return TopicDeleted(topic)
 
 
 def _topic(text: str) -> tuple[str, TopicAssignment]:
@@ -123,20 +128,22 @@ def _topic(text: str) -> tuple[str, TopicAssignment]:
     return name, TopicAssignment(topic_id.encode() * 16, partitions)
 
 
-def _stored(facts: str) -> StoredState:
+def _stored(facts: str) -> StoredLeaderAndIsr:
     leader, leader_epoch, isr, version = facts.split("/")
-    return StoredState(PartitionState(int(leader), int(leader_epoch), numbers(isr), 1), int(version))
+    return StoredLeaderAndIsr(
+        LeaderIsrAndControllerEpoch(int(leader), int(leader_epoch), numbers(isr), 1), int(version)
+    )
 
 
 def _list(given: tuple[int, ...] | list[int]) -> str:
     return ",".join(map(str, given)) or "none"
 
 
-def _orders(orders: Orders) -> str:
+def _orders(orders: PartitionStateUpdates) -> str:
     shown = [
         f"{one}:leader={order.leader},epoch={order.leader_epoch},isr={'+'.join(map(str, order.isr))}"
         + (",new" if order.is_new else "")
-        + (f",offline={'+'.join(map(str, order.offline))}" if order.offline else "")
+        + (f",offline={'+'.join(map(str, order.offline_replicas))}" if order.offline_replicas else "")
         for one, order in orders.items()
     ]
     return " ".join(shown) or "nothing"
@@ -144,7 +151,7 @@ def _orders(orders: Orders) -> str:
 
 def _shown(action: Action) -> str:
     match action:
-        case WriteStates():
+        case WritePartitionStates():
             writes = [
                 f"{one}:leader={w.state.leader},epoch={w.state.leader_epoch},"
                 f"isr={'+'.join(map(str, w.state.isr))},over={w.expected_version}"
@@ -152,14 +159,15 @@ def _shown(action: Action) -> str:
             ]
             return f"write {' '.join(writes)}"
         case SendLeaderAndIsr():
-            return f"tell {action.broker_id} {_orders(action.orders)}"
+            return f"tell {action.broker_id} {_orders(action.partition_states)}"
         case SendUpdateMetadata():
-            gone = f" gone={','.join(sorted(action.gone))}" if action.gone else ""
+            gone = f" gone={','.join(sorted(action.deleted_topics))}" if action.deleted_topics else ""
             told = _list(list(action.broker_ids))
-            return f"news to={told} brokers={_list(list(action.brokers))} {_orders(action.orders)}{gone}"
+            brokers = _list(list(action.brokers))
+            return f"news to={told} brokers={brokers} {_orders(action.partition_states)}{gone}"
         case SendStopReplica():
             return f"stop {action.broker_id} {' '.join(map(str, action.partitions))}"
-        case ForgetTopic():
+        case RemoveTopic():
             return f"forget {action.topic}"
 
 

@@ -1,4 +1,4 @@
-"""Runs text scenarios of the group machine.
+"""Runs text scenarios of the group shard.
 
 A file holds steps: a command, a line of dashes, and what comes of it, one effect a line, then the state of
 the group and its generation if they changed. ``ODRADEK_REWRITE=1`` writes down what came instead. The group
@@ -29,11 +29,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.group_world import GroupWorld
+from tests.support.simulation.group_simulation import GroupSimulation
 
-from odradek.coordinators.effects import Append, Arm, Disarm, Effect, Entry, LogEvent, Reply
+from odradek.coordinators.effects import (
+    AppendRecords,
+    CancelTimer,
+    CoordinatorRecord,
+    Effect,
+    LogEvent,
+    Reply,
+    ScheduleTimer,
+)
 from odradek.coordinators.groups import commands as c
-from odradek.coordinators.groups.rebalance import JoinEnds, SessionEnds, SyncEnds
+from odradek.coordinators.groups.membership.rebalance import JoinTimer, SessionTimer, SyncTimer
 from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -45,7 +53,7 @@ HAS_ID = re.compile(r"-\d+$")
 
 class Scenario:
     def __init__(self) -> None:
-        self.world = GroupWorld()
+        self.world = GroupSimulation()
         self.world.on_effect = self._show
         self.lines: list[str] = []
         self.line = ""
@@ -61,7 +69,7 @@ class Scenario:
         return self.lines or ["nothing"]
 
     def _state(self) -> str:
-        group = self.world.machine.groups.get(GROUP)
+        group = self.world.shard.groups.get(GROUP)
         return "gone" if group is None else f"{group.state.value} {group.generation}"
 
     def _submit(self, command: Any) -> None:
@@ -72,7 +80,7 @@ class Scenario:
         member = who if HAS_ID.search(who) else ""
         protocols = [one.partition(":") for one in options.get("protocols", "range").split(",") if one]
         self._submit(
-            c.Join(
+            c.JoinGroup(
                 GROUP,
                 member,
                 options.get("instance"),
@@ -82,8 +90,8 @@ class Scenario:
                 int(options.get("rebalance", 60_000)),
                 options.get("type", "consumer"),
                 tuple((name, metadata.encode()) for name, _, metadata in protocols),
-                needs_known_member="old" not in flags,
-                may_skip_assignment="v9" in flags,
+                requires_known_member_id="old" not in flags,
+                supports_skipping_assignment="v9" in flags,
             )
         )
 
@@ -92,7 +100,7 @@ class Scenario:
         named = {name: options.pop(name, None) for name in ("instance", "type", "protocol")}
         assignments = {name: part.encode() for name, part in options.items()}
         self._submit(
-            c.Sync(
+            c.SyncGroup(
                 GROUP,
                 int(generation),
                 member,
@@ -108,17 +116,19 @@ class Scenario:
 
     def _leave(self, words: list[str], _options: dict[str, str]) -> None:
         pairs = [one.partition("@") for one in words]
-        self._submit(c.Leave(GROUP, tuple(c.Leaver(name, instance or None) for name, _, instance in pairs)))
+        self._submit(
+            c.LeaveGroup(GROUP, tuple(c.LeavingMember(name, instance or None) for name, _, instance in pairs))
+        )
 
     def _commit(self, words: list[str], options: dict[str, str]) -> None:
         member, generation = words
         instance, producer_id = options.pop("instance", None), int(options.pop("producer", -1))
         offsets = {
-            _partition(name): c.CommittedOffset(int(offset), -1, "", self.world.now.wall_ms)
+            _partition(name): c.OffsetAndMetadata(int(offset), -1, "", self.world.now.wall_ms)
             for name, offset in options.items()
         }
         member = "" if member == "-" else member
-        self._submit(c.Commit(GROUP, int(generation), member, instance, offsets, producer_id, 0))
+        self._submit(c.CommitOffsets(GROUP, int(generation), member, instance, offsets, producer_id, 0))
 
     def _end(self, words: list[str], _options: dict[str, str]) -> None:
         self.world.end_transaction(int(words[0]), commits=words[1] == "commit")
@@ -127,7 +137,7 @@ class Scenario:
         self._submit(c.DeleteGroup(GROUP))
 
     def _forget(self, words: list[str], _options: dict[str, str]) -> None:
-        self._submit(c.ForgetTopics(tuple(map(_partition, words))))
+        self._submit(c.PartitionsDeleted(tuple(map(_partition, words))))
 
     def _offsets(self, words: list[str], _options: dict[str, str]) -> None:
         """offsets orders-0 - delete these."""
@@ -136,15 +146,15 @@ class Scenario:
     def _fetch(self, words: list[str], _options: dict[str, str]) -> None:
         """fetch stable orders-0 - the offsets of these, or of all."""
         named = [_partition(one) for one in words if one != "stable"]
-        code, found = self.world.machine.fetch_offsets(GROUP, named or None, "stable" in words)
+        code, found = self.world.shard.fetch_offsets(GROUP, named or None, "stable" in words)
         self.lines += [f"{one} {each.error.name} {each.offset}" for one, each in found.items()]
         self.lines += [] if code is ErrorCode.NONE else [code.name]
 
     def _describe(self, _words: list[str], _options: dict[str, str]) -> None:
-        self.lines.append(_fields(self.world.machine.describe(GROUP)))
+        self.lines.append(_fields(self.world.shard.describe(GROUP)))
 
     def _list(self, words: list[str], _options: dict[str, str]) -> None:
-        self.lines += [f"{one.group} {one.state}" for one in self.world.machine.listing(words)]
+        self.lines += [f"{one.group} {one.state}" for one in self.world.shard.listing(words)]
 
     def _write(self, _words: list[str], _options: dict[str, str]) -> None:
         self.world.commit()
@@ -162,7 +172,7 @@ class Scenario:
         self.world.set(**{words[0]: int(words[1])})
 
     def _show(self, effect: Effect) -> None:
-        # Events of the log have a test of their own: unit/coordinators/groups/test_rebalance_events.py.
+        # test_rebalance_logging.py has the log events.
         if not isinstance(effect, LogEvent):
             self.lines.append(_shown(effect))
 
@@ -176,27 +186,27 @@ def _shown(effect: Effect) -> str:
     match effect:
         case Reply(to, answer):
             return f"{to} <- {_answer(answer)}"
-        case Append(entries, _note, stamp):
-            told = "" if stamp is None else f" for producer {stamp.producer_id}"
+        case AppendRecords(entries, _note, producer):
+            told = "" if producer is None else f" for producer {producer.producer_id}"
             return f"write{told} {', '.join(map(_entry, entries))}"
-        case Arm(timer, delay_ms):
+        case ScheduleTimer(timer, delay_ms):
             return f"in {delay_ms}: {_timer(timer)}"
-        case Disarm(timer):
+        case CancelTimer(timer):
             return f"never: {_timer(timer)}"
 
 
 def _timer(timer: object) -> str:
     match timer:
-        case SessionEnds(_, member):
+        case SessionTimer(_, member):
             return f"session of {member} ends"
-        case JoinEnds():
+        case JoinTimer():
             return "time to join ends"
-        case SyncEnds():
+        case SyncTimer():
             return "time to sync ends"
     return "look for old offsets"
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: CoordinatorRecord) -> str:
     key = read_key(entry.key)
     if isinstance(key, OffsetKey):
         value = "none" if entry.value is None else read_offset(entry.value).offset
@@ -214,24 +224,24 @@ def _answer(answer: Any) -> str:
     match answer:
         case ErrorCode():
             return answer.name
-        case c.Joined(ErrorCode.NONE):
+        case c.JoinGroupResult(ErrorCode.NONE):
             members = " ".join(f"{one.member}:{one.metadata.decode()}" for one in answer.members)
             skips = " skip" if answer.skip_assignment else ""
             return (
                 f"{answer.member} in generation {answer.generation} {answer.protocol}, "
                 f"{answer.leader} leads{skips} [{members}]"
             )
-        case c.Joined():
+        case c.JoinGroupResult():
             return f"{answer.error.name} {answer.member}".strip()
-        case c.Synced(ErrorCode.NONE):
+        case c.SyncGroupResult(ErrorCode.NONE):
             return f"{answer.assignment.decode() or 'nothing'} by {answer.protocol_type} {answer.protocol}"
-        case c.Synced():
+        case c.SyncGroupResult():
             return answer.error.name
-        case c.Left(code, errors):
+        case c.LeaveGroupResult(code, errors):
             return " ".join(one.name for one in errors) or code.name
-        case c.Committed(errors):
+        case c.CommitOffsetsResult(errors):
             return " ".join(f"{one}={code.name}" for one, code in errors.items())
-        case c.OffsetsDeleted(code, errors):
+        case c.DeleteOffsetsResult(code, errors):
             return " ".join(f"{one}={each.name}" for one, each in errors.items()) or code.name
     return str(answer)
 

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.producer_world import ProducerWorld
+from tests.support.simulation.producer_simulation import ProducerSimulation
 
-from odradek.client.retries import refusal
+from odradek.client.errors import broker_error
 from odradek.client.values import GroupMetadata, OffsetAndMetadata
 from odradek.model.client_errors import ClientError, ConnectionFailed, UnsupportedVersion
 from odradek.model.errors import ErrorCode
@@ -46,9 +46,9 @@ SEPARATOR = "----"
 class Scenario:
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._use(ProducerWorld("t"))
+        self._use(ProducerSimulation("t"))
 
-    def _use(self, world: ProducerWorld) -> None:
+    def _use(self, world: ProducerSimulation) -> None:
         self.world = world
         world.on_event = self._heard
 
@@ -85,10 +85,10 @@ class Scenario:
             self.world.answer(_answer(self.world.asked.request if self.world.asked else None, word, given))
 
     def _plain(self) -> None:
-        self._use(ProducerWorld(None))
+        self._use(ProducerSimulation(None))
 
     def _old(self) -> None:
-        self._use(ProducerWorld("t", init_version_max=2))
+        self._use(ProducerSimulation("t", init_version_max=2))
 
     def _retries(self, count: str) -> None:
         self.world.retries = int(count)
@@ -142,7 +142,7 @@ class Scenario:
         self.world.answer(ConnectionFailed("the connection has gone"))
 
     def _unfound(self, code: str) -> None:
-        self.world.answer(refusal(ErrorCode[code], "cannot find the coordinator"))
+        self.world.answer(broker_error(ErrorCode[code], "cannot find the coordinator"))
 
     def _unsupported(self) -> None:
         self.world.answer(UnsupportedVersion("the broker does not know that"))

@@ -1,4 +1,4 @@
-"""Runs text scenarios of the transaction machine.
+"""Runs text scenarios of the transaction shard.
 
 A file holds steps: a command, a line of dashes, and what comes of it, one effect a line, then what is stored
 of the transactional id if that changed. ``ODRADEK_REWRITE=1`` writes down what came instead. The id is called
@@ -28,18 +28,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.transaction_world import TransactionWorld
+from tests.support.simulation.transaction_simulation import TransactionSimulation
 
-from odradek.coordinators.effects import Append, Arm, Effect, Entry, Perform, Reply
+from odradek.coordinators.effects import (
+    AppendRecords,
+    CoordinatorRecord,
+    Effect,
+    Reply,
+    ScheduleTimer,
+    StartTask,
+)
 from odradek.coordinators.transactions import commands as c
-from odradek.coordinators.transactions.machine import TIMEOUTS
 from odradek.coordinators.transactions.records import (
     StoredTransaction,
     read_key,
     read_transaction,
     transaction_entry,
 )
-from odradek.coordinators.transactions.writing import LookAgain
+from odradek.coordinators.transactions.shard import TIMEOUT_TIMER
+from odradek.coordinators.transactions.transition_appends import RetryTimer
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
@@ -50,7 +57,7 @@ TIMEOUT_MS = 30_000
 
 class Scenario:
     def __init__(self) -> None:
-        self.world = TransactionWorld()
+        self.world = TransactionSimulation()
         self.world.on_effect = lambda effect: self.lines.append(_shown(effect))
         self.lines: list[str] = []
         self.line = ""
@@ -69,7 +76,7 @@ class Scenario:
         return _shortened(self.lines) or ["nothing"]
 
     def _stored(self) -> StoredTransaction | None:
-        one = self.world.machine.ids.get(ID)
+        one = self.world.shard.ids.get(ID)
         return None if one is None else one.stored
 
     def _submit(self, command: Any) -> None:
@@ -77,7 +84,7 @@ class Scenario:
 
     def _init(self, words: list[str], options: dict[str, str]) -> None:
         timeout_ms = int(options.get("timeout", TIMEOUT_MS))
-        self._submit(c.InitProducer(self.name, timeout_ms, *_producer(words[0] if words else "-1/-1")))
+        self._submit(c.InitProducerId(self.name, timeout_ms, *_producer(words[0] if words else "-1/-1")))
 
     def _add(self, words: list[str], _options: dict[str, str], *, verify_only: bool = False) -> None:
         producer, *partitions = words
@@ -123,13 +130,13 @@ class Scenario:
         assert stored is not None
         entry = transaction_entry(ID, stored._replace(producer_epoch=int(words[0])))
         self.world.committed.append(entry)
-        self.world.machine.apply(entry)
+        self.world.shard.apply(entry)
 
     def _set(self, words: list[str], _options: dict[str, str]) -> None:
         self.world.set(**{words[0]: int(words[1])})
 
     def _describe(self, _words: list[str], _options: dict[str, str]) -> None:
-        told = self.world.machine.describe(self.name)
+        told = self.world.shard.describe(self.name)
         since = f"since {told.start_ms - self.world.now.wall_ms}" if told.start_ms >= 0 else "not begun"
         facts = f"{told.state} {told.producer_id}/{told.producer_epoch} {told.timeout_ms} {since}"
         partitions = " ".join(map(str, told.partitions))
@@ -138,7 +145,7 @@ class Scenario:
     def _list(self, words: list[str], options: dict[str, str]) -> None:
         """list Ongoing producer=1 longer=5000 - those in a state, of a producer, of that duration."""
         producer_ids = {int(one) for one in options.get("producer", "").split(",") if one}
-        found = self.world.machine.listing(
+        found = self.world.shard.listing(
             words, producer_ids, int(options.get("longer", -1)), self.world.now.wall_ms
         )
         self.lines += [f"{one.transactional_id} {one.state} {one.producer_id}" for one in found]
@@ -164,11 +171,11 @@ def _shown(effect: Effect) -> str:
     match effect:
         case Reply(to, answer):
             return f"{to} <- {_answer(answer)}"
-        case Append(entries):
+        case AppendRecords(entries):
             return f"write {', '.join(map(_entry, entries))}"
-        case Arm(timer, delay_ms):
+        case ScheduleTimer(timer, delay_ms):
             return f"in {delay_ms}: {_timer(timer)}"
-        case Perform(task):
+        case StartTask(task):
             word = "commit" if task.commits else "abort"
             named = " ".join(map(str, task.partitions))
             return f"{word} {task.producer_id}/{task.producer_epoch} in {named}"
@@ -176,12 +183,12 @@ def _shown(effect: Effect) -> str:
 
 
 def _timer(timer: object) -> str:
-    if isinstance(timer, LookAgain):
+    if isinstance(timer, RetryTimer):
         return f"look at {timer.transactional_id} again"
-    return "look for long transactions" if timer == TIMEOUTS else "look for unused ids"
+    return "look for long transactions" if timer == TIMEOUT_TIMER else "look for unused ids"
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: CoordinatorRecord) -> str:
     name = read_key(entry.key)
     told = _state(None if entry.value is None else read_transaction(entry.value))
     return told if name == ID else f"{name}: {told}"
@@ -199,11 +206,11 @@ def _answer(answer: Any) -> str:
     match answer:
         case ErrorCode():
             return answer.name
-        case c.ProducerInit(ErrorCode.NONE):
+        case c.InitProducerIdResult(ErrorCode.NONE):
             return f"{answer.producer_id}/{answer.producer_epoch}"
-        case c.ProducerInit(code):
+        case c.InitProducerIdResult(code):
             return code.name
-        case c.PartitionsAdded(errors):
+        case c.AddPartitionsResult(errors):
             return " ".join(f"{one}={code.name}" for one, code in errors.items()) or "nothing"
     raise AssertionError(answer)
 

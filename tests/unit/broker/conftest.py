@@ -1,155 +1,166 @@
-"""What tests of the broker share: a connection that keeps what it is told, and frames to feed a session."""
+"""A broker in memory, with the words tests use most."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
-from odradek.broker.request_memory import RequestMemory
-from odradek.broker.request_queue import RequestQueue
-from odradek.broker.session import Session
-from odradek.broker.turns import Turns
-from odradek.ports.files import Part
-from odradek.wire.server_connection import Request
+from odradek.model.errors import ErrorCode
+from odradek.ports.files import FileSlice
+from odradek.records import codec
+from odradek.records.batch import BatchBuilder, Record
+from odradek.testing.broker import Client, MemoryBroker, MemoryCluster, running_broker
+from odradek.testing.clock import run_virtually
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-METADATA = 3
-
-
-class FakeConnection:
-    """A connection whose peer reads at once, unless ``stuck``."""
-
-    def __init__(self, host: str = "10.0.0.1") -> None:
-        self.peer_host = host
-        self.peer = f"{host}:1234"
-        self.queued_bytes = 0
-        self.sent = bytearray()
-        self.stuck = False
-        self.paused = False
-        self.closed: list[bool] = []
-        self.receiver: Any = None
-        self.ends_at_once = True
-        """Whether a close with flush ends at once; one without always does."""
-        self._is_lost = False
-
-    def send(self, parts: list[Part]) -> None:
-        size = sum(len(part) for part in parts)
-        if self.stuck:
-            self.queued_bytes += size
-        else:
-            for part in parts:
-                self.sent += bytes(part)  # type: ignore[arg-type]
-
-    def drain(self) -> None:
-        self.stuck, self.queued_bytes = False, 0
-        self.receiver.output_drained()
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-
-    def close(self, *, flush: bool = False) -> None:
-        self.closed.append(flush)
-        if self.receiver is not None and not self._is_lost and (self.ends_at_once or not flush):
-            self._is_lost = True
-            self.receiver.connection_lost(None)
-
-    @property
-    def answers(self) -> list[tuple[int, bytes]]:
-        """Correlation ids and bodies of the answers sent so far."""
-        found, position = [], 0
-        while position < len(self.sent):
-            size, correlation_id = struct.unpack_from(">ii", self.sent, position)
-            found.append((correlation_id, bytes(self.sent[position + 8 : position + 4 + size])))
-            position += 4 + size
-        return found
+PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
 
 
-def frame(correlation_id: int, api_key: int = METADATA, version: int = 1, body: bytes = b"\0\0\0\0") -> bytes:
-    """A request with the header of old versions."""
-    content = struct.pack(">hhih", api_key, version, correlation_id, 1) + b"c" + body
-    return struct.pack(">i", len(content)) + content
+def batch(*values: bytes, timestamp: int = 1000, **how: Any) -> bytearray:
+    builder = BatchBuilder(**how)
+    for index, value in enumerate(values):
+        builder.append(timestamp + index, None, value)
+    return bytearray(builder.build())
 
 
-class Bench:
-    """A session on a fake connection; requests are kept until a test answers them."""
+class Town:
+    """A broker that serves, a client connected to it, and shorthands."""
 
-    def __init__(
+    def __init__(self, cluster: MemoryCluster, broker: MemoryBroker, client: Client) -> None:
+        self.cluster = cluster
+        self.memory = broker
+        self.broker = broker.broker
+        self.client = client
+
+    async def ask(self, api_key: int, version: int, message: Any) -> Any:
+        return await self.client.request(api_key, version, message)
+
+    def topic_id(self, topic: str) -> bytes:
+        found = self.broker.image.topic(topic)
+        assert found is not None
+        return found.topic_id
+
+    async def create(
         self,
-        queue: RequestQueue | None = None,
-        under_way_max: int = 3,
-        turns: Turns | None = None,
-        memory: RequestMemory | None = None,
-    ) -> None:
-        self.now_ns = 0
-        self.memory = memory or RequestMemory(1 << 20)
-        self.begun: list[Request] = []
-        self.ended: list[Session] = []
-        self.deferred: list[Callable[[], None]] = []
-        self.on_begin: Callable[[Request, Session], None] | None = None
-        self.connection = FakeConnection()
-        self.queue = queue or RequestQueue(500)
-        self.session = Session(
-            self.connection,
-            "PLAINTEXT",
-            self._begin,
-            self.ended.append,
-            Turns(lambda: self.now_ns, self.deferred.append) if turns is None else turns,
-            self.queue,
-            self.memory,
-            frame_bytes_max=1000,
-            under_way_max=under_way_max,
+        topic: str,
+        partitions: int = 1,
+        settings: Mapping[str, str] | None = None,
+        assignments: Mapping[int, list[int]] | None = None,
+    ) -> ErrorCode:
+        given = [CreatableReplicaAssignment(number, ids) for number, ids in (assignments or {}).items()]
+        counts = (-1, -1) if given else (partitions, 1)
+        configs = [CreatableTopicConfig(name, value) for name, value in (settings or {}).items()]
+        wish = CreatableTopic(topic, *counts, given, configs)
+        response = await self.ask(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        return ErrorCode(response.topics[0].error_code)
+
+    async def produce(
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 11,
+        transactional_id: str | None = None,
+        **how: Any,
+    ) -> Any:
+        """Append one batch; give the partition's entry of the answer."""
+        data = [TopicProduceData(topic, [PartitionProduceData(partition, batch(*values, **how))])]
+        response = await self.ask(PRODUCE, version, ProduceRequest(transactional_id, acks, 30_000, data))
+        return response.responses[0].partition_responses[0]
+
+    def fetch_request(
+        self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 17, **how: Any
+    ) -> FetchRequest:
+        part = FetchPartition(
+            partition, fetch_offset=offset, partition_max_bytes=how.pop("partition_max_bytes", 1 << 20)
         )
-        self.connection.receiver = self.session
+        asked = FetchTopic(topic=topic, partitions=[part])
+        found = self.broker.image.topic(topic)
+        if version >= 13 and found is not None:
+            asked.topic_id = found.topic_id
+        how.setdefault("min_bytes", 1)
+        how.setdefault("max_wait_ms", 0)
+        how.setdefault("max_bytes", 1 << 24)
+        return FetchRequest(topics=[asked], **how)
 
-    def _begin(self, request: Request, session: Session) -> None:
-        self.begun.append(request)
-        if self.on_begin is not None:
-            self.on_begin(request, session)
+    async def fetch(self, topic: str, offset: int = 0, *, version: int = 17, **how: Any) -> Any:
+        """Read one partition; give its entry of the answer."""
+        request = self.fetch_request(topic, offset, version=version, **how)
+        response = await self.ask(FETCH, version, request)
+        return response.responses[0].partitions[0]
 
-    def receive(self, data: bytes) -> None:
-        """Let bytes arrive in one piece, or as few as the session lends room for."""
-        while data:
-            buffer = self.session.receive_buffer()
-            count = min(len(buffer), len(data))
-            buffer[:count] = data[:count]
-            data = data[count:]
-            self.session.bytes_received(count)
-
-    def answer(self, number: int, body: bytes = b"") -> None:
-        """Answer the request with this correlation id, then do what was put off."""
-        [request] = [one for one in self.begun if one.correlation_id == number]
-        self.session.answer(request, [body])
-        self.run_deferred()
-
-    def run_deferred(self) -> None:
-        while self.deferred:
-            self.deferred.pop(0)()
-
-    @property
-    def numbers(self) -> list[int]:
-        return [one.correlation_id for one in self.begun]
+    async def values(self, topic: str, offset: int = 0, **how: Any) -> list[bytes | None]:
+        """Everything that can be read from an offset on."""
+        found: list[bytes | None] = []
+        while True:
+            entry = await self.fetch(topic, offset, **how)
+            assert entry.error_code == 0
+            records = decode(entry.records)
+            if not records:
+                return found
+            found += [one.value for one in records if one.offset >= offset]
+            offset = records[-1].offset + 1
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def decode(records: Any) -> list[Record]:
+    data = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
+    return codec.decode(data)
 
 
-@pytest.fixture(scope="session")
-def new_bench() -> type[Bench]:
-    return Bench
+Scenario = Callable[[Town], Awaitable[None]]
 
 
 @pytest.fixture(scope="session")
-def new_connection() -> type[FakeConnection]:
-    return FakeConnection
+def play() -> Callable[..., None]:
+    """Run a scenario against a broker of its own."""
+
+    def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **how: Any) -> None:
+        async def main() -> None:
+            async with running_broker(settings, **how) as (cluster, broker):
+                await scenario(Town(cluster, broker, await broker.connect()))
+
+        run_virtually(main)
+
+    return run
 
 
 @pytest.fixture(scope="session")
-def make_frame() -> Callable[..., bytes]:
-    return frame
+def outlive() -> Callable[..., None]:
+    """Run a scenario that begins one broker after another on the same files, and ends them itself."""
+
+    def run(scenario: Callable[..., Awaitable[None]]) -> None:
+        async def main() -> None:
+            cluster = MemoryCluster()
+
+            async def begin(settings: Mapping[str, str] | None = None) -> Town:
+                memory = await cluster.start(settings)
+                return Town(cluster, memory, await memory.connect())
+
+            try:
+                await scenario(cluster, begin)
+            finally:
+                await cluster.close()
+
+        run_virtually(main)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def make_batch() -> Callable[..., bytearray]:
+    return batch
+
+
+@pytest.fixture(scope="session")
+def read_records() -> Callable[[Any], list[Record]]:
+    return decode

@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from odradek.model.errors import ConfigError, StorageError
-from odradek.testing.broker import Client, ConnectionEnded, MemoryBroker, MemoryCluster, serving
+from odradek.testing.broker import Client, ConnectionEnded, MemoryBroker, MemoryCluster, running_broker
 from odradek.testing.clock import run_virtually
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -171,7 +171,7 @@ def test_a_killed_broker_takes_its_connections_along_and_can_be_started_again():
 
 def test_idle_connections_are_closed():
     async def main():
-        async with serving({"connections.max.idle.ms": "60000"}) as (_, broker):
+        async with running_broker({"connections.max.idle.ms": "60000"}) as (_, broker):
             idle, busy = await broker.connect(), await broker.connect()
             for _ in range(20):
                 await asyncio.sleep(10)
@@ -184,7 +184,7 @@ def test_idle_connections_are_closed():
 
 def test_connections_over_the_limit_are_refused():
     async def main():
-        async with serving({"max.connections": "2"}) as (_, broker):
+        async with running_broker({"max.connections": "2"}) as (_, broker):
             clients = [await broker.connect() for _ in range(3)]
             await asyncio.sleep(0.1)
             assert [client.is_open for client in clients] == [True, True, False]
@@ -198,7 +198,7 @@ def test_connections_over_the_limit_are_refused():
 
 def test_garbage_closes_only_the_connection_it_came_through():
     async def main():
-        async with serving() as (_, broker):
+        async with running_broker() as (_, broker):
             good, bad = await broker.connect(), await broker.connect()
             bad.send_bytes(b"\xff\xff\xff\xffgarbage")
             await bad.lost
@@ -210,7 +210,7 @@ def test_garbage_closes_only_the_connection_it_came_through():
 def test_two_lives_of_one_seed_are_alike():
     def identity():
         async def main():
-            async with serving(seed=9) as (_, broker):
+            async with running_broker(seed=9) as (_, broker):
                 return broker.broker.cluster_id
 
         return run_virtually(main)
@@ -220,7 +220,7 @@ def test_two_lives_of_one_seed_are_alike():
 
 def test_a_memory_broker_names_the_real_one():
     async def main():
-        async with serving() as (cluster, broker):
+        async with running_broker() as (cluster, broker):
             assert isinstance(broker, MemoryBroker)
             assert broker.broker.log_dirs == ["/data"]
             assert cluster.network.connections == set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.releases import RELEASES
+from tests.support.simulation.broker_releases import RELEASES
 
 from odradek.cli.cluster_status import guess_version, partition_counts
 from odradek.client.admin.cluster import VersionRange

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.support.client_stage import Stage
+from tests.support.simulation.client_fixture import ClientFixture
 
 from odradek.records.batch import BatchBuilder
-from odradek.testing.broker import serving
+from odradek.testing.broker import running_broker
 from odradek.testing.clock import run_virtually
 
 
@@ -18,11 +18,13 @@ def stage() -> Callable[..., None]:
     """Run a scenario with a broker of its own; see that its clients leave nothing behind."""
 
     def run(
-        scenario: Callable[[Stage], Awaitable[None]], settings: Mapping[str, str] | None = None, **how: Any
+        scenario: Callable[[ClientFixture], Awaitable[None]],
+        settings: Mapping[str, str] | None = None,
+        **how: Any,
     ) -> None:
         async def main() -> None:
-            async with serving(settings, **how) as (memory, broker):
-                played = Stage(memory, broker)
+            async with running_broker(settings, **how) as (memory, broker):
+                played = ClientFixture(memory, broker)
                 await scenario(played)
                 await played.close()
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
 import sys
 import pyarrow
-from tests.support.batches import HandMadeBatch
+from tests.support.record_batches import HandMadeBatch
 from odradek.client.arrow import record_batch
 from odradek.records.codec import ColumnBuilder, RecordReader
 

@@ -3,9 +3,9 @@
 import pytest
 
 from odradek.config import broker
-from odradek.config.alter import Operation, alter_broker, replace_broker
-from odradek.config.availability import protection_problems
-from odradek.config.layers import Layers
+from odradek.config.availability import unavailable_setting_problems
+from odradek.config.dynamic.alter_configs import AlterOperation, alter_broker, replace_broker
+from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.config.sources import load
 from odradek.model.errors import BrokerError, ConfigError, ErrorCode
 
@@ -63,15 +63,15 @@ def test_the_default_is_no_promise(name: str) -> None:
     default = {"super.users": "", "allow.everyone.if.no.acl.found": "true"}.get(name, "")
     text = default if setting is None else setting.text(setting.default)
     if text is not None:
-        assert protection_problems({name: text}) == []
+        assert unavailable_setting_problems({name: text}) == []
 
 
 @pytest.mark.parametrize("per_broker", [True, False])
 @pytest.mark.parametrize(("name", "value"), [*PROTECTIVE.items(), *ON_LISTENERS])
 def test_it_cannot_be_set_while_the_broker_runs(name: str, value: str, per_broker: bool) -> None:
-    layers = Layers({})
+    layers = DynamicBrokerConfig({})
     for change in (
-        lambda: alter_broker(layers, [Operation(name, 0, value)], per_broker=per_broker),
+        lambda: alter_broker(layers, [AlterOperation(name, 0, value)], per_broker=per_broker),
         lambda: replace_broker(layers, [(name, value)], per_broker=per_broker),
     ):
         with pytest.raises(BrokerError) as refused:
@@ -81,7 +81,7 @@ def test_it_cannot_be_set_while_the_broker_runs(name: str, value: str, per_broke
 
 
 def test_one_that_was_stored_before_is_passed_over_with_a_line_that_says_so() -> None:
-    layers = Layers({})
+    layers = DynamicBrokerConfig({})
     [line] = layers.set_broker_overrides({"ssl.client.auth": "required", "log.retention.ms": "5"})
     assert line.startswith("ssl.client.auth: ")
     assert layers.broker_overrides == {"log.retention.ms": "5"}

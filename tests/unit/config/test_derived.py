@@ -1,10 +1,10 @@
 import pytest
 
 from odradek.config import broker, derived, topic
-from odradek.config.layers import Layers
-from odradek.config.relations import live_problems, problems
-from odradek.config.table import Settings, read
-from odradek.model.levels import Compression, TimestampType
+from odradek.config.constraints import live_problems, problems
+from odradek.config.definition import Settings, read
+from odradek.config.dynamic.broker_config import DynamicBrokerConfig
+from odradek.model.protocol_enums import Compression, TimestampType
 
 
 def settings(given: dict[str, str]) -> Settings:
@@ -12,7 +12,7 @@ def settings(given: dict[str, str]) -> Settings:
 
 
 def topic_settings(overrides: dict[str, str], given: dict[str, str] | None = None) -> Settings:
-    return Layers(given or {}).topic_settings(overrides)
+    return DynamicBrokerConfig(given or {}).topic_settings(overrides)
 
 
 @pytest.mark.parametrize(

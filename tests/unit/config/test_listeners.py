@@ -1,16 +1,16 @@
 import pytest
 
 from odradek.config import broker
+from odradek.config.definition import Settings, read
 from odradek.config.endpoints import SecurityProtocol
 from odradek.config.listeners import (
-    Endpoint,
+    ListenerEndpoint,
     anonymous,
-    exposure_problems,
+    anonymous_access_problems,
     listeners,
-    new_exposures,
+    new_anonymous_access_problems,
     problems,
 )
-from odradek.config.table import Settings, read
 
 PLAINTEXT, SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL
 
@@ -21,7 +21,10 @@ def settings(**given: str) -> Settings:
 
 def test_listeners_are_parsed_into_endpoints() -> None:
     found = listeners(settings(listeners="plaintext://[::1]:9092,SSL://:9093"))
-    assert found.bound == (Endpoint("PLAINTEXT", PLAINTEXT, "::1", 9092), Endpoint("SSL", SSL, "", 9093))
+    assert found.bound == (
+        ListenerEndpoint("PLAINTEXT", PLAINTEXT, "::1", 9092),
+        ListenerEndpoint("SSL", SSL, "", 9093),
+    )
     assert found.advertised == found.bound
     assert found.inter_broker == "PLAINTEXT"
     assert [str(endpoint) for endpoint in found.bound] == ["PLAINTEXT://[::1]:9092", "SSL://:9093"]
@@ -37,7 +40,9 @@ def test_names_are_mapped_to_protocols() -> None:
         )
     )
     assert found.inter_broker == "IN"
-    assert found.advertised_as("OUT") == Endpoint("OUT", SecurityProtocol.SASL_SSL, "kafka.example", 443)
+    assert found.advertised_as("OUT") == ListenerEndpoint(
+        "OUT", SecurityProtocol.SASL_SSL, "kafka.example", 443
+    )
     assert found.advertised_as("NO") is None
 
 
@@ -115,7 +120,7 @@ def test_protocol_maps_that_are_none_are_refused(text: str) -> None:
     ],
 )
 def test_loopback_and_authenticated_listeners_expose_nothing(text: str) -> None:
-    assert exposure_problems(settings(listeners=text)) == []
+    assert anonymous_access_problems(settings(listeners=text)) == []
 
 
 @pytest.mark.parametrize(
@@ -123,8 +128,8 @@ def test_loopback_and_authenticated_listeners_expose_nothing(text: str) -> None:
 )
 def test_other_listeners_need_the_word(text: str) -> None:
     exposed = settings(listeners=text)
-    assert [text in line for line in exposure_problems(exposed)] == [True]
-    assert exposure_problems(settings(listeners=text, odradek_allow_anonymous="true")) == []
+    assert [text in line for line in anonymous_access_problems(exposed)] == [True]
+    assert anonymous_access_problems(settings(listeners=text, odradek_allow_anonymous="true")) == []
 
 
 def test_client_certificates_are_authentication() -> None:
@@ -134,5 +139,5 @@ def test_client_certificates_are_authentication() -> None:
 
 def test_a_change_answers_only_for_what_it_exposes_itself() -> None:
     before = settings(listeners="PLAINTEXT://:1")
-    assert new_exposures(before, before) == []
-    assert len(new_exposures(before, settings(listeners="PLAINTEXT://:1,SSL://:2"))) == 1
+    assert new_anonymous_access_problems(before, before) == []
+    assert len(new_anonymous_access_problems(before, settings(listeners="PLAINTEXT://:1,SSL://:2"))) == 1

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import odradek
-from odradek.config import broker, layers, topic
+from odradek.config import broker, topic
 from odradek.config.broker import throttles
-from odradek.config.table import Setting
-from odradek.log.settings import LogConfig
+from odradek.config.definition import Setting
+from odradek.config.dynamic import broker_config
+from odradek.log.log_config import LogConfig
 
 SOURCE = Path(odradek.__file__).parent
 
@@ -74,7 +75,7 @@ def is_broker_setting_read(setting: Setting[Any], read_names: set[str]) -> bool:
     if BROKER[setting] in read_names:
         return True
     for inheriting, synonyms in topic.SYNONYMS.items():
-        rule = layers._DERIVED.get(inheriting)
+        rule = broker_config._DERIVED.get(inheriting)
         inside = () if rule is None else rule.__code__.co_names
         if setting in [one.setting for one in synonyms] or BROKER[setting] in inside:
             return is_topic_setting_read(inheriting, read_names)

@@ -1,4 +1,4 @@
-"""Commands, commits and timers of a hosted machine, and what becomes of them when the partition goes."""
+"""Commands, commits and timers of a hosted shard, and what becomes of them when the partition goes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ import logging
 
 import pytest
 
-from odradek.coordinators.hosted import MAY_COME_FROM, UNDER_WAY_BYTES_MAX, Hosted, HostState, RuntimeSettings
-from odradek.coordinators.runtime import Runtime
-from odradek.log.settings import LogConfig
+from odradek.coordinators.coordinator_context import (
+    PENDING_BYTES_MAX,
+    VALID_PREVIOUS_STATES,
+    CoordinatorContext,
+    CoordinatorRuntimeSettings,
+    CoordinatorState,
+)
+from odradek.coordinators.runtime import CoordinatorRuntime
+from odradek.log.log_config import LogConfig
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import Compression
+from odradek.model.protocol_enums import Compression
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder
 
-from .desk import FOLLOWER_ID, TIMEOUT_MS, Counter, Desk, play
+from .runtime_fixture import FOLLOWER_ID, TIMEOUT_MS, Counter, Desk, play
 
 
 def logged(desk: Desk) -> list[tuple[bytes | None, bytes | None]]:
@@ -120,7 +126,7 @@ def test_where_too_much_waits_for_replicas_more_is_refused() -> None:
     async def scenario(desk: Desk) -> None:
         counter = await desk.serve(1, FOLLOWER_ID)
         name = b"a" * (1 << 19)
-        waiting = [desk.ask("set", name, number) for number in range(UNDER_WAY_BYTES_MAX >> 19)]
+        waiting = [desk.ask("set", name, number) for number in range(PENDING_BYTES_MAX >> 19)]
         assert not any(waiting)
         end_offset = desk.partition.log.log_end_offset
         assert desk.ask("set", b"b", 1) == [ErrorCode.NOT_ENOUGH_REPLICAS]
@@ -139,7 +145,7 @@ def test_an_append_waits_for_the_flush_that_flush_messages_asks_for() -> None:
         counter = await desk.serve()
         answers = desk.ask("set", b"a", 1)
         assert (answers, counter.totals) == ([], {})
-        await desk.replicas.settle_flushes()
+        await desk.replicas.drain_flushes()
         assert (answers, counter.totals) == (["done"], {b"a": 1})
         assert desk.partition.log.recovery_point == 1
 
@@ -151,10 +157,10 @@ def test_a_flush_without_room_refuses_what_waited_for_it_which_counts_once_there
         counter = await desk.serve()
         desk.files.fail_next_write(errno.ENOSPC, name_end="leader-epoch-checkpoint.tmp")
         answers = desk.ask("set", b"a", 1)
-        await desk.replicas.settle_flushes()
+        await desk.replicas.drain_flushes()
         assert (answers, counter.totals) == ([ErrorCode.KAFKA_STORAGE_ERROR], {})
         assert desk.ask("set", b"b", 2) == []
-        await desk.replicas.settle_flushes()
+        await desk.replicas.drain_flushes()
         assert counter.totals == {b"a": 1, b"b": 2}
         assert answers == [ErrorCode.KAFKA_STORAGE_ERROR]
 
@@ -172,7 +178,7 @@ def test_entries_are_written_with_the_codec_that_is_set(compression: Compression
         assert (header.codec_id, header.max_timestamp) == (compression, desk.clock.wall_ms())
         assert (await desk.reload()).totals == {b"a": 1}
 
-    play(scenario, settings=RuntimeSettings(TIMEOUT_MS, 1 << 20, compression))
+    play(scenario, settings=CoordinatorRuntimeSettings(TIMEOUT_MS, 1 << 20, compression))
 
 
 # Timers.
@@ -206,8 +212,8 @@ def test_timers_go_with_their_partition_and_none_is_armed_after_it() -> None:
     async def scenario(desk: Desk) -> None:
         counter = await desk.serve()
         desk.ask("arm", "a", 100)
-        desk.runtime.resign(0)
-        assert len(desk.clockwork.wheel) == 0
+        desk.runtime.unload(0)
+        assert len(desk.timer_driver.wheel) == 0
         await desk.clock.sleep_ms(500)
         assert counter.fired_at == []
 
@@ -219,7 +225,7 @@ def test_what_is_to_be_done_outside_is_handed_on_with_its_partition_until_that_i
         await desk.serve()
         assert desk.ask("perform", "a task") == ["asked"]
         assert desk.performed == [(0, "a task")]
-        desk.runtime.resign(0)
+        desk.runtime.unload(0)
         assert desk.performed == [(0, "a task")]
 
     play(scenario)
@@ -240,7 +246,7 @@ def test_a_fault_in_a_machine_stops_neither_its_other_timers_nor_its_commands(
         assert desk.ask("set", b"a", 1) == ["done"]
 
     play(scenario)
-    assert "coordinators.machine_broken" in caplog.text
+    assert "coordinators.coordinator_event_failed" in caplog.text
 
 
 # Roles.
@@ -250,7 +256,7 @@ def test_who_waits_when_the_partition_goes_is_answered_once() -> None:
     async def scenario(desk: Desk) -> None:
         counter = await desk.serve(1, FOLLOWER_ID)
         answers = desk.ask("set", b"a", 1)
-        desk.runtime.resign(0)
+        desk.runtime.unload(0)
         assert answers == [ErrorCode.NOT_COORDINATOR]
         desk.follow(1)
         await desk.clock.sleep_ms(10 * TIMEOUT_MS)
@@ -271,14 +277,14 @@ def test_who_waits_when_the_runtime_stops_is_answered() -> None:
 
 def test_what_was_told_to_a_load_that_ended_early_is_not_told_to_the_next() -> None:
     async def scenario(desk: Desk) -> None:
-        partition = await desk.obey()
+        partition = await desk.become_leader_or_follower()
         desk.runtime.start()
-        desk.runtime.lead(partition)
-        desk.runtime.tell_all(("set", b"a", 1))
-        desk.runtime.resign(0)
-        desk.runtime.lead(partition)
+        desk.runtime.load(partition)
+        desk.runtime.submit_to_all(("set", b"a", 1))
+        desk.runtime.unload(0)
+        desk.runtime.load(partition)
         await desk.loaded()
-        assert desk.runtime.machine(0).totals == {}
+        assert desk.runtime.shard(0).totals == {}
 
     play(scenario)
 
@@ -286,11 +292,11 @@ def test_what_was_told_to_a_load_that_ended_early_is_not_told_to_the_next() -> N
 def test_no_load_is_under_way_once_the_runtime_has_stopped() -> None:
     async def scenario(desk: Desk) -> None:
         desk.runtime.start()
-        partition = await desk.obey(1, FOLLOWER_ID)
+        partition = await desk.become_leader_or_follower(1, FOLLOWER_ID)
         builder = BatchBuilder()
         builder.append(1, b"a", b"1")
-        partition.append_own(bytearray(builder.build()), 1)
-        desk.runtime.lead(partition)
+        partition.append_as_coordinator(bytearray(builder.build()), 1)
+        desk.runtime.load(partition)
         await asyncio.sleep(0)
         (load,) = desk.runtime._loads.values()
         await desk.runtime.stop()
@@ -328,21 +334,21 @@ def test_refusals_say_how_far_the_partition_is() -> None:
             with pytest.raises(BrokerError) as by_command:
                 desk.ask("set", b"a", 1)
             with pytest.raises(BrokerError) as by_question:
-                desk.runtime.machine(0)
+                desk.runtime.shard(0)
             assert by_command.value.code == by_question.value.code
             return by_command.value.code
 
         assert await code() is ErrorCode.COORDINATOR_NOT_AVAILABLE
         desk.runtime.start()
         assert await code() is ErrorCode.NOT_COORDINATOR
-        desk.runtime.lead(await desk.obey())
+        desk.runtime.load(await desk.become_leader_or_follower())
         assert await code() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert desk.runtime.machines() == []
+        assert desk.runtime.shards() == []
         await desk.loaded()
-        assert desk.runtime.machines() == [desk.runtime.machine(0)]
-        desk.runtime.resign(0)
+        assert desk.runtime.shards() == [desk.runtime.shard(0)]
+        desk.runtime.unload(0)
         assert await code() is ErrorCode.NOT_COORDINATOR
-        desk.runtime.resign(0)
+        desk.runtime.unload(0)
         await desk.runtime.stop()
         assert await code() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -353,8 +359,8 @@ def test_leading_on_under_a_newer_epoch_keeps_the_machine_and_what_is_under_way(
     async def scenario(desk: Desk) -> None:
         counter = await desk.serve(1, FOLLOWER_ID)
         answers = desk.ask("set", b"a", 1)
-        desk.runtime.lead(await desk.obey(1, FOLLOWER_ID, epoch=1))
-        assert desk.runtime.machine(0) is counter
+        desk.runtime.load(await desk.become_leader_or_follower(1, FOLLOWER_ID, epoch=1))
+        assert desk.runtime.shard(0) is counter
         desk.follow(1)
         assert (answers, counter.loads) == (["done"], 1)
 
@@ -366,24 +372,24 @@ def test_a_partition_made_anew_gets_a_machine_of_its_own() -> None:
         old = await desk.serve()
         desk.ask("set", b"a", 1)
         desk.replicas.remove([desk.partition.topic_partition])
-        desk.runtime.lead(await desk.obey())
+        desk.runtime.load(await desk.become_leader_or_follower())
         await desk.loaded()
-        new = desk.runtime.machine(0)
+        new = desk.runtime.shard(0)
         assert new is not old
         assert new.totals == {}
 
     play(scenario)
 
 
-@pytest.mark.parametrize("old", HostState)
-@pytest.mark.parametrize("new", HostState)
+@pytest.mark.parametrize("old", CoordinatorState)
+@pytest.mark.parametrize("new", CoordinatorState)
 def test_a_hosted_partition_goes_from_state_to_state_as_the_table_says(
-    old: HostState, new: HostState
+    old: CoordinatorState, new: CoordinatorState
 ) -> None:
     async def scenario(desk: Desk) -> None:
-        hosted = Hosted(await desk.obey(), Counter(), desk.around)
+        hosted = CoordinatorContext(await desk.become_leader_or_follower(), Counter(), desk.around)
         hosted.state = old
-        if old in MAY_COME_FROM[new]:
+        if old in VALID_PREVIOUS_STATES[new]:
             hosted._move_to(new)
             assert hosted.state is new
         else:
@@ -392,7 +398,7 @@ def test_a_hosted_partition_goes_from_state_to_state_as_the_table_says(
             assert hosted.state is old
 
     play(scenario)
-    assert set(MAY_COME_FROM) == set(HostState)
+    assert set(VALID_PREVIOUS_STATES) == set(CoordinatorState)
 
 
 @pytest.mark.parametrize(("waits_ms", "lines"), [(100, 0), (1_500, 1)])
@@ -402,9 +408,9 @@ def test_loads_that_clients_wait_for_are_logged_in_one_line(
     async def scenario(desk: Desk) -> None:
         await desk.serve(1, FOLLOWER_ID)
         desk.ask("set", b"a", 1)
-        other: Runtime[Counter] = Runtime(lambda number: Counter(), desk.around)
+        other: CoordinatorRuntime[Counter] = CoordinatorRuntime(lambda number: Counter(), desk.around)
         other.start()
-        other.lead(desk.partition)
+        other.load(desk.partition)
         await desk.clock.sleep_ms(waits_ms)
         desk.follow(1)
         while other.is_loading:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from odradek.log.log import Log
-from odradek.log.recovery import Opening, Recovered, create_log, open_log
-from odradek.log.segment import OpenSegments, SegmentPlace
-from odradek.log.settings import LogConfig
+from odradek.log.log_config import LogConfig
+from odradek.log.recovery.log_loader import LogLoadContext, RecoveryResult, create_log, open_log
+from odradek.log.segments.log_segment import OpenSegments, SegmentContext
 from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import decode
@@ -56,11 +56,11 @@ class Bench:
         self.opened = OpenSegments()
         self.rolled: list[Log] = []
         self.failures: list[Exception] = []
-        self.recovered = Recovered()
+        self.recovered = RecoveryResult()
 
-    def how(self, **given: Any) -> Opening:
-        given.setdefault("was_clean", True)
-        return Opening(
+    def how(self, **given: Any) -> LogLoadContext:
+        given.setdefault("had_clean_shutdown", True)
+        return LogLoadContext(
             self.files,
             self.chance,
             self.opened,
@@ -73,12 +73,12 @@ class Bench:
         return create_log(ORDERS, DIRECTORY, LogConfig(**config), self.how())
 
     def open(self, config: dict[str, Any] | None = None, **how: Any) -> Log:
-        self.recovered = Recovered()
+        self.recovered = RecoveryResult()
         return open_log(ORDERS, DIRECTORY, LogConfig(**(config or {})), self.how(**how), self.recovered)
 
-    def place(self, interval_bytes: int = 4096, index_bytes_max: int = 10 << 20) -> SegmentPlace:
+    def place(self, interval_bytes: int = 4096, index_bytes_max: int = 10 << 20) -> SegmentContext:
         self.files.make_directories(DIRECTORY)
-        return SegmentPlace(self.files, DIRECTORY, self.opened, interval_bytes, index_bytes_max)
+        return SegmentContext(self.files, DIRECTORY, self.opened, interval_bytes, index_bytes_max)
 
     def path(self, name: str) -> str:
         return f"{DIRECTORY}/{name}"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.log.checkpoints import (
-    encode_clean_stop,
+    encode_clean_shutdown,
     encode_offsets,
     encode_partition_metadata,
     read_offsets,
@@ -97,5 +97,5 @@ def test_malformed_partition_metadata_is_told_by_name(content: bytes) -> None:
 
 
 def test_the_clean_stop_marker_looks_as_kafka_writes_it() -> None:
-    assert encode_clean_stop() == b'{"version":0,"brokerEpoch":-1}'
-    assert encode_clean_stop(42) == b'{"version":0,"brokerEpoch":42}'
+    assert encode_clean_shutdown() == b'{"version":0,"brokerEpoch":-1}'
+    assert encode_clean_shutdown(42) == b'{"version":0,"brokerEpoch":42}'

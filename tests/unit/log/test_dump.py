@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from odradek.log.dump import DumpOptions, dump
-from odradek.log.segment_format import OFFSETS, TIMES
-from odradek.log.transaction_index import AbortedTransaction, encode_aborted
-from odradek.model.levels import Compression
+from odradek.log.segments.segment_format import OFFSETS, TIMES
+from odradek.log.segments.transaction_index import AbortedTransaction, encode_aborted
+from odradek.model.protocol_enums import Compression
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import read_headers
-from odradek.records.control import ControlType, EndMarker, build_end_marker
-from odradek.records.legacy import down_convert
-from odradek.records.validation import Origin
+from odradek.records.control_records import ControlRecordType, EndTransactionMarker, build_end_marker
+from odradek.records.conversion import down_convert
+from odradek.records.validation import AppendOrigin
 
 Batch = Callable[..., bytearray]
 
@@ -49,9 +49,9 @@ def _log(bench: Any) -> None:
     builder.append(1002, None, b"w")
     builder.append(1001, b"l", None)
     log.append_as_leader(bytearray(builder.build()), 5, 0)
-    marker = EndMarker(ControlType.ABORT, 9)
+    marker = EndTransactionMarker(ControlRecordType.ABORT, 9)
     data = build_end_marker(marker, producer_id=7, producer_epoch=1, timestamp=1003)
-    log.append_as_leader(bytearray(data), 5, 0, origin=Origin.COORDINATOR)
+    log.append_as_leader(bytearray(data), 5, 0, origin=AppendOrigin.COORDINATOR)
     bench.append(log, timestamp=1004, leader_epoch=6)
     bench.run(log.close())
 
@@ -238,7 +238,7 @@ def _transactions(bench: Any, batch: Batch) -> None:
     log.append_as_leader(
         batch(2, producer_id=8, producer_epoch=0, base_sequence=3, transactional=True), 0, bench.now_ms
     )
-    log.append_end_marker(EndMarker(ControlType.ABORT, 9), 7, 2, 0, bench.now_ms)
+    log.append_end_marker(EndTransactionMarker(ControlRecordType.ABORT, 9), 7, 2, 0, bench.now_ms)
     bench.run(log.close())
 
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.log.results import NOTHING
-from odradek.log.segment import TimestampOffset
+from odradek.log.segments.log_segment import TimestampOffset
+from odradek.log.segments.results import EMPTY_FETCH
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
-from odradek.model.levels import Compression
+from odradek.model.protocol_enums import Compression
 from odradek.ports.files import FileSlice
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import decode, read_headers
-from odradek.records.control import ControlType, EndMarker
-from odradek.records.legacy import down_convert
-from odradek.records.validation import Origin, RecordErrors
+from odradek.records.control_records import ControlRecordType, EndTransactionMarker
+from odradek.records.conversion import down_convert
+from odradek.records.validation import AppendOrigin, RecordValidationError
 
 Batch = Callable[..., bytearray]
 BATCH_BYTES = 76
@@ -65,7 +65,7 @@ def test_topic_settings_hold_from_the_moment_they_change(bench: Any, batch: Batc
     bench.append(log, value=b"longer than before")
     keyless = BatchBuilder()
     keyless.append(1, None, b"x")
-    with pytest.raises(RecordErrors):
+    with pytest.raises(RecordValidationError):
         log.append_as_leader(bytearray(keyless.build()), 0, bench.now_ms)
 
 
@@ -130,13 +130,13 @@ def test_a_coordinators_marker_is_held_to_the_producers_epoch_only(bench: Any, b
     log = bench.create()
     log.append_as_leader(batch(1, producer_id=9, producer_epoch=3, base_sequence=0), 0, bench.now_ms)
 
-    marker = EndMarker(ControlType.COMMIT, 0)
+    marker = EndTransactionMarker(ControlRecordType.COMMIT, 0)
     assert not log.append_end_marker(marker, 9, 3, 0, bench.now_ms).is_duplicate
     with _refusal(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.append_end_marker(marker, 9, 2, 0, bench.now_ms)
     nonsense = batch(1, producer_id=9, producer_epoch=3, control=True, transactional=True)
     with _refusal(ErrorCode.INVALID_RECORD):
-        log.append_as_leader(nonsense, 0, bench.now_ms, origin=Origin.COORDINATOR)
+        log.append_as_leader(nonsense, 0, bench.now_ms, origin=AppendOrigin.COORDINATOR)
     follow = batch(1, producer_id=9, producer_epoch=3, base_sequence=1)
     assert log.append_as_leader(follow, 0, bench.now_ms).first_offset == 2
 
@@ -326,7 +326,7 @@ def test_the_size_of_a_read_is_bounded(bench: Any, is_active: bool) -> None:
     if not is_active:
         bench.run(log.close())
         log = bench.open()
-    for bytes_max, at_least_one, size, is_cut_short in [
+    for bytes_max, at_least_one, size, first_entry_incomplete in [
         (1000, True, 4 * BATCH_BYTES, False),
         (2 * BATCH_BYTES + 1, True, 2 * BATCH_BYTES + 1, False),
         (BATCH_BYTES, False, BATCH_BYTES, False),
@@ -336,7 +336,7 @@ def test_the_size_of_a_read_is_bounded(bench: Any, is_active: bool) -> None:
         (0, False, 0, True),
     ]:
         fetched = log.read(0, bytes_max, None, at_least_one)
-        assert (len(fetched.data), fetched.is_cut_short) == (size, is_cut_short)
+        assert (len(fetched.data), fetched.first_entry_incomplete) == (size, first_entry_incomplete)
 
 
 def test_a_read_is_a_slice_of_the_file_and_stays_good(bench: Any) -> None:
@@ -382,14 +382,14 @@ def test_records_are_found_by_time_across_segments(bench: Any) -> None:
     for number in range(20):
         bench.append(log, 2, timestamp=1000 + number * 10)
     assert len(log.segments) > 4
-    assert log.offset_for_time(0) == TimestampOffset(1000, 0, 0)
-    assert log.offset_for_time(1101) == TimestampOffset(1101, 21, 0)
-    assert log.offset_for_time(1102) == TimestampOffset(1110, 22, 0)
-    assert log.offset_for_time(1191) == TimestampOffset(1191, 39, 0)
-    assert log.offset_for_time(1192) is None
+    assert log.offset_for_timestamp(0) == TimestampOffset(1000, 0, 0)
+    assert log.offset_for_timestamp(1101) == TimestampOffset(1101, 21, 0)
+    assert log.offset_for_timestamp(1102) == TimestampOffset(1110, 22, 0)
+    assert log.offset_for_timestamp(1191) == TimestampOffset(1191, 39, 0)
+    assert log.offset_for_timestamp(1192) is None
     log.high_watermark = 30
     log.advance_log_start_offset(25)
-    assert log.offset_for_time(0) == TimestampOffset(1121, 25, 0)
+    assert log.offset_for_timestamp(0) == TimestampOffset(1121, 25, 0)
 
 
 def test_the_first_record_with_the_largest_timestamp_is_found(bench: Any) -> None:
@@ -405,7 +405,7 @@ def test_the_first_record_with_the_largest_timestamp_is_found(bench: Any) -> Non
 def test_time_is_found_inside_compressed_batches(bench: Any) -> None:
     log = bench.create()
     bench.append(log, 50, timestamp=1000, compression=Compression.LZ4)
-    assert log.offset_for_time(1033) == TimestampOffset(1033, 33, 0)
+    assert log.offset_for_timestamp(1033) == TimestampOffset(1033, 33, 0)
 
 
 def test_the_old_way_to_ask_for_offsets(bench: Any) -> None:
@@ -526,13 +526,13 @@ def test_the_last_batch_is_read_whole_or_not_at_all(bench: Any) -> None:
     bench.append(log, 1)
     bench.append(log, 3)
     assert [one.offset for one in decode(log.read(2, 1).data.read())] == [1, 2, 3]
-    assert log.read(2, 1, at_least_one=False).is_cut_short
+    assert log.read(2, 1, at_least_one=False).first_entry_incomplete
 
 
 def test_a_batch_that_ends_behind_the_bound_of_a_read_is_not_read(bench: Any) -> None:
     log = bench.create()
     bench.append(log, 3)
-    assert log.read(0, 1 << 20, 1) == NOTHING
+    assert log.read(0, 1 << 20, 1) == EMPTY_FETCH
     assert log.read(0, 1 << 20, 3).data.read()
 
 

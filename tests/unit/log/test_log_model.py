@@ -1,7 +1,7 @@
 """Any sequence of what can happen to a log leaves what a simple model says.
 
-The model is ``tests/faults/modelled_log.py``; ``make faults`` plays it at length. A sequence that once failed
-is here under the name of what it showed.
+The model is ``tests/faults/log_model/modelled_log.py``; ``make faults`` plays it at length. A sequence that
+once failed is here under the name of what it showed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.faults.modelled_log import KINDS, NUMBER_MAX, Step, play
+from tests.faults.log_model.modelled_log import KINDS, NUMBER_MAX, Step, play
 
 NUMBERS = st.integers(0, NUMBER_MAX)
 STEPS = st.lists(st.builds(Step, st.sampled_from(KINDS), NUMBERS, NUMBERS, NUMBERS), max_size=60)

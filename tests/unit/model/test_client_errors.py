@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from odradek.model.client_errors import (
     ConnectionFailed,
+    PartialFailure,
     RequestRefused,
-    SomeFailed,
 )
 from odradek.model.errors import ErrorCode
 
@@ -15,7 +15,7 @@ def refused(code: ErrorCode, what: str) -> RequestRefused:
 
 
 def test_one_failure_of_one_is_told_without_counting() -> None:
-    error = SomeFailed("create topics", {"a": refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a")})
+    error = PartialFailure("create topics", {"a": refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a")})
     assert str(error) == "create topics: topic a: TOPIC_ALREADY_EXISTS"
     assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert not error.retriable
@@ -26,7 +26,7 @@ def test_failures_among_successes_are_counted_and_both_are_kept() -> None:
         "a": refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a"),
         "b": ConnectionFailed("topic b: gone"),
     }
-    error = SomeFailed("create topics", failures, {"c": 3})
+    error = PartialFailure("create topics", failures, {"c": 3})
     assert str(error) == ("create topics: 2 of 3 failed: topic a: TOPIC_ALREADY_EXISTS; topic b: gone")
     assert error.errors == failures
     assert error.results == {"c": 3}
@@ -35,7 +35,7 @@ def test_failures_among_successes_are_counted_and_both_are_kept() -> None:
 
 def test_a_thousand_failures_make_a_readable_sentence() -> None:
     failures = {index: refused(ErrorCode.NOT_CONTROLLER, f"topic {index}") for index in range(1000)}
-    error = SomeFailed("create topics", failures)
+    error = PartialFailure("create topics", failures)
     assert "and 990 more" in str(error)
     assert len(str(error)) < 1000
     assert error.retriable

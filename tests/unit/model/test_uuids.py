@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.model.uuids import fresh_uuid, parse_uuid, uuid_text
+from odradek.model.uuids import parse_uuid, random_uuid, uuid_text
 
 
 def test_text_is_kafkas() -> None:
@@ -39,6 +39,6 @@ def test_id_has_sixteen_bytes() -> None:
 def test_fresh_id_is_neither_reserved_nor_looks_like_an_option() -> None:
     good = parse_uuid("3Q0bVG5OTqSGsa-9nrsmOg")
     draws = iter([bytes(16), (1).to_bytes(16, "big"), parse_uuid("-Q0bVG5OTqSGsa-9nrsmOg"), good])
-    assert fresh_uuid(lambda: next(draws)) == good
+    assert random_uuid(lambda: next(draws)) == good
     with pytest.raises(ValueError, match="draws"):
-        fresh_uuid(lambda: bytes(16))
+        random_uuid(lambda: bytes(16))

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from odradek.net.peer import Handshake
-from odradek.net.peers import Peers
-from odradek.net.place import Limits
+from odradek.net.broker_connection import Handshake
+from odradek.net.connection_pool import ConnectionPool
+from odradek.net.connection_state import ConnectionSettings
 from odradek.ports.network import Connection
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.network import MemoryListener, MemoryNetwork
 from odradek.wire.apis import API_BY_KEY
-from odradek.wire.compile import decoder, encoder
 from odradek.wire.frames import FrameReader
 from odradek.wire.headers import RequestHeader, decode_request_header, encode_response_header
+from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.wire.messages.list_groups import ListGroupsResponse
 
@@ -108,9 +108,9 @@ def reply(header: RequestHeader, message: Any) -> bytes:
 
 
 class Scene:
-    """Peers of one client, with an actor at place 1."""
+    """ConnectionPool of one client, with an actor at place 1."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionSettings) -> None:
         self.network = MemoryNetwork(SeededEntropy())
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.actor = Actor(self.network)
@@ -119,9 +119,9 @@ class Scene:
         self.peers.put(1, "actor", 9092)
         self.reply = reply
 
-    def make_peers(self, handshake: Handshake | None = None) -> Peers:
+    def make_peers(self, handshake: Handshake | None = None) -> ConnectionPool:
         here = self.network.host("client")
-        return Peers(here, self.clock, SeededEntropy(), self._limits, "tester", handshake)
+        return ConnectionPool(here, self.clock, SeededEntropy(), self._limits, "tester", handshake)
 
 
 @pytest.fixture(scope="session")
@@ -129,10 +129,13 @@ def play() -> Callable[..., None]:
     """Run a scenario; at its end nothing of the peers may be left."""
 
     def run(
-        scenario: Callable[[Scene], Awaitable[None]], limits: Limits | None = None, *, is_there: bool = True
+        scenario: Callable[[Scene], Awaitable[None]],
+        limits: ConnectionSettings | None = None,
+        *,
+        is_there: bool = True,
     ) -> None:
         async def main() -> None:
-            scene = Scene(limits or Limits())
+            scene = Scene(limits or ConnectionSettings())
             if is_there:
                 await scene.actor.listen()
             await scenario(scene)

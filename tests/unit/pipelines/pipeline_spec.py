@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odradek.pipelines.spec import Spec, parse_spec
+from odradek.pipelines.spec.reader import Spec, parse_spec
 
 
 def spec_of(source: str = "", sink: str = 'type = "noop"', more: str = "", pipeline: str = "") -> Spec:

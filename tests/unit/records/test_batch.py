@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.model.errors import LocalProtocolViolation
-from odradek.model.levels import Compression, TimestampType
+from odradek.model.protocol_enums import Compression, TimestampType
 from odradek.records import codec
 from odradek.records.batch import BatchBuilder, BatchHeader
 from odradek.records.layout import advance_sequence
@@ -12,7 +12,7 @@ from odradek.records.layout import advance_sequence
 def header_of(builder: BatchBuilder) -> BatchHeader:
     data = builder.build()
     (header,) = codec.read_headers(data)
-    assert codec.is_intact(data, header)
+    assert codec.has_valid_crc(data, header)
     return header
 
 

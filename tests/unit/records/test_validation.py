@@ -8,22 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import Compression, TimestampType
-from odradek.records import _codec, _codec_py, codec
+from odradek.model.protocol_enums import Compression, TimestampType
+from odradek.records import _codec, codec
+from odradek.records.append_rules import (
+    EVENT_LOOP_LIMITS,
+    NO_LIMITS,
+    WORKER_LIMITS,
+    WorkLimitExceeded,
+    WorkLimits,
+)
 from odradek.records.batch import BatchBuilder, seal
 from odradek.records.compression import compress
-from odradek.records.control import ControlType, EndMarker, build_end_marker
+from odradek.records.control_records import ControlRecordType, EndTransactionMarker, build_end_marker
 from odradek.records.layout import INT64_MAX, RECORD_FAULTS_MAX, BatchHeader
 from odradek.records.message_set import write_message_set
-from odradek.records.rules import NO_BOUND, ON_THE_LOOP, ORDINARY, BoundExceeded, WorkBound
+from odradek.records.pure import record_batch
 from odradek.records.validation import (
-    Accepted,
+    AppendOrigin,
     AppendRules,
-    Origin,
-    RecordErrors,
-    accept,
-    check_replicated,
-    relocate,
+    RecordValidationError,
+    ValidatedRecords,
+    reassign_offsets,
+    validate_and_assign_offsets,
+    validate_replicated,
 )
 
 NOW = 1_700_000_000_000
@@ -31,7 +38,7 @@ CODECS = list(Compression)
 APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
 
-@pytest.fixture(params=[_codec, _codec_py], ids=["compiled", "python"], autouse=True)
+@pytest.fixture(params=[_codec, record_batch], ids=["compiled", "python"], autouse=True)
 def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("accept_in_place", "crc32c", "place", "read_headers", "stamp", "walk", "BatchBuffer"):
         monkeypatch.setattr(codec, name, getattr(request.param, name))
@@ -50,7 +57,7 @@ def changed(data: bytes, position: int, value: int, size: int, *, keep_crc: bool
     out = bytearray(data)
     out[position : position + size] = value.to_bytes(size, "big", signed=value < 0)
     if not keep_crc:
-        out[17:21] = _codec_py.crc32c(out[21:]).to_bytes(4, "big")
+        out[17:21] = record_batch.crc32c(out[21:]).to_bytes(4, "big")
     return bytes(out)
 
 
@@ -59,9 +66,9 @@ def enclosed(records: bytes, count: int, kind: Compression) -> bytes:
     return seal(header, compress(kind, records))
 
 
-def take(data: bytes, rules: AppendRules | None = None, **circumstances: Any) -> Accepted:
+def take(data: bytes, rules: AppendRules | None = None, **circumstances: Any) -> ValidatedRecords:
     given_rules = AppendRules() if rules is None else rules
-    return accept(
+    return validate_and_assign_offsets(
         memoryview(bytearray(data)),
         next_offset=100,
         leader_epoch=7,
@@ -75,7 +82,7 @@ def refusal(data: bytes, rules: AppendRules | None = None, **circumstances: Any)
     buffer = bytearray(data)
     given_rules = AppendRules() if rules is None else rules
     with pytest.raises(BrokerError) as refused:
-        accept(
+        validate_and_assign_offsets(
             memoryview(buffer),
             next_offset=100,
             leader_epoch=7,
@@ -92,13 +99,15 @@ def refusal(data: bytes, rules: AppendRules | None = None, **circumstances: Any)
 
 def test_a_plain_batch_is_placed_in_the_buffer_it_came_in() -> None:
     buffer = memoryview(bytearray(batch()))
-    taken = accept(buffer, next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules())
+    taken = validate_and_assign_offsets(
+        buffer, next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules()
+    )
     assert taken.data is buffer
     assert [record.offset for record in codec.decode(buffer)] == [100, 101, 102]
     (header,) = taken.headers
     assert header == codec.read_headers(buffer)[0]
     assert (header.base_offset, header.leader_epoch, header.count) == (100, 7, 3)
-    assert codec.is_intact(buffer, header)
+    assert codec.has_valid_crc(buffer, header)
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -130,7 +139,9 @@ def test_records_without_timestamps_have_no_newest(kind: Compression) -> None:
 @pytest.mark.parametrize("kind", CODECS)
 def test_a_read_only_buffer_is_copied(kind: Compression) -> None:
     data = batch(compression=kind)
-    taken = accept(memoryview(data), next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules())
+    taken = validate_and_assign_offsets(
+        memoryview(data), next_offset=100, leader_epoch=7, now_ms=NOW, rules=AppendRules()
+    )
     assert codec.decode(taken.data)[0].offset == 100
     assert codec.decode(data)[0].offset == 0
 
@@ -192,7 +203,7 @@ def test_the_checksum_is_looked_at_before_the_records() -> None:
 def test_a_produced_batch_must_start_at_offset_zero() -> None:
     data = changed(batch(), 0, 5, 8, keep_crc=True)
     assert refusal(data).code is ErrorCode.INVALID_RECORD
-    assert take(data, origin=Origin.COORDINATOR).first_offset == 100
+    assert take(data, origin=AppendOrigin.COORDINATOR).first_offset == 100
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -254,14 +265,18 @@ def test_clients_may_not_write_control_batches(kind: Compression) -> None:
 
 def marker() -> bytes:
     return build_end_marker(
-        EndMarker(ControlType.COMMIT, 3), producer_id=5, producer_epoch=1, timestamp=NOW, base_offset=55
+        EndTransactionMarker(ControlRecordType.COMMIT, 3),
+        producer_id=5,
+        producer_epoch=1,
+        timestamp=NOW,
+        base_offset=55,
     )
 
 
-@pytest.mark.parametrize("origin", [Origin.COORDINATOR, Origin.REPLICATION])
+@pytest.mark.parametrize("origin", [AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION])
 @pytest.mark.parametrize("target", [None, *CODECS])
 def test_brokers_may_write_markers_which_stay_uncompressed(
-    origin: Origin, target: Compression | None
+    origin: AppendOrigin, target: Compression | None
 ) -> None:
     taken = take(marker(), AppendRules(compression=target, compacted=True), origin=origin)
     (header,) = taken.headers
@@ -273,7 +288,7 @@ def test_brokers_may_write_markers_which_stay_uncompressed(
 def test_a_producer_id_needs_a_sequence() -> None:
     data = batch(producer_id=5, producer_epoch=0, base_sequence=-1)
     assert refusal(data).code is ErrorCode.INVALID_RECORD
-    assert take(data, origin=Origin.COORDINATOR).record_count == 3
+    assert take(data, origin=AppendOrigin.COORDINATOR).record_count == 3
 
 
 def test_a_producer_id_needs_an_epoch() -> None:
@@ -385,7 +400,7 @@ def test_a_compacted_topic_refuses_records_without_keys(kind: Compression) -> No
         builder.append(NOW, key, b"v")
     refused = refusal(builder.build(), AppendRules(compacted=True))
     assert refused.code is ErrorCode.INVALID_RECORD
-    assert isinstance(refused, RecordErrors)
+    assert isinstance(refused, RecordValidationError)
     assert [index for index, _ in refused.record_errors] == [1, 3]
     assert take(builder.build()).record_count == 4
 
@@ -404,7 +419,7 @@ def test_timestamps_must_be_in_the_window(kind: Compression, timestamp: int, fit
         return
     refused = refusal(builder.build(), rules)
     assert refused.code is ErrorCode.INVALID_TIMESTAMP
-    assert isinstance(refused, RecordErrors)
+    assert isinstance(refused, RecordValidationError)
     assert [index for index, _ in refused.record_errors] == [1]
 
 
@@ -414,7 +429,7 @@ def test_one_bad_timestamp_decides_the_code() -> None:
     builder.append(NOW - 100, b"k", b"v")
     refused = refusal(builder.build(), AppendRules(compacted=True, timestamp_before_max_ms=10))
     assert refused.code is ErrorCode.INVALID_TIMESTAMP
-    assert isinstance(refused, RecordErrors)
+    assert isinstance(refused, RecordValidationError)
     assert [index for index, _ in refused.record_errors] == [0, 1]
 
 
@@ -426,7 +441,7 @@ def test_append_time_overwrites_and_checks_no_window(kind: Compression) -> None:
     assert taken.offset_of_max_timestamp == 102
     (header,) = taken.headers
     assert header.timestamp_type is APPEND_TIME
-    assert codec.is_intact(taken.data, header)
+    assert codec.has_valid_crc(taken.data, header)
     assert {record.timestamp for record in codec.decode(taken.data)} == {NOW}
 
 
@@ -434,7 +449,7 @@ def test_append_time_overwrites_and_checks_no_window(kind: Compression) -> None:
 def test_a_wrong_max_timestamp_is_put_right(kind: Compression) -> None:
     taken = take(changed(batch(compression=kind), 35, NOW + 9999, 8))
     assert taken.max_timestamp == taken.headers[0].max_timestamp == NOW + 2
-    assert codec.is_intact(taken.data, taken.headers[0])
+    assert codec.has_valid_crc(taken.data, taken.headers[0])
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -442,7 +457,7 @@ def test_a_client_may_not_mark_append_time_where_the_broker_does(kind: Compressi
     data = batch(append_time_ms=NOW, compression=kind)
     refused = refusal(data, AppendRules(timestamp_type=APPEND_TIME))
     assert refused.code is ErrorCode.INVALID_TIMESTAMP
-    assert isinstance(refused, RecordErrors)
+    assert isinstance(refused, RecordValidationError)
     assert [index for index, _ in refused.record_errors] == [0, 1, 2]
     refused = refusal(batch(append_time_ms=-1, compression=kind))
     assert refused.code is ErrorCode.INVALID_TIMESTAMP
@@ -453,7 +468,7 @@ def test_a_clients_mark_of_append_time_is_cleared_on_a_create_time_topic(kind: C
     taken = take(batch(append_time_ms=NOW - 5, compression=kind))
     assert taken.headers[0].timestamp_type is TimestampType.CREATE_TIME
     assert taken.headers[0].max_timestamp == NOW - 5
-    assert codec.is_intact(taken.data, taken.headers[0])
+    assert codec.has_valid_crc(taken.data, taken.headers[0])
 
 
 def test_keyless_records_are_reported_as_such_in_a_marked_batch() -> None:
@@ -469,7 +484,7 @@ def test_faulty_records_are_listed_up_to_a_bound() -> None:
     for _ in range(count):
         builder.append(NOW, None, None)
     refused = refusal(builder.build(), AppendRules(compacted=True))
-    assert isinstance(refused, RecordErrors)
+    assert isinstance(refused, RecordValidationError)
     assert len(refused.record_errors) == RECORD_FAULTS_MAX
 
 
@@ -487,7 +502,7 @@ def test_the_topics_codec_replaces_the_producers(source: Compression, target: Co
     taken = take(batch(compression=source), AppendRules(compression=target))
     (header,) = taken.headers
     assert header.compression is target
-    assert codec.is_intact(taken.data, header)
+    assert codec.has_valid_crc(taken.data, header)
     assert [(r.offset, r.timestamp, r.headers) for r in codec.decode(taken.data)] == [
         (100 + index, NOW + index, (("h", b"x"),)) for index in range(3)
     ]
@@ -513,20 +528,20 @@ def test_the_topics_compression_level_is_used(target: Compression, level: int) -
 
 def test_a_follower_takes_batches_as_they_are() -> None:
     data = batch(base_offset=10, leader_epoch=3) + batch(base_offset=13, leader_epoch=4)
-    headers = check_replicated(data, leader_epoch=4)
+    headers = validate_replicated(data, leader_epoch=4)
     assert [(header.base_offset, header.position) for header in headers] == [(10, 0), (13, len(data) // 2)]
 
 
 def test_a_follower_stops_before_a_newer_leaders_batches() -> None:
     data = batch(base_offset=10, leader_epoch=3) + batch(base_offset=13, leader_epoch=5)
-    assert len(check_replicated(data, leader_epoch=4)) == 1
+    assert len(validate_replicated(data, leader_epoch=4)) == 1
 
 
 def test_a_follower_refuses_corrupt_and_disordered_data() -> None:
     with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
-        check_replicated(changed(batch(), 40, 1, 1, keep_crc=True), leader_epoch=4)
+        validate_replicated(changed(batch(), 40, 1, 1, keep_crc=True), leader_epoch=4)
     with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
-        check_replicated(batch(base_offset=10) + batch(base_offset=12), leader_epoch=4)
+        validate_replicated(batch(base_offset=10) + batch(base_offset=12), leader_epoch=4)
 
 
 # Work that is too much for where it is done.
@@ -534,41 +549,41 @@ def test_a_follower_refuses_corrupt_and_disordered_data() -> None:
 
 @pytest.mark.parametrize("kind", CODECS[1:])
 def test_what_unpacks_to_more_than_the_bound_is_left_untouched(kind: Compression) -> None:
-    data = bytearray(enclosed_record(bytes(ON_THE_LOOP.unpacked_bytes_max), kind))
+    data = bytearray(enclosed_record(bytes(EVENT_LOOP_LIMITS.decompressed_bytes_max), kind))
     before = bytes(data)
-    with pytest.raises(BoundExceeded):
-        take_in_place(data, bound=ON_THE_LOOP)
+    with pytest.raises(WorkLimitExceeded):
+        take_in_place(data, limits=EVENT_LOOP_LIMITS)
     assert bytes(data) == before
-    assert take_in_place(data, bound=ORDINARY).record_count == 1
+    assert take_in_place(data, limits=WORKER_LIMITS).record_count == 1
 
 
 def test_what_unpacks_to_more_than_the_setting_is_refused_wherever_it_is_validated() -> None:
     data = enclosed_record(bytes(5000), Compression.ZSTD)
-    for bound in (ON_THE_LOOP, ORDINARY, NO_BOUND):
+    for limits in (EVENT_LOOP_LIMITS, WORKER_LIMITS, NO_LIMITS):
         with pytest.raises(BrokerError) as caught:
-            take(data, AppendRules(decompressed_bytes_max=4000), bound=bound)
+            take(data, AppendRules(decompressed_bytes_max=4000), limits=limits)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("rules", [AppendRules(), AppendRules(compression=Compression.LZ4)])
 def test_a_size_alone_can_be_too_much(rules: AppendRules) -> None:
     data = batch(50)
-    with pytest.raises(BoundExceeded):
-        take(data, rules, bound=WorkBound(len(data) - 1, 1 << 20, 1 << 20))
-    worked = WorkBound(1 << 20, len(data) - 1, 1 << 20)
+    with pytest.raises(WorkLimitExceeded):
+        take(data, rules, limits=WorkLimits(len(data) - 1, 1 << 20, 1 << 20))
+    worked = WorkLimits(1 << 20, len(data) - 1, 1 << 20)
     if rules.compression is None:
-        assert take(data, rules, bound=worked).record_count == 50
+        assert take(data, rules, limits=worked).record_count == 50
     else:
-        with pytest.raises(BoundExceeded):
-            take(data, rules, bound=worked)
+        with pytest.raises(WorkLimitExceeded):
+            take(data, rules, limits=worked)
 
 
 def test_old_messages_count_as_work() -> None:
     records = codec.decode(batch(50))
     data = write_message_set(records, 1, Compression.NONE, None)
-    with pytest.raises(BoundExceeded):
-        take(data, produce_version=2, bound=WorkBound(1 << 20, len(data) - 1, 1 << 20))
-    assert take(data, produce_version=2, bound=WorkBound(1 << 20, len(data), 1 << 20)).record_count == 50
+    with pytest.raises(WorkLimitExceeded):
+        take(data, produce_version=2, limits=WorkLimits(1 << 20, len(data) - 1, 1 << 20))
+    assert take(data, produce_version=2, limits=WorkLimits(1 << 20, len(data), 1 << 20)).record_count == 50
 
 
 @given(
@@ -587,14 +602,14 @@ def test_a_relocated_batch_is_what_would_have_been_accepted_there(
     )
     data = batch(count, compression=kind)
 
-    def accepted(next_offset: int, epoch: int) -> Accepted:
-        return accept(
+    def accepted(next_offset: int, epoch: int) -> ValidatedRecords:
+        return validate_and_assign_offsets(
             memoryview(bytearray(data)), next_offset=next_offset, leader_epoch=epoch, now_ms=NOW, rules=rules
         )
 
-    direct, moved = accepted(offset, leader_epoch), relocate(accepted(0, 3), offset, leader_epoch)
+    direct, moved = accepted(offset, leader_epoch), reassign_offsets(accepted(0, 3), offset, leader_epoch)
     assert bytes(moved.data) == bytes(direct.data)
-    for name in Accepted.__slots__:
+    for name in ValidatedRecords.__slots__:
         if name != "data":
             assert getattr(moved, name) == getattr(direct, name), name
 
@@ -605,6 +620,8 @@ def enclosed_record(value: bytes, kind: Compression) -> bytes:
     return builder.build()
 
 
-def take_in_place(data: bytearray, **circumstances: Any) -> Accepted:
+def take_in_place(data: bytearray, **circumstances: Any) -> ValidatedRecords:
     rules = AppendRules(message_bytes_max=1 << 30)
-    return accept(data, next_offset=100, leader_epoch=7, now_ms=NOW, rules=rules, **circumstances)
+    return validate_and_assign_offsets(
+        data, next_offset=100, leader_epoch=7, now_ms=NOW, rules=rules, **circumstances
+    )

@@ -8,18 +8,24 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.image import BrokerImage, ClusterDelta, ClusterImage, PartitionImage, TopicImage
-from odradek.log.directories import LogDirectories
-from odradek.log.directory import LogDirectory
-from odradek.log.settings import LogConfig
+from odradek.cluster.metadata_cache import (
+    BrokerMetadata,
+    MetadataCache,
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from odradek.log.log_config import LogConfig
+from odradek.log.log_directory import LogDirectory
+from odradek.log.log_manager import LogManager
 from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
-from odradek.replication.partition import Leadership, Partition
-from odradek.replication.replicas import Replicas
+from odradek.replication.partition import LeaderAndIsr, Partition
+from odradek.replication.replica_manager import ReplicaManager
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
 from odradek.testing.workers import InlineWorkers
-from odradek.timers.wheel import TimingWheel
+from odradek.timers.timing_wheel import TimingWheel
 
 BROKER_ID = 1
 TOPIC_ID = b"t" * 16
@@ -48,8 +54,8 @@ def order(
     isr: tuple[int, ...] = (BROKER_ID,),
     replicas: tuple[int, ...] | None = None,
     partition_epoch: int = 0,
-) -> Leadership:
-    return Leadership(leader, leader_epoch, isr, isr if replicas is None else replicas, partition_epoch)
+) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, leader_epoch, isr, isr if replicas is None else replicas, partition_epoch)
 
 
 class Shed:
@@ -58,13 +64,13 @@ class Shed:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.files = MemoryFileSystem(self.clock.wall_ms)
-        self.image = ClusterImage()
-        self.image.apply(ClusterDelta({number: BrokerImage(number, {}) for number in (1, 2, 3)}))
+        self.image = MetadataCache()
+        self.image.apply(MetadataUpdate({number: BrokerMetadata(number, {}) for number in (1, 2, 3)}))
         self.wheel = TimingWheel(self.clock.monotonic_ms())
         self.armed: list[int] = []
         self.config: dict[str, tuple[LogConfig, int]] = {}
         self.directory: LogDirectory
-        self.replicas: Replicas
+        self.replicas: ReplicaManager
 
     async def open(self) -> None:
         self.directory = LogDirectory.open(self.files, "/data", SeededEntropy())
@@ -73,9 +79,9 @@ class Shed:
 
     def use(self, *directories: LogDirectory) -> None:
         """Begin anew on these directories."""
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             BROKER_ID,
-            LogDirectories(directories),
+            LogManager(directories),
             self.image,
             lambda topic: self.config.get(topic, (LogConfig(), 1)),
             self.clock,
@@ -85,18 +91,18 @@ class Shed:
             InlineWorkers(),
         )
 
-    async def obey(
-        self, told: Leadership, topic: str = "orders", number: int = 0, topic_id: bytes = TOPIC_ID
+    async def become_leader_or_follower(
+        self, told: LeaderAndIsr, topic: str = "orders", number: int = 0, topic_id: bytes = TOPIC_ID
     ) -> Partition:
-        await self.replicas.obey({TopicPartition(topic, number): (topic_id, told)})
+        await self.replicas.become_leader_or_follower({TopicPartition(topic, number): (topic_id, told)})
         partition = self.replicas.find(topic, number)
         assert partition is not None
         return partition
 
-    def show(self, topic: str, *partitions: PartitionImage) -> None:
+    def show(self, topic: str, *partitions: PartitionMetadata) -> None:
         """Let the cluster image know a topic."""
-        image = TopicImage(topic, TOPIC_ID, {one.partition: one for one in partitions})
-        self.image.apply(ClusterDelta(topics={topic: image}))
+        image = TopicMetadata(topic, TOPIC_ID, {one.partition: one for one in partitions})
+        self.image.apply(MetadataUpdate(topics={topic: image}))
 
     def follow(self, partition: Partition, broker_id: int, offset: int) -> None:
         """A follower has fetched up to an offset; the leader takes note."""
@@ -135,7 +141,7 @@ def play() -> Callable[[Callable[[Shed], Any]], None]:
 
 
 @pytest.fixture(scope="session")
-def told() -> Callable[..., Leadership]:
+def told() -> Callable[..., LeaderAndIsr]:
     return order
 
 

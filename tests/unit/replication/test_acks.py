@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.acks import (
-    are_acks_known,
     check_before_append,
     effective_min_isr,
+    is_valid_required_acks,
     verdict_after_append,
 )
 
 
 @pytest.mark.parametrize(("acks", "known"), [(-1, True), (0, True), (1, True), (2, False), (-2, False)])
 def test_three_kinds_of_acks_are_known(acks: int, known: bool) -> None:
-    assert are_acks_known(acks) is known
+    assert is_valid_required_acks(acks) is known
 
 
 @given(st.integers(1, 9), st.integers(1, 9))

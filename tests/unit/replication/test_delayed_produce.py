@@ -1,10 +1,10 @@
 """Produce requests that wait for the in-sync replicas: how each partition ends, and that all end once."""
 
-from odradek.log.settings import LogConfig
+from odradek.log.log_config import LogConfig
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.model.levels import ACKS_ALL
-from odradek.replication.delayed_produce import AwaitedAppend, DelayedProduce
+from odradek.model.protocol_enums import ACKS_ALL
+from odradek.replication.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.wire.messages.produce import PartitionProduceResponse
 
 
@@ -19,7 +19,7 @@ class Wait:
             appended = partition.append(make_batch(b"x"), ACKS_ALL, 11, shed.clock.now_ms)
             entry = PartitionProduceResponse(partition.topic_partition.partition, 0, appended.first_offset)
             self.entries.append(entry)
-            waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+            waiting.append(ProducePartitionStatus(partition, appended.last_offset + 1, entry))
         operation = DelayedProduce(waiting, self._end)
         shed.replicas.delay_produce(operation, partitions, timeout_ms)
 
@@ -33,7 +33,7 @@ class Wait:
 
 def test_it_ends_when_the_high_watermark_passes(play, told, make_batch):
     async def scenario(shed):
-        partition = await shed.obey(told(isr=(1, 2)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
         wait = Wait(shed, partition, make_batch=make_batch)
         assert wait.ends == 0
         shed.follow(partition, 2, 1)
@@ -49,7 +49,7 @@ def test_it_ends_when_the_high_watermark_passes(play, told, make_batch):
 
 def test_a_follower_that_has_only_part_of_it_does_not_end_it(play, told, make_batch):
     async def scenario(shed):
-        partition = await shed.obey(told(isr=(1, 2)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
         first = Wait(shed, partition, make_batch=make_batch)
         second = Wait(shed, partition, make_batch=make_batch)
         shed.follow(partition, 2, 1)
@@ -61,7 +61,7 @@ def test_a_follower_that_has_only_part_of_it_does_not_end_it(play, told, make_ba
 
 def test_time_runs_out(play, told, make_batch):
     async def scenario(shed):
-        partition = await shed.obey(told(isr=(1, 2)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
         wait = Wait(shed, partition, make_batch=make_batch, timeout_ms=300)
         shed.pass_time(299)
         assert wait.ends == 0
@@ -77,8 +77,8 @@ def test_time_runs_out(play, told, make_batch):
 
 def test_only_the_partitions_that_are_late_time_out(play, told, make_batch):
     async def scenario(shed):
-        quick = await shed.obey(told(isr=(1, 2)))
-        slow = await shed.obey(told(isr=(1, 3)), number=1)
+        quick = await shed.become_leader_or_follower(told(isr=(1, 2)))
+        slow = await shed.become_leader_or_follower(told(isr=(1, 3)), number=1)
         wait = Wait(shed, quick, slow, make_batch=make_batch)
         shed.follow(quick, 2, 1)
         shed.replicas.changed(quick)
@@ -91,9 +91,9 @@ def test_only_the_partitions_that_are_late_time_out(play, told, make_batch):
 
 def test_losing_the_leadership_ends_it(play, told, make_batch):
     async def scenario(shed):
-        partition = await shed.obey(told(isr=(1, 2)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
         wait = Wait(shed, partition, make_batch=make_batch)
-        await shed.obey(told(leader=2, leader_epoch=1, isr=(1, 2), partition_epoch=1))
+        await shed.become_leader_or_follower(told(leader=2, leader_epoch=1, isr=(1, 2), partition_epoch=1))
         assert (wait.ends, wait.codes) == (1, [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
     play(scenario)
@@ -101,7 +101,7 @@ def test_losing_the_leadership_ends_it(play, told, make_batch):
 
 def test_removing_the_partition_ends_it(play, told, make_batch):
     async def scenario(shed):
-        partition = await shed.obey(told(isr=(1, 2)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
         wait = Wait(shed, partition, make_batch=make_batch)
         shed.replicas.remove([TopicPartition("orders", 0)])
         assert (wait.ends, wait.codes) == (1, [ErrorCode.NOT_LEADER_OR_FOLLOWER])
@@ -111,11 +111,11 @@ def test_removing_the_partition_ends_it(play, told, make_batch):
 
 def test_a_shrinking_in_sync_set_ends_it_too(play, told, make_batch):
     async def scenario(shed):
-        partition = await shed.obey(told(isr=(1, 2)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
         wait = Wait(shed, partition, make_batch=make_batch)
         shed.pass_time(20_000)
         late = Wait(shed, partition, make_batch=make_batch, timeout_ms=60_000)
-        await shed.obey(told(isr=(1,), replicas=(1, 2), partition_epoch=1))
+        await shed.become_leader_or_follower(told(isr=(1,), replicas=(1, 2), partition_epoch=1))
         assert wait.codes == [ErrorCode.REQUEST_TIMED_OUT]
         assert (late.ends, late.codes) == (1, [0]), "committed by the one that is left"
 
@@ -125,7 +125,7 @@ def test_a_shrinking_in_sync_set_ends_it_too(play, told, make_batch):
 def test_committed_by_too_few_is_said(play, told, make_batch):
     async def scenario(shed):
         shed.config["orders"] = (LogConfig(), 2)
-        partition = await shed.obey(told(isr=(1, 2, 3)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2, 3)))
         wait = Wait(shed, partition, make_batch=make_batch)
         shed.follow(partition, 2, 1)
         shed.follow(partition, 3, 1)
@@ -139,7 +139,7 @@ def test_committed_by_too_few_is_said(play, told, make_batch):
 def test_a_lower_minimum_lets_those_who_wait_go(play, told, make_batch):
     async def scenario(shed):
         shed.config["orders"] = (LogConfig(), 2)
-        partition = await shed.obey(told(isr=(1, 2)))
+        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
         wait = Wait(shed, partition, make_batch=make_batch)
         shed.follow(partition, 2, 1)
         shed.config["orders"] = (LogConfig(), 1)

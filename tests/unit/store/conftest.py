@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.store.database import MEMORY
-from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.embedded.database import MEMORY
+from odradek.store.embedded.ensemble import EmbeddedEnsemble
 
 T = TypeVar("T")
 

@@ -7,28 +7,27 @@ import asyncio
 import pytest
 
 from odradek.model.ids import TopicPartition
-from odradek.store import paths
+from odradek.store import znode_paths
+from odradek.store.broker_registration import create_top_level_paths
 from odradek.store.configs import (
     CHANGE_KEPT_MS,
     ConfigChange,
     change_config,
-    forget_config_changes,
+    delete_expired_config_changes,
     read_config,
     read_configs,
     watch_config_changes,
 )
 from odradek.store.consumer_offsets import read_consumer_offsets, write_consumer_offset
-from odradek.store.election import ControllerMoved, Fence, elect
-from odradek.store.embedded import EmbeddedEnsemble
+from odradek.store.controller_election import ControllerMoved, Fence, elect
+from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.partition_states import (
-    VersionedState,
+    VersionedLeaderAndIsr,
     create_partition_states,
     read_partition_states,
     write_partition_states,
 )
-from odradek.store.payloads import PartitionState, ReplicaAssignment, TopicAssignment
-from odradek.store.port import BadPath, BadVersion, Event, EventKind, NodeExists, NoNode
-from odradek.store.registration import ensure_layout
+from odradek.store.port import BadPath, BadVersion, NodeExists, NoNode, WatchedEvent, WatchedEventType
 from odradek.store.topics import (
     VersionedTopic,
     create_topic,
@@ -39,18 +38,19 @@ from odradek.store.topics import (
     remove_topic,
     write_assignment,
 )
+from odradek.store.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 
 ORDERS = TopicAssignment(bytes(range(16)), {n: ReplicaAssignment((1, 2)) for n in range(3)})
 GROWN = TopicAssignment(bytes(range(16)), {n: ReplicaAssignment((1, 2)) for n in range(5)})
-FRESH = PartitionState(1, 0, (1, 2), 1)
-SHRUNK = PartitionState(1, 0, (1,), 1)
+FRESH = LeaderIsrAndControllerEpoch(1, 0, (1, 2), 1)
+SHRUNK = LeaderIsrAndControllerEpoch(1, 0, (1,), 1)
 PARTITIONS = [TopicPartition("orders", n) for n in range(3)]
 
 
 def test_topic_is_made_with_its_settings_in_one_write(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
-        await ensure_layout(store)
+        await create_top_level_paths(store)
         zxid = ensemble.tree.zxid
         await create_topic(store, "orders", ORDERS, {"retention.ms": "1"})
         assert ensemble.tree.zxid == zxid + 1
@@ -67,7 +67,7 @@ def test_topic_that_is_there_is_refused_and_keeps_its_settings(play) -> None:
         await create_topic(store, "orders", ORDERS, {"a": "1"})
         with pytest.raises(NodeExists) as caught:
             await create_topic(store, "orders", GROWN, {"a": "2"})
-        assert caught.value.path == paths.topic("orders")
+        assert caught.value.path == znode_paths.topic("orders")
         assert await read_config(store, "topics", "orders") == {"a": "1"}
 
     play(body)
@@ -79,7 +79,7 @@ def test_settings_a_former_topic_left_are_replaced(play) -> None:
         await change_config(store, "topics", "orders", {"old": "1"})
         await create_topic(store, "orders", ORDERS, {})
         assert await read_config(store, "topics", "orders") == {}
-        assert (await store.get(paths.config("topics", "orders")))[0] == b'{"version":1,"config":{}}'
+        assert (await store.get(znode_paths.config("topics", "orders")))[0] == b'{"version":1,"config":{}}'
 
     play(body)
 
@@ -98,12 +98,12 @@ def test_of_two_creators_of_a_topic_one_succeeds(play) -> None:
 def test_watcher_hears_of_new_topics(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
-        await ensure_layout(store)
-        told: list[Event] = []
+        await create_top_level_paths(store)
+        told: list[WatchedEvent] = []
         assert await read_topics(store, watcher=told.append) == {}
         await create_topic(store, "orders", ORDERS, {})
         await asyncio.sleep(0)
-        assert told == [Event(EventKind.CHILDREN, paths.TOPICS)]
+        assert told == [WatchedEvent(WatchedEventType.CHILDREN, znode_paths.TOPICS)]
 
     play(body)
 
@@ -131,7 +131,7 @@ def test_partition_states_are_made_once_and_read_in_bulk(play) -> None:
         assert isinstance(again[PARTITIONS[0]], NodeExists)
         assert again[PARTITIONS[2]] == 0
         assert await read_partition_states(store, PARTITIONS) == dict.fromkeys(
-            PARTITIONS, VersionedState(FRESH, 0)
+            PARTITIONS, VersionedLeaderAndIsr(FRESH, 0)
         )
 
     play(body)
@@ -141,7 +141,7 @@ def test_state_below_nodes_that_a_crash_left_behind_is_made(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
-        await store.ensure_path(paths.partition(PARTITIONS[0]))
+        await store.ensure_path(znode_paths.partition(PARTITIONS[0]))
         assert await create_partition_states(store, {PARTITIONS[0]: FRESH}) == {PARTITIONS[0]: 0}
 
     play(body)
@@ -155,9 +155,9 @@ def test_stale_state_fails_alone(play) -> None:
         outcome = await write_partition_states(
             store,
             {
-                PARTITIONS[0]: VersionedState(SHRUNK, 0),
-                PARTITIONS[1]: VersionedState(SHRUNK, 9),
-                PARTITIONS[2]: VersionedState(SHRUNK, 0),
+                PARTITIONS[0]: VersionedLeaderAndIsr(SHRUNK, 0),
+                PARTITIONS[1]: VersionedLeaderAndIsr(SHRUNK, 9),
+                PARTITIONS[2]: VersionedLeaderAndIsr(SHRUNK, 0),
             },
         )
         assert outcome[PARTITIONS[0]] == 1
@@ -175,7 +175,7 @@ def test_former_controller_writes_no_state(play) -> None:
         await create_topic(store, "orders", ORDERS, {})
         await create_partition_states(store, {PARTITIONS[0]: FRESH}, fence)
         former = Fence(fence.controller_epoch - 1, fence.epoch_version - 1)
-        wrote = await write_partition_states(store, {PARTITIONS[0]: VersionedState(SHRUNK, 0)}, former)
+        wrote = await write_partition_states(store, {PARTITIONS[0]: VersionedLeaderAndIsr(SHRUNK, 0)}, former)
         made = await create_partition_states(store, {PARTITIONS[1]: FRESH}, former)
         assert isinstance(wrote[PARTITIONS[0]], ControllerMoved)
         assert isinstance(made[PARTITIONS[1]], ControllerMoved)
@@ -183,7 +183,9 @@ def test_former_controller_writes_no_state(play) -> None:
             await write_assignment(store, "orders", GROWN, fence=former)
         with pytest.raises(ControllerMoved):
             await remove_topic(store, "orders", former)
-        assert await read_partition_states(store, PARTITIONS) == {PARTITIONS[0]: VersionedState(FRESH, 0)}
+        assert await read_partition_states(store, PARTITIONS) == {
+            PARTITIONS[0]: VersionedLeaderAndIsr(FRESH, 0)
+        }
 
     play(body)
 
@@ -191,7 +193,7 @@ def test_former_controller_writes_no_state(play) -> None:
 def test_removed_topic_leaves_nothing(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
-        await ensure_layout(store)
+        await create_top_level_paths(store)
         before = set(ensemble.tree.nodes)
         many = [TopicPartition("orders", n) for n in range(1200)]
         await create_topic(store, "orders", ORDERS, {"a": "1"})
@@ -221,16 +223,16 @@ def test_mark_of_a_topic_that_is_not_there_is_forgotten(play) -> None:
 def test_config_change_and_its_note_are_one_write(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
-        await ensure_layout(store)
-        told: list[Event] = []
+        await create_top_level_paths(store)
+        told: list[WatchedEvent] = []
         assert await watch_config_changes(store, told.append) == []
         zxid = ensemble.tree.zxid
         await change_config(store, "topics", "orders", {"a": "1"})
         assert ensemble.tree.zxid == zxid + 1
         await change_config(store, "topics", "orders", {"a": "2"})
-        await change_config(store, "brokers", paths.DEFAULT_ENTITY, {"b": "1"})
+        await change_config(store, "brokers", znode_paths.DEFAULT_ENTITY, {"b": "1"})
         await asyncio.sleep(0)
-        assert told == [Event(EventKind.CHILDREN, paths.CONFIG_CHANGES)]
+        assert told == [WatchedEvent(WatchedEventType.CHILDREN, znode_paths.CONFIG_CHANGES)]
         assert await watch_config_changes(store) == [
             ConfigChange("config_change_0000000000", "topics/orders"),
             ConfigChange("config_change_0000000001", "topics/orders"),
@@ -248,7 +250,7 @@ def test_note_that_cannot_be_read_does_not_hide_the_others(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await change_config(store, "topics", "a", {})
-        await store.create(f"{paths.CONFIG_CHANGES}/config_change_", b"garbage", sequence=True)
+        await store.create(f"{znode_paths.CONFIG_CHANGES}/config_change_", b"garbage", sequence=True)
         assert [change.entity_path for change in await watch_config_changes(store)] == ["topics/a", None]
 
     play(body)
@@ -260,8 +262,8 @@ def test_old_notes_are_forgotten_and_new_ones_kept(play, clock) -> None:
         await change_config(store, "topics", "a", {})
         clock.now_ms += CHANGE_KEPT_MS
         await change_config(store, "topics", "b", {})
-        assert await forget_config_changes(store, clock.now_ms) == 0
-        assert await forget_config_changes(store, clock.now_ms + 1) == 1
+        assert await delete_expired_config_changes(store, clock.now_ms) == 0
+        assert await delete_expired_config_changes(store, clock.now_ms + 1) == 1
         assert [change.entity_path for change in await watch_config_changes(store)] == ["topics/b"]
 
     play(body)
@@ -288,7 +290,7 @@ def test_settings_changed_by_two_at_once_are_written_by_both_in_turn(play) -> No
         stores = [ensemble.connect() for _ in range(3)]
         await asyncio.gather(*(change_config(s, "topics", "t", {"n": str(i)}) for i, s in enumerate(stores)))
         assert len(await watch_config_changes(stores[0])) == 3
-        assert (await stores[0].get(paths.config("topics", "t")))[1].version == 2
+        assert (await stores[0].get(znode_paths.config("topics", "t")))[1].version == 2
 
     play(body)
 
@@ -299,7 +301,7 @@ def test_notes_forgotten_by_two_brokers_at_once_are_counted_once(play, clock) ->
         for number in range(3):
             await change_config(stores[0], "topics", str(number), {})
         late_ms = clock.now_ms + CHANGE_KEPT_MS + 1
-        counts = await asyncio.gather(*(forget_config_changes(store, late_ms) for store in stores))
+        counts = await asyncio.gather(*(delete_expired_config_changes(store, late_ms) for store in stores))
         assert sum(counts) == 3
         assert await watch_config_changes(stores[0]) == []
 

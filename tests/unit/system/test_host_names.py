@@ -6,23 +6,23 @@ import socket
 
 import pytest
 
-from odradek.ports.network import HostUnknown
+from odradek.ports.network import UnknownHost
 from odradek.system.host_names import resolution_error
 
 
 @pytest.mark.parametrize("number", [socket.EAI_NONAME, socket.EAI_NODATA])
 def test_a_name_that_does_not_exist_is_final(number: int) -> None:
     error = resolution_error("nowhere", socket.gaierror(number, "Name or service not known"))
-    assert isinstance(error, HostUnknown)
+    assert isinstance(error, UnknownHost)
     assert str(error) == "host 'nowhere' does not resolve: Name or service not known"
 
 
 @pytest.mark.parametrize("number", [socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_MEMORY])
 def test_a_resolver_that_cannot_answer_now_may_answer_later(number: int) -> None:
     error = resolution_error("somewhere", socket.gaierror(number, "Temporary failure in name resolution"))
-    assert not isinstance(error, HostUnknown)
+    assert not isinstance(error, UnknownHost)
     assert str(error) == "host 'somewhere' could not be resolved: Temporary failure in name resolution"
 
 
 def test_a_name_that_cannot_be_written_is_final() -> None:
-    assert isinstance(resolution_error("a..b", UnicodeError("label empty or too long")), HostUnknown)
+    assert isinstance(resolution_error("a..b", UnicodeError("label empty or too long")), UnknownHost)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.timers.purgatory import DelayedOperation, Purgatory
-from odradek.timers.wheel import TimingWheel
+from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
+from odradek.timers.timing_wheel import TimingWheel
 
 
 class Wait(DelayedOperation):
@@ -29,7 +29,7 @@ class Wait(DelayedOperation):
         self.completions += 1
         self.then()
 
-    def on_expire(self) -> None:
+    def on_expiration(self) -> None:
         assert self.completions == 1
         self.expirations += 1
 
@@ -40,18 +40,22 @@ def wheel() -> TimingWheel:
 
 
 @pytest.fixture
-def purgatory(wheel: TimingWheel) -> Purgatory:
-    return Purgatory("test", wheel, purge_interval=10)
+def purgatory(wheel: TimingWheel) -> DelayedOperationPurgatory:
+    return DelayedOperationPurgatory("test", wheel, purge_interval=10)
 
 
-def test_what_can_be_completed_at_once_is_not_watched(wheel: TimingWheel, purgatory: Purgatory) -> None:
+def test_what_can_be_completed_at_once_is_not_watched(
+    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
+) -> None:
     wait = Wait()
     wait.ready = True
     assert purgatory.try_complete_else_watch(wait, ["a"], 100)
     assert (wait.completions, purgatory.watched, purgatory.delayed, len(wheel)) == (1, 0, 0, 0)
 
 
-def test_a_check_completes_what_has_become_ready(wheel: TimingWheel, purgatory: Purgatory) -> None:
+def test_a_check_completes_what_has_become_ready(
+    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
+) -> None:
     ready, other = Wait(), Wait()
     assert not purgatory.try_complete_else_watch(ready, ["a"], 100)
     assert not purgatory.try_complete_else_watch(other, ["a"], 100)
@@ -67,7 +71,9 @@ def test_a_check_completes_what_has_become_ready(wheel: TimingWheel, purgatory: 
     assert (ready.expirations, other.completions, other.expirations) == (0, 1, 1)
 
 
-def test_an_operation_under_many_keys_completes_once(wheel: TimingWheel, purgatory: Purgatory) -> None:
+def test_an_operation_under_many_keys_completes_once(
+    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
+) -> None:
     wait = Wait()
     purgatory.try_complete_else_watch(wait, ["a", "b", "c"], 100)
     assert (purgatory.watched, purgatory.delayed) == (3, 1)
@@ -80,7 +86,9 @@ def test_an_operation_under_many_keys_completes_once(wheel: TimingWheel, purgato
     assert (wait.completions, wait.expirations, purgatory.watched) == (1, 0, 0)
 
 
-def test_force_complete_answers_once_and_stops_the_clock(wheel: TimingWheel, purgatory: Purgatory) -> None:
+def test_force_complete_answers_once_and_stops_the_clock(
+    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
+) -> None:
     wait = Wait()
     purgatory.try_complete_else_watch(wait, ["a"], 100)
     assert wait.force_complete()
@@ -97,7 +105,9 @@ def test_an_operation_completed_while_its_timer_fires_is_not_counted_as_expired(
     assert (wait.completions, wait.expirations) == (1, 0)
 
 
-def test_without_keys_only_the_deadline_ends_it(wheel: TimingWheel, purgatory: Purgatory) -> None:
+def test_without_keys_only_the_deadline_ends_it(
+    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
+) -> None:
     wait = Wait()
     purgatory.try_complete_else_watch(wait, (), 5)
     assert (purgatory.watched, purgatory.delayed) == (0, 1)
@@ -106,7 +116,7 @@ def test_without_keys_only_the_deadline_ends_it(wheel: TimingWheel, purgatory: P
 
 
 def test_a_deadline_already_passed_ends_it_at_the_next_advance(
-    purgatory: Purgatory, wheel: TimingWheel
+    purgatory: DelayedOperationPurgatory, wheel: TimingWheel
 ) -> None:
     wheel.advance(50)
     wait = Wait()
@@ -117,7 +127,7 @@ def test_a_deadline_already_passed_ends_it_at_the_next_advance(
 
 
 def test_expired_operations_are_purged_when_they_outnumber_the_interval(
-    wheel: TimingWheel, purgatory: Purgatory
+    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
 ) -> None:
     for _ in range(11):
         purgatory.try_complete_else_watch(Wait(), ["a"], 5)
@@ -128,7 +138,7 @@ def test_expired_operations_are_purged_when_they_outnumber_the_interval(
 
 
 def test_a_purge_waits_until_the_ended_outnumber_the_waiting(
-    wheel: TimingWheel, purgatory: Purgatory
+    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
 ) -> None:
     for _ in range(50):
         purgatory.try_complete_else_watch(Wait(), ["a"], 1000)
@@ -144,7 +154,7 @@ def test_a_purge_waits_until_the_ended_outnumber_the_waiting(
     assert purgatory.watched == purgatory.delayed == 52
 
 
-def test_completing_one_may_check_the_same_key_again(purgatory: Purgatory) -> None:
+def test_completing_one_may_check_the_same_key_again(purgatory: DelayedOperationPurgatory) -> None:
     first = Wait()
     second = Wait(then=lambda: (setattr(first, "ready", True), purgatory.check_and_complete("a")))
     purgatory.try_complete_else_watch(first, ["a"], 100)
@@ -155,7 +165,7 @@ def test_completing_one_may_check_the_same_key_again(purgatory: Purgatory) -> No
     assert (purgatory.watched, purgatory.delayed) == (0, 0)
 
 
-def test_completing_one_may_watch_another_under_the_same_key(purgatory: Purgatory) -> None:
+def test_completing_one_may_watch_another_under_the_same_key(purgatory: DelayedOperationPurgatory) -> None:
     later = Wait()
     first = Wait(then=lambda: purgatory.try_complete_else_watch(later, ["a"], 200))
     purgatory.try_complete_else_watch(first, ["a"], 100)
@@ -166,7 +176,7 @@ def test_completing_one_may_watch_another_under_the_same_key(purgatory: Purgator
     assert purgatory.check_and_complete("a") == 1
 
 
-def test_a_try_that_raises_leaves_the_others_waiting(purgatory: Purgatory) -> None:
+def test_a_try_that_raises_leaves_the_others_waiting(purgatory: DelayedOperationPurgatory) -> None:
     class Broken(Wait):
         __slots__ = ()
 
@@ -198,7 +208,7 @@ def test_expiry_need_not_be_counted() -> None:
 
     wheel = TimingWheel(0)
     plain = Plain()
-    Purgatory("plain", wheel).try_complete_else_watch(plain, ["a"], 3)
+    DelayedOperationPurgatory("plain", wheel).try_complete_else_watch(plain, ["a"], 3)
     wheel.advance(3)
     assert plain.completed
 
@@ -223,7 +233,7 @@ def test_every_operation_ends_exactly_once_and_the_counts_are_true(
     purge_interval: int, steps: list[tuple[str, object, object]]
 ) -> None:
     wheel = TimingWheel(0)
-    purgatory = Purgatory("law", wheel, purge_interval)
+    purgatory = DelayedOperationPurgatory("law", wheel, purge_interval)
     waits: list[tuple[Wait, list[Hashable], int]] = []
     for what, first, second in steps:
         if what == "watch":

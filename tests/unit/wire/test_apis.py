@@ -6,8 +6,8 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.wire.apis import API_BY_KEY, APIS
-from odradek.wire.compile import decoder, encoder
 from odradek.wire.headers import decode_request_header
+from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -53,7 +53,7 @@ def test_an_unknown_version_of_api_versions_is_read_and_answered_in_version_0() 
     frame = len(raw).to_bytes(4, "big") + raw
     connection.receive_buffer()[: len(frame)] = frame
     (request,) = connection.received(len(frame))
-    assert connection.answer(request, [body]) == [b"\0\0\0\x10" + b"\0\0\0\7" + body]
+    assert connection.respond(request, [body]) == [b"\0\0\0\x10" + b"\0\0\0\7" + body]
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -22,7 +22,7 @@ def pass_on(parts: list[Part], to: ClientConnection | ServerConnection) -> list[
 def test_both_ends_of_a_connection_agree(plan: list[tuple[tuple[int, int], bool]]) -> None:
     client, server = ClientConnection(1000, "me"), ServerConnection(1000)
     for number, ((key, version), expects) in enumerate(plan):
-        correlation_id, parts = client.request(key, version, [b"ask", b"!"], expects_answer=expects)
+        correlation_id, parts = client.request(key, version, [b"ask", b"!"], expects_response=expects)
         (request,) = pass_on(parts, server)
         assert (request.api_key, request.api_version, request.correlation_id) == (
             key,
@@ -31,14 +31,14 @@ def test_both_ends_of_a_connection_agree(plan: list[tuple[tuple[int, int], bool]
         )
         assert bytes(request.frame[request.body_position :]) == b"ask!"
         assert request.client_id == "me"
-        assert client.unanswered == int(expects)
+        assert client.in_flight == int(expects)
         if not expects:
-            assert server.no_answer(request) == []
+            assert server.skip_response(request) == []
             continue
-        (answer,) = pass_on(server.answer(request, [b"tell %d" % number]), client)
+        (answer,) = pass_on(server.respond(request, [b"tell %d" % number]), client)
         assert answer[:3] == (key, version, correlation_id)
         assert bytes(answer.frame[answer.body_position :]) == b"tell %d" % number
-    assert client.unanswered == 0
+    assert client.in_flight == 0
 
 
 def test_correlation_ids_differ() -> None:

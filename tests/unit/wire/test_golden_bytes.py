@@ -11,7 +11,7 @@ import pytest
 
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.wire.apis import APIS
-from odradek.wire.compile import decoder, encoder
+from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.schema import Field
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire"

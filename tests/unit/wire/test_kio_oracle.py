@@ -18,7 +18,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from odradek.wire.apis import APIS
-from odradek.wire.compile import decoder, encoder
+from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.schema import Field
 
 EXAMPLES = settings.default.max_examples // 12

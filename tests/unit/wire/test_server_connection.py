@@ -46,7 +46,7 @@ def test_a_request_carries_its_header_and_body() -> None:
         "me",
     )
     assert bytes(request.frame[request.body_position :]) == b"rest"
-    assert connection.unanswered == 1
+    assert connection.in_flight == 1
     assert "correlation_id=7" in repr(request)
 
 
@@ -57,11 +57,11 @@ def test_answers_leave_in_request_order(order: list[int], silent: set[int]) -> N
     sent = b""
     for done, index in enumerate(order):
         if index in silent:
-            sent += joined(connection.no_answer(requests[index]))
+            sent += joined(connection.skip_response(requests[index]))
         else:
-            sent += joined(connection.answer(requests[index], [b"answer %d" % index]))
+            sent += joined(connection.respond(requests[index], [b"answer %d" % index]))
         first_open = min(set(range(8)) - set(order[: done + 1]), default=8)
-        assert connection.unanswered == 8 - first_open
+        assert connection.in_flight == 8 - first_open
         assert [number for number, _ in answered(sent)] == [n for n in range(first_open) if n not in silent]
     assert answered(sent) == [(n, b"answer %d" % n) for n in range(8) if n not in silent]
 
@@ -69,9 +69,9 @@ def test_answers_leave_in_request_order(order: list[int], silent: set[int]) -> N
 def test_an_answer_in_a_flexible_version_has_a_tagged_header() -> None:
     connection = ServerConnection(1000)
     plain, flexible, versions = receive(connection, frame(1, 3, 8) + frame(2, 3, 9) + frame(3, 18, 3))
-    assert joined(connection.answer(plain, [b"x"])) == b"\0\0\0\5" + b"\0\0\0\1" + b"x"
-    assert joined(connection.answer(flexible, [b"x"])) == b"\0\0\0\6" + b"\0\0\0\2\0" + b"x"
-    assert joined(connection.answer(versions, [b"x"])) == b"\0\0\0\5" + b"\0\0\0\3" + b"x"
+    assert joined(connection.respond(plain, [b"x"])) == b"\0\0\0\5" + b"\0\0\0\1" + b"x"
+    assert joined(connection.respond(flexible, [b"x"])) == b"\0\0\0\6" + b"\0\0\0\2\0" + b"x"
+    assert joined(connection.respond(versions, [b"x"])) == b"\0\0\0\5" + b"\0\0\0\3" + b"x"
 
 
 class MemoryFile:
@@ -83,7 +83,7 @@ def test_file_slices_count_for_the_size_and_are_passed_on() -> None:
     connection = ServerConnection(1000)
     (request,) = receive(connection, frame(1))
     piece = FileSlice(MemoryFile(), 10, 20)  # type: ignore[arg-type]
-    parts = connection.answer(request, [b"head", piece, b"tail"])
+    parts = connection.respond(request, [b"head", piece, b"tail"])
     assert parts[1] is piece
     assert (
         joined(parts)
@@ -95,21 +95,21 @@ def test_only_a_small_first_part_is_copied() -> None:
     connection = ServerConnection(1000)
     small, large, view, empty = receive(connection, b"".join(frame(n) for n in range(4)))
     big, seen = bytes(JOIN_BYTES_MAX + 1), memoryview(b"seen")
-    assert len(connection.answer(small, [bytes(JOIN_BYTES_MAX)])) == 1
-    assert connection.answer(large, [big])[1] is big
-    assert connection.answer(view, [seen])[1] is seen
-    assert joined(connection.answer(empty, [])) == b"\0\0\0\4\0\0\0\3"
+    assert len(connection.respond(small, [bytes(JOIN_BYTES_MAX)])) == 1
+    assert connection.respond(large, [big])[1] is big
+    assert connection.respond(view, [seen])[1] is seen
+    assert joined(connection.respond(empty, [])) == b"\0\0\0\4\0\0\0\3"
 
 
 def test_a_request_is_answered_once() -> None:
     connection = ServerConnection(1000)
     first, second = receive(connection, frame(1) + frame(2))
-    connection.answer(second, [b"x"])
+    connection.respond(second, [b"x"])
     with pytest.raises(LocalProtocolViolation, match="twice"):
-        connection.no_answer(second)
-    connection.answer(first, [b"x"])
+        connection.skip_response(second)
+    connection.respond(first, [b"x"])
     with pytest.raises(LocalProtocolViolation, match="twice"):
-        connection.answer(first, [b"x"])
+        connection.respond(first, [b"x"])
 
 
 def test_garbage_is_a_remote_violation() -> None:
@@ -138,7 +138,7 @@ def test_requests_before_a_fault_are_given_and_the_fault_is_told() -> None:
         (request,) = connection.received(len(data))
         assert request.correlation_id == 1
         assert connection.violation is not None
-        assert connection.answer(request, [b"ok"])
+        assert connection.respond(request, [b"ok"])
 
 
 def test_a_fault_with_nothing_before_it_is_raised() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from odradek.broker.dispatch import Handler, LoadHandler
+from odradek.broker.requests.dispatcher import Handler, LoadHandler
 
 
 def _at(module: str, handle: str | None = None, refuse: str = "refuse") -> LoadHandler:

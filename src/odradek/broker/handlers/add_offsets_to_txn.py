@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.transaction_calls import ask_coordinator, fenced_as_known
-from odradek.broker.pending import Pending
-from odradek.coordinators.transactions.commands import AddPartitions, PartitionsAdded
+from odradek.broker.handlers.transaction_requests import ask_coordinator, fenced_as_known
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.transactions.commands import AddPartitions, AddPartitionsResult
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -25,7 +25,7 @@ def add_offsets_to_txn(request: AddOffsetsToTxnRequest, call: Call) -> Pending[A
         request.transactional_id, request.producer_id, request.producer_epoch, (partition,)
     )
 
-    def told(answer: PartitionsAdded) -> AddOffsetsToTxnResponse:
+    def told(answer: AddPartitionsResult) -> AddOffsetsToTxnResponse:
         code = fenced_as_known(answer.errors[partition], call.version, FENCED_SINCE)
         return AddOffsetsToTxnResponse(error_code=code)
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.transaction_calls import fenced_as_known, require_id
-from odradek.broker.pending import Pending
-from odradek.coordinators.transactions.commands import AddPartitions, PartitionsAdded
+from odradek.broker.handlers.transaction_requests import fenced_as_known, require_id
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.transactions.commands import AddPartitions, AddPartitionsResult
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -83,7 +83,7 @@ def _add(transaction: AddPartitionsToTxnTransaction, call: Call, told: Callable[
         transaction.verify_only,
     )
 
-    def answered(answer: PartitionsAdded) -> None:
+    def answered(answer: AddPartitionsResult) -> None:
         told(answer.errors)
 
     try:

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from odradek.broker.dispatch import Call
 from odradek.broker.handlers.describe_configs import check_broker_name, check_logger_broker
-from odradek.broker.loggers import alter_levels
-from odradek.config import alter
-from odradek.config.alter import Operation
+from odradek.broker.log_levels import alter_levels
+from odradek.broker.requests.dispatcher import Call
+from odradek.config.dynamic import alter_configs as alter
+from odradek.config.dynamic.alter_configs import AlterOperation
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import ResourceType
+from odradek.model.protocol_enums import ResourceType
 from odradek.wire.messages import alter_configs as whole
 from odradek.wire.messages import incremental_alter_configs as incremental
 
@@ -59,7 +59,7 @@ async def _replace(resource: whole.AlterConfigsResource, validate_only: bool, ca
 
 async def _change(resource: incremental.AlterConfigsResource, validate_only: bool, call: Call) -> None:
     config = call.broker.config
-    operations = [Operation(one.name, one.config_operation, one.value) for one in resource.configs]
+    operations = [AlterOperation(one.name, one.config_operation, one.value) for one in resource.configs]
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         check_logger_broker(resource.resource_name, call.broker.broker_id)
         alter_levels(operations, validate_only=validate_only)
@@ -98,7 +98,7 @@ async def _store(resource: Any, overrides: dict[str, str], validate_only: bool, 
         await call.broker.topics.set_overrides(resource.resource_name, overrides)
         return
     name = resource.resource_name
-    values = alter.settings_with(call.broker.config, overrides, per_broker=bool(name))
+    values = alter.settings_after(call.broker.config, overrides, per_broker=bool(name))
     async with call.broker.listening.changing_to(values):
         await call.broker.topics.set_broker_overrides(name or None, overrides)
 

@@ -6,8 +6,8 @@ between directories send this before AlterReplicaLogDirs.
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
-from odradek.broker.topic_plans import judge_reassignment
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.topics.topic_planning import judge_reassignment
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -6,7 +6,7 @@ is asked for twice goes where it is asked to last, as in Kafka. v1 is as v0, v2 
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.telemetry import events
@@ -32,9 +32,9 @@ async def alter_replica_log_dirs(
 
 async def _one(topic_partition: TopicPartition, path: str, call: Call) -> ErrorCode:
     try:
-        await call.broker.replicas.moves.request(topic_partition, path)
+        await call.broker.replicas.alter_log_dirs.request(topic_partition, path)
     except BrokerError as refused:
-        log.warning("move_refused", partition=topic_partition, path=path, reason=str(refused))
+        log.warning("replica_move_rejected", partition=topic_partition, path=path, reason=str(refused))
         return refused.code
     return ErrorCode.NONE
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from odradek.broker.dispatch import Call, Handler
+from odradek.broker.requests.dispatcher import Call, Handler
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
 from odradek.broker.handlers.describe_acls import NO_AUTHORIZER
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.dispatch import Call
-from odradek.broker.topic_plans import MorePartitions
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.topics.topic_planning import PartitionIncrease
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -30,11 +30,11 @@ async def create_partitions(request: CreatePartitionsRequest, call: Call) -> Cre
     return CreatePartitionsResponse(results=results)
 
 
-def _wanted(topic: CreatePartitionsTopic) -> MorePartitions:
+def _wanted(topic: CreatePartitionsTopic) -> PartitionIncrease:
     assignments = None
     if topic.assignments is not None:
         assignments = [tuple(one.broker_ids) for one in topic.assignments]
-    return MorePartitions(topic.name, topic.count, assignments)
+    return PartitionIncrease(topic.name, topic.count, assignments)
 
 
 def refuse(

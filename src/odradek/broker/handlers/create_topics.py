@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.dispatch import Call
-from odradek.broker.topic_plans import NewTopic
-from odradek.broker.topics import TopicOutcome
-from odradek.config.describe import describe_topic
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.topics.admin import TopicOutcome
+from odradek.broker.topics.topic_planning import NewTopic
+from odradek.config.dynamic.describe_configs import describe_topic
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.create_topics import (
     CreatableTopic,

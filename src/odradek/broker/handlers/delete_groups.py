@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.dispatch import Call
-from odradek.broker.pending import Pending
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
 from odradek.coordinators.groups.commands import DeleteGroup
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.delete_groups import (

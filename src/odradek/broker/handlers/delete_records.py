@@ -7,7 +7,7 @@ replica has moved its start (with one replica: at once), or the time is up.
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS
 from odradek.wire.messages.delete_records import (
@@ -33,7 +33,9 @@ def _one(topic: str, part: DeleteRecordsPartition, call: Call) -> DeleteRecordsP
     if topic in INTERNAL_TOPICS and image.partition(topic, part.partition_index) is not None:
         return DeleteRecordsPartitionResult(part.partition_index, -1, ErrorCode.INVALID_TOPIC_EXCEPTION)
     try:
-        low_watermark = call.broker.replicas.leader_of(topic, part.partition_index).delete_before(part.offset)
+        low_watermark = call.broker.replicas.get_leader_partition(
+            topic, part.partition_index
+        ).delete_records_on_leader(part.offset)
     except BrokerError as refused:
         return DeleteRecordsPartitionResult(part.partition_index, -1, refused.code)
     return DeleteRecordsPartitionResult(part.partition_index, low_watermark)

@@ -5,7 +5,7 @@ The answer waits until the topic is gone, or the time is up; ``delete.topic.enab
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
 from odradek.wire.messages.delete_topics import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
+from odradek.model.acl_operations import CLUSTER_OPERATIONS
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.operations import CLUSTER_OPERATIONS
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -8,12 +8,12 @@ for what was set for all brokers.
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.cluster.topic_names import check_topic_name
-from odradek.config import describe
-from odradek.config.describe import SettingFact
+from odradek.config.dynamic import describe_configs as describe
+from odradek.config.dynamic.describe_configs import DescribedSetting
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.levels import ResourceType
+from odradek.model.protocol_enums import ResourceType
 from odradek.telemetry import events
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -44,7 +44,7 @@ def _one(
     return result
 
 
-def _facts(resource: DescribeConfigsResource, call: Call) -> list[SettingFact]:
+def _facts(resource: DescribeConfigsResource, call: Call) -> list[DescribedSetting]:
     broker, name, keys = call.broker, resource.resource_name, resource.configuration_keys
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
@@ -84,7 +84,9 @@ def check_logger_broker(name: str, broker_id: int) -> None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
 
 
-def _entry(fact: SettingFact, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
+def _entry(
+    fact: DescribedSetting, request: DescribeConfigsRequest, version: int
+) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=fact.name,
         value=fact.value,

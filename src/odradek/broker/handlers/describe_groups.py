@@ -5,10 +5,10 @@ v3 can ask for the operations that are permitted, v4 adds static members, v5 is 
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.coordinators.groups.commands import MemberDescription
+from odradek.model.acl_operations import GROUP_OPERATIONS
 from odradek.model.errors import BrokerError, ErrorCode
-from odradek.model.operations import GROUP_OPERATIONS
 from odradek.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -28,7 +28,7 @@ def describe_groups(request: DescribeGroupsRequest, call: Call) -> DescribeGroup
 
 def _described(group: str, call: Call) -> DescribedGroup:
     try:
-        found = call.broker.groups.machine_of(group).describe(group)
+        found = call.broker.groups.shard_of(group).describe(group)
     except BrokerError as refused:
         return DescribedGroup(refused.code, group)
     return DescribedGroup(

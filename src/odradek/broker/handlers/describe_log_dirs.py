@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from odradek.broker.dispatch import Call
-from odradek.log.directory import LogDirectory
+from odradek.broker.requests.dispatcher import Call
 from odradek.log.log import Log
+from odradek.log.log_directory import LogDirectory
 from odradek.model.errors import ErrorCode, StorageError
 from odradek.model.ids import TopicPartition
 from odradek.ports.files import Space
@@ -46,13 +46,13 @@ def _wanted(request: DescribeLogDirsRequest) -> Collection[TopicPartition] | Non
 
 
 async def _one(path: str, wanted: Collection[TopicPartition] | None, call: Call) -> DescribeLogDirsResult:
-    directory = call.broker.directories.at(path)
+    directory = call.broker.directories.find_directory(path)
     if directory is None:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
     try:
         space: Space = await directory.space()
     except StorageError as failure:
-        log.warning("space_unknown", path=path, reason=str(failure))
+        log.warning("disk_space_unknown", path=path, reason=str(failure))
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
     if directory.failure is not None:  # meanwhile
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.cluster.topic_names import check_topic_name
-from odradek.log.producers import Producer
+from odradek.log.producers.producer_states import ProducerStateEntry
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -38,18 +38,18 @@ async def _described(topic: str, index: int, call: Call) -> PartitionResponse:
         check_topic_name(topic)
         partition = replicas.find(topic, index)
         if partition is None:
-            raise replicas.why_not(topic, index)
+            raise replicas.partition_error(topic, index)
     except BrokerError as refused:
         return PartitionResponse(index, refused.code, refused.message)
     found = PartitionResponse(index)
-    for count, producer in enumerate(partition.log.producers.as_now(), 1):
+    for count, producer in enumerate(partition.log.producers.entries(), 1):
         found.active_producers.append(_state(producer))
         if count % PRODUCERS_A_TURN == 0:
             await asyncio.sleep(0)
     return found
 
 
-def _state(producer: Producer) -> ProducerState:
+def _state(producer: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer.producer_id,
         producer.producer_epoch,

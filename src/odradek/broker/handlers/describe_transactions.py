@@ -5,8 +5,8 @@ Each id succeeds or fails alone.
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.transaction_calls import require_id
+from odradek.broker.handlers.transaction_requests import require_id
+from odradek.broker.requests.dispatcher import Call
 from odradek.coordinators.transactions.commands import TransactionDescription
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_transactions import (
@@ -25,7 +25,7 @@ def describe_transactions(request: DescribeTransactionsRequest, call: Call) -> D
 def _described(transactional_id: str, call: Call) -> TransactionState:
     try:
         require_id(transactional_id)
-        found = call.broker.transactions.machine_of(transactional_id).describe(transactional_id)
+        found = call.broker.transactions.shard_of(transactional_id).describe(transactional_id)
     except BrokerError as refused:
         return TransactionState(refused.code, transactional_id)
     if found.error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.cluster.image import ClusterImage, PartitionImage
+from odradek.broker.requests.dispatcher import Call
+from odradek.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -45,7 +45,7 @@ def elect_leaders(request: ElectLeadersRequest, call: Call) -> ElectLeadersRespo
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def judge_election(kind: int, partition: PartitionImage | None, live: Collection[int]) -> BrokerError:
+def judge_election(kind: int, partition: PartitionMetadata | None, live: Collection[int]) -> BrokerError:
     """Return why no election takes place."""
     if partition is None:
         return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
@@ -64,7 +64,7 @@ def judge_election(kind: int, partition: PartitionImage | None, live: Collection
     )
 
 
-def _all_partitions(image: ClusterImage) -> list[TopicPartitions]:
+def _all_partitions(image: MetadataCache) -> list[TopicPartitions]:
     return [TopicPartitions(topic.name, list(topic.partitions)) for topic in image.topics.values()]
 
 

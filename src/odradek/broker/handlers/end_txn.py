@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.transaction_calls import ask_coordinator, fenced_as_known
-from odradek.broker.pending import Pending
+from odradek.broker.handlers.transaction_requests import ask_coordinator, fenced_as_known
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
 from odradek.coordinators.transactions.commands import EndTransaction
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse

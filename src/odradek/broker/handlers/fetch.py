@@ -20,27 +20,27 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal
 
-from odradek.broker.dispatch import Call
-from odradek.broker.pending import Pending
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
 from odradek.config import broker as settings
-from odradek.log.rehearsal import REHEARSALS_MAX
-from odradek.log.segment import NotAtHand
+from odradek.log.segments.log_segment import WouldBlock
+from odradek.log.segments.page_in import PAGE_IN_ATTEMPTS_MAX
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID, TopicId
-from odradek.model.levels import IsolationLevel
+from odradek.model.protocol_enums import IsolationLevel
 from odradek.ports.files import FileSlice, Part
 from odradek.ports.workers import Workers
-from odradek.records.legacy import down_convert
-from odradek.records.rules import ORDINARY, BoundExceeded
+from odradek.records.append_rules import WORKER_LIMITS, WorkLimitExceeded
+from odradek.records.conversion import down_convert
 from odradek.replication.delayed_fetch import DelayedFetch
-from odradek.replication.fetch_sessions import (
-    FetchAnswer,
+from odradek.replication.fetch_session import (
     FetchContext,
     FetchPartition,
-    FetchResult,
+    FetchPartitionData,
+    FetchSessionResponse,
     SessionKey,
 )
-from odradek.replication.partition import CONSUMER, Partition
+from odradek.replication.partition import CONSUMER_REPLICA_ID, Partition
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -65,7 +65,7 @@ Result = Answer | Pending[Answer] | Coroutine[None, None, Answer | Pending[Answe
 def fetch(request: FetchRequest, call: Call) -> Result:
     broker = call.broker
     replica_id = _replica_id(request, call.version)
-    context = broker.fetch_sessions.open(
+    context = broker.fetch_sessions.new_context(
         request.session_id,
         request.session_epoch,
         _asked(request, call),
@@ -74,21 +74,21 @@ def fetch(request: FetchRequest, call: Call) -> Result:
         from_follower=replica_id >= 0,
         now_ms=broker.clock.monotonic_ms(),
     )
-    reading = Reading(request, call, context, replica_id, may_wait=False)
+    reading = Reading(request, call, context, replica_id, may_block=False)
     if reading.not_at_hand:
-        return _rehearsed(reading, request, call, context, replica_id)
+        return _page_in_and_read(reading, request, call, context, replica_id)
     return _answer(reading, request, call)
 
 
-async def _rehearsed(
+async def _page_in_and_read(
     first: Reading, request: FetchRequest, call: Call, context: FetchContext, replica_id: int
 ) -> Answer | Pending[Answer]:
     """Read again, once what was not in memory is; as often as need be."""
     reading = first
-    for left in reversed(range(REHEARSALS_MAX)):
-        waits = [partition.rehearse(asked, why) for partition, asked, why in reading.not_at_hand]
+    for left in reversed(range(PAGE_IN_ATTEMPTS_MAX)):
+        waits = [partition.page_in(asked, why) for partition, asked, why in reading.not_at_hand]
         await asyncio.gather(*waits)
-        reading = Reading(request, call, context, replica_id, may_wait=left == 0)
+        reading = Reading(request, call, context, replica_id, may_block=left == 0)
         if not reading.not_at_hand:
             break
     return _answer(reading, request, call)
@@ -114,7 +114,7 @@ class Reading:
         "_call",
         "_context",
         "_isolation",
-        "_may_wait",
+        "_may_block",
         "_min_bytes",
         "_partitions",
         "_replica_id",
@@ -125,7 +125,7 @@ class Reading:
     )
 
     def __init__(
-        self, request: FetchRequest, call: Call, context: FetchContext, replica_id: int, may_wait: bool
+        self, request: FetchRequest, call: Call, context: FetchContext, replica_id: int, may_block: bool
     ) -> None:
         self._call = call
         self._context = context
@@ -135,14 +135,14 @@ class Reading:
         self._min_bytes = min(request.min_bytes, self._bytes_max)
         self._size_bytes = 0
         self._urgent = bool(context.error)
-        self._may_wait = may_wait
-        self.not_at_hand: list[tuple[Partition, FetchPartition, NotAtHand]] = []
+        self._may_block = may_block
+        self.not_at_hand: list[tuple[Partition, FetchPartition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
-        self._results: list[FetchResult] = []
+        self._results: list[FetchPartitionData] = []
         for asked in context.partitions:
             self._partitions.append(call.broker.replicas.find(asked.topic, asked.partition))
             self._results.append(self._read(asked, self._partitions[-1]))
-        self._may_wait = True
+        self._may_block = True
 
     def is_done(self) -> bool:
         return self._urgent or self._size_bytes >= self._min_bytes or not self._results
@@ -151,7 +151,7 @@ class Reading:
         """Read the partitions that have moved since; say whether there is enough now."""
         for index, partition in enumerate(self._partitions):
             result = self._results[index]
-            if partition is not None and partition.has_news_since(result):
+            if partition is not None and partition.has_changed_since(result):
                 self._size_bytes -= result.records_bytes
                 self._results[index] = self._read(result.request, partition)
         return self.is_done()
@@ -176,26 +176,28 @@ class Reading:
         return self._plain_response()
 
     def _plain_response(self) -> FetchResponse:
-        answer = self._context.answer(self._results, self._call.broker.clock.monotonic_ms())
+        answer = self._context.update_and_generate_response(
+            self._results, self._call.broker.clock.monotonic_ms()
+        )
         return _response(answer, self._call.version, self._isolation)
 
-    def _read(self, asked: FetchPartition, partition: Partition | None) -> FetchResult:
+    def _read(self, asked: FetchPartition, partition: Partition | None) -> FetchPartitionData:
         try:
             result = self._read_or_refuse(asked, partition)
         except BrokerError as refused:
-            result = FetchResult(asked, refused.code)
-        except NotAtHand as why:
+            result = FetchPartitionData(asked, refused.code)
+        except WouldBlock as why:
             assert partition is not None
             self.not_at_hand.append((partition, asked, why))
-            return FetchResult(asked, ErrorCode.NONE)
+            return FetchPartitionData(asked, ErrorCode.NONE)
         if result.error or result.diverging_epoch >= 0:
             self._urgent = True
         self._size_bytes += result.records_bytes
         return result
 
-    def _read_or_refuse(self, asked: FetchPartition, partition: Partition | None) -> FetchResult:
+    def _read_or_refuse(self, asked: FetchPartition, partition: Partition | None) -> FetchPartitionData:
         if partition is None or asked.topic is None:
-            raise self._call.broker.replicas.why_not(asked.topic, asked.partition)
+            raise self._call.broker.replicas.partition_error(asked.topic, asked.partition)
         version = self._call.version
         if version >= TOPIC_IDS_SINCE and partition.topic_id != asked.topic_id:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -206,14 +208,14 @@ class Reading:
         at_least_one = version < TOTAL_BOUND_SINCE or self._size_bytes == 0
         bytes_max = min(asked.max_bytes, max(self._bytes_max - self._size_bytes, 0))
         return partition.read(
-            asked, bytes_max, at_least_one, self._isolation, self._replica_id, self._may_wait
+            asked, bytes_max, at_least_one, self._isolation, self._replica_id, self._may_block
         )
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:
     if version < REPLICA_STATE_SINCE:
         return request.replica_id
-    return CONSUMER if request.replica_state is None else request.replica_state.replica_id
+    return CONSUMER_REPLICA_ID if request.replica_state is None else request.replica_state.replica_id
 
 
 def _asked(request: FetchRequest, call: Call) -> list[FetchPartition]:
@@ -247,29 +249,31 @@ def _forgotten(request: FetchRequest, version: int) -> list[SessionKey]:
     ]
 
 
-def _read_records(result: FetchResult) -> bytes:
+def _read_records(result: FetchPartitionData) -> bytes:
     """Read what was found. Waits."""
     records = result.records
     return records.read() if isinstance(records, FileSlice) else bytes(records or b"")
 
 
-async def _converted(result: FetchResult, data: bytes, magic: Literal[0, 1], workers: Workers) -> FetchResult:
+async def _converted(
+    result: FetchPartitionData, data: bytes, magic: Literal[0, 1], workers: Workers
+) -> FetchPartitionData:
     """Convert what was found, away from the loop; a batch that unpacks to much, one at a time."""
     convert = partial(down_convert, data, magic, result.request.fetch_offset)
     converted: bytes | None = None
     try:
-        with suppress(BoundExceeded):
-            converted = await workers.run(partial(convert, ORDINARY.unpacked_bytes_max))
+        with suppress(WorkLimitExceeded):
+            converted = await workers.run(partial(convert, WORKER_LIMITS.decompressed_bytes_max))
         if converted is None:
             converted = await workers.run_alone(convert)
     except BrokerError as refused:
-        return FetchResult(result.request, refused.code)
+        return FetchPartitionData(result.request, refused.code)
     result.records = converted
     result.records_bytes = len(converted)
     return result
 
 
-def _response(answer: FetchAnswer, version: int, isolation: int) -> FetchResponse:
+def _response(answer: FetchSessionResponse, version: int, isolation: int) -> FetchResponse:
     topics: list[FetchableTopicResponse] = []
     last: tuple[str | None, TopicId] | None = None
     committed = isolation == IsolationLevel.READ_COMMITTED
@@ -282,7 +286,7 @@ def _response(answer: FetchAnswer, version: int, isolation: int) -> FetchRespons
     return FetchResponse(0, answer.error, answer.session_id, topics)
 
 
-def _entry(result: FetchResult, committed: bool) -> PartitionData:
+def _entry(result: FetchPartitionData, committed: bool) -> PartitionData:
     records: Part = b"" if result.records is None else result.records
     entry = PartitionData(
         result.request.partition,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.group_coordinator import Groups
-from odradek.broker.transaction_coordinator import Transactions
+from odradek.broker.coordinators.group_coordinator import Groups
+from odradek.broker.coordinators.transaction_coordinator import Transactions
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.find_coordinator import (
     Coordinator,

@@ -6,9 +6,9 @@ session begins anew once the group is there.
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import ask_group, require_name
-from odradek.broker.pending import Pending
+from odradek.broker.handlers.group_requests import ask_group, require_name
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
 from odradek.coordinators.groups.commands import Heartbeat
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.transaction_calls import ask_coordinator, fenced_as_known
-from odradek.broker.pending import Pending
-from odradek.coordinators.transactions.commands import NEEDS_PRODUCER_ID, InitProducer
+from odradek.broker.handlers.transaction_requests import ask_coordinator, fenced_as_known
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.transactions.commands import NEEDS_PRODUCER_ID, InitProducerId
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -32,7 +32,7 @@ def init_producer_id(request: InitProducerIdRequest, call: Call) -> Result:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch are given together")
     if request.transactional_id is not None:
         return _ask(
-            InitProducer(
+            InitProducerId(
                 request.transactional_id,
                 request.transaction_timeout_ms,
                 request.producer_id,
@@ -40,17 +40,19 @@ def init_producer_id(request: InitProducerIdRequest, call: Call) -> Result:
             ),
             call,
         )
-    producer_id = call.broker.producer_ids.try_next()
+    producer_id = call.broker.producer_ids.try_generate_producer_id()
     if producer_id is None:
         return _from_next_block(call)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 async def _from_next_block(call: Call) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=await call.broker.producer_ids.next_id(), producer_epoch=0)
+    return InitProducerIdResponse(
+        producer_id=await call.broker.producer_ids.generate_producer_id(), producer_epoch=0
+    )
 
 
-def _ask(command: InitProducer, call: Call) -> Pending[Any]:
+def _ask(command: InitProducerId, call: Call) -> Pending[Any]:
     def told(answer: Any) -> InitProducerIdResponse | Later:
         if answer is NEEDS_PRODUCER_ID:
             return _ask_again(command, call)
@@ -62,9 +64,9 @@ def _ask(command: InitProducer, call: Call) -> Pending[Any]:
     return ask_coordinator(call, command.transactional_id, command, told)
 
 
-async def _ask_again(command: InitProducer, call: Call) -> Pending[Any]:
-    fresh_producer_id = await call.broker.producer_ids.next_id()
-    return _ask(command._replace(fresh_producer_id=fresh_producer_id), call)
+async def _ask_again(command: InitProducerId, call: Call) -> Pending[Any]:
+    new_producer_id = await call.broker.producer_ids.generate_producer_id()
+    return _ask(command._replace(new_producer_id=new_producer_id), call)
 
 
 def refuse(request: InitProducerIdRequest, code: ErrorCode, message: str | None) -> InitProducerIdResponse:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import ask_group, require_name
-from odradek.broker.pending import Pending
-from odradek.coordinators.groups.commands import Join, Joined
+from odradek.broker.handlers.group_requests import ask_group, require_name
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.groups.commands import JoinGroup, JoinGroupResult
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -31,12 +31,12 @@ def join_group(request: JoinGroupRequest, call: Call) -> Result:
             call, request.group_id, _command(request, call), lambda joined: _response(joined, call.version)
         )
     except BrokerError as refused:
-        return _response(Joined(refused.code, request.member_id), call.version)
+        return _response(JoinGroupResult(refused.code, request.member_id), call.version)
 
 
-def _command(request: JoinGroupRequest, call: Call) -> Join:
+def _command(request: JoinGroupRequest, call: Call) -> JoinGroup:
     has_own_timeout = call.version >= REBALANCE_TIMEOUT_SINCE
-    return Join(
+    return JoinGroup(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -47,13 +47,13 @@ def _command(request: JoinGroupRequest, call: Call) -> Join:
         request.rebalance_timeout_ms if has_own_timeout else request.session_timeout_ms,
         request.protocol_type,
         tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
-        needs_known_member=call.version >= MEMBER_ID_ROUND_SINCE and request.group_instance_id is None,
-        may_skip_assignment=call.version >= SKIPPED_ASSIGNMENT_SINCE,
+        requires_known_member_id=call.version >= MEMBER_ID_ROUND_SINCE and request.group_instance_id is None,
+        supports_skipping_assignment=call.version >= SKIPPED_ASSIGNMENT_SINCE,
         reason=request.reason,
     )
 
 
-def _response(joined: Joined, version: int) -> JoinGroupResponse:
+def _response(joined: JoinGroupResult, version: int) -> JoinGroupResponse:
     protocol = joined.protocol
     if protocol is None and version < NULL_PROTOCOL_SINCE:
         protocol = ""
@@ -70,4 +70,4 @@ def _response(joined: Joined, version: int) -> JoinGroupResponse:
 
 
 def refuse(request: JoinGroupRequest, code: ErrorCode, message: str | None) -> JoinGroupResponse:
-    return _response(Joined(code, request.member_id, protocol=""), NULL_PROTOCOL_SINCE)
+    return _response(JoinGroupResult(code, request.member_id, protocol=""), NULL_PROTOCOL_SINCE)

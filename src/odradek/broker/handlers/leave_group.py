@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import ask_group, require_name
-from odradek.broker.pending import Pending
-from odradek.coordinators.groups.commands import Leave, Leaver, Left
+from odradek.broker.handlers.group_requests import ask_group, require_name
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.groups.commands import LeaveGroup, LeaveGroupResult, LeavingMember
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
@@ -21,20 +21,20 @@ SEVERAL_SINCE: Final = 3
 def leave_group(request: LeaveGroupRequest, call: Call) -> Pending[LeaveGroupResponse]:
     require_name(request.group_id)
     if call.version < SEVERAL_SINCE:
-        alone = Leave(request.group_id, (Leaver(request.member_id, None),))
+        alone = LeaveGroup(request.group_id, (LeavingMember(request.member_id, None),))
         return ask_group(call, request.group_id, alone, _single_response)
     leavers = tuple(
-        Leaver(member.member_id, member.group_instance_id, member.reason) for member in request.members
+        LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in request.members
     )
-    command = Leave(request.group_id, leavers)
+    command = LeaveGroup(request.group_id, leavers)
     return ask_group(call, request.group_id, command, lambda left: _response(leavers, left))
 
 
-def _single_response(left: Left) -> LeaveGroupResponse:
+def _single_response(left: LeaveGroupResult) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=left.error or left.errors[0])
 
 
-def _response(leavers: tuple[Leaver, ...], left: Left) -> LeaveGroupResponse:
+def _response(leavers: tuple[LeavingMember, ...], left: LeaveGroupResult) -> LeaveGroupResponse:
     if left.error is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=left.error)
     return LeaveGroupResponse(

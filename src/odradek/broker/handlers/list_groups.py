@@ -6,8 +6,8 @@ not mind the spelling. While some groups are being loaded the others are listed,
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import CLASSIC
+from odradek.broker.handlers.group_requests import CLASSIC
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -18,7 +18,7 @@ def list_groups(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     types = {wanted.lower() for wanted in request.types_filter}
     if types and CLASSIC not in types:
         return ListGroupsResponse(error_code=code)
-    found = [one for machine in groups.machines() for one in machine.listing(request.states_filter)]
+    found = [one for shard in groups.shards() for one in shard.listing(request.states_filter)]
     return ListGroupsResponse(
         error_code=code,
         groups=[ListedGroup(one.group, one.protocol_type, one.state, CLASSIC) for one in found],

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Coroutine
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.partition import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    LATEST,
-    LATEST_TIERED,
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    FoundOffset,
-    is_a_time,
+    TimestampAndOffset,
+    requires_timestamp_search,
 )
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -35,7 +35,13 @@ from odradek.wire.messages.list_offsets import (
 )
 
 LEADER_EPOCH_SINCE = 4
-SPECIAL_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+SPECIAL_SINCE = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
 """First versions that may carry each of the timestamps that stand for a place."""
 
 Result = ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]
@@ -55,7 +61,7 @@ def list_offsets(request: ListOffsetsRequest, call: Call) -> Result:
                 entries.partitions.append(_refused(part, ErrorCode.INVALID_REQUEST))
             elif not _is_supported(part.timestamp, call.version):
                 entries.partitions.append(_refused(part, ErrorCode.UNSUPPORTED_VERSION))
-            elif call.version > 0 and is_a_time(part.timestamp):
+            elif call.version > 0 and requires_timestamp_search(part.timestamp):
                 searches.append((entries, len(entries.partitions), part))
                 entries.partitions.append(ListOffsetsPartitionResponse(part.partition_index))
             else:
@@ -77,7 +83,7 @@ async def _searched(
     """The response once the entries that need a search are filled in."""
     for entries, place, part in searches:
         try:
-            partition = call.broker.replicas.readable_by(
+            partition = call.broker.replicas.get_readable_partition(
                 request.replica_id, entries.name, part.partition_index
             )
             found = await partition.find_time(
@@ -96,14 +102,14 @@ def _named(
     """An entry that needs no search in segments."""
     index = part.partition_index
     try:
-        partition = call.broker.replicas.readable_by(request.replica_id, topic, index)
+        partition = call.broker.replicas.get_readable_partition(request.replica_id, topic, index)
         if call.version == 0:
             now_ms = call.broker.clock.wall_ms()
-            offsets = partition.offsets_before(
+            offsets = partition.legacy_offsets_for_timestamp(
                 part.timestamp, part.max_num_offsets, request.replica_id, now_ms
             )
             return ListOffsetsPartitionResponse(index, old_style_offsets=offsets)
-        found = partition.find_place(
+        found = partition.find_special_offset(
             part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
         )
     except BrokerError as refused:
@@ -111,7 +117,9 @@ def _named(
     return _entry(part, found, call.version)
 
 
-def _entry(part: ListOffsetsPartition, found: FoundOffset, version: int) -> ListOffsetsPartitionResponse:
+def _entry(
+    part: ListOffsetsPartition, found: TimestampAndOffset, version: int
+) -> ListOffsetsPartitionResponse:
     entry = ListOffsetsPartitionResponse(part.partition_index, timestamp=found.timestamp, offset=found.offset)
     if version >= LEADER_EPOCH_SINCE:
         entry.leader_epoch = found.leader_epoch

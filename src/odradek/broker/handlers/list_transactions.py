@@ -6,8 +6,8 @@ exist are named in the answer. Nothing is listed while some ids are being loaded
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
-from odradek.coordinators.transactions.states import STATE_NAMES
+from odradek.broker.requests.dispatcher import Call
+from odradek.coordinators.transactions.transaction_state import STATE_NAMES
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -22,8 +22,8 @@ def list_transactions(request: ListTransactionsRequest, call: Call) -> ListTrans
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     found = [
         one
-        for machine in transactions.machines()
-        for one in machine.listing(
+        for shard in transactions.shards()
+        for one in shard.listing(
             frozenset(request.state_filters),
             frozenset(request.producer_id_filters),
             request.duration_filter,

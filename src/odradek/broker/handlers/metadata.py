@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from odradek.broker import metadata as answers
-from odradek.broker.dispatch import Call, Encoded
-from odradek.cluster.image import ClusterImage
+from odradek.broker.requests.dispatcher import Call, Encoded
+from odradek.broker.topics import metadata_responses as answers
+from odradek.cluster.metadata_cache import MetadataCache
+from odradek.model.acl_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
-from odradek.model.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from odradek.ports.files import Part
-from odradek.wire.compile import parts_encoder
+from odradek.wire.message_codecs import parts_encoder
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -58,7 +58,7 @@ def _all_topics(request: MetadataRequest, call: Call) -> Encoded | Coroutine[Any
         request.include_cluster_authorized_operations,
     )
 
-    def encode(image: ClusterImage) -> list[Part]:
+    def encode(image: MetadataCache) -> list[Part]:
         response = _response(request, call, image, answers.all_topics(image, form.listener))
         return parts_encoder(MetadataResponse, form.version)(response)
 
@@ -102,7 +102,7 @@ def _entry(topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
 
 
 def _response(
-    request: MetadataRequest, call: Call, image: ClusterImage, topics: list[MetadataResponseTopic]
+    request: MetadataRequest, call: Call, image: MetadataCache, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:

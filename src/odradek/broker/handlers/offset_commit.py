@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import ask_group, exists
-from odradek.broker.pending import Pending
+from odradek.broker.handlers.group_requests import ask_group, exists
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
 from odradek.config import broker as settings
-from odradek.coordinators.groups.commands import Commit, CommittedOffset
+from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.store.consumer_offsets import write_consumer_offset
@@ -55,9 +55,9 @@ def offset_commit(request: OffsetCommitRequest, call: Call) -> Result:
         return _response(request, dict.fromkeys(found, refused.code))
 
 
-def _command(request: OffsetCommitRequest, found: Found, now_ms: int) -> Commit:
+def _command(request: OffsetCommitRequest, found: Found, now_ms: int) -> CommitOffsets:
     expire_ms = _expire_ms(request.retention_time_ms, now_ms)
-    return Commit(
+    return CommitOffsets(
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
@@ -72,8 +72,8 @@ def _expire_ms(retention_time_ms: int, now_ms: int) -> int | None:
     return min(now_ms + retention_time_ms, TIMESTAMP_MS_MAX)
 
 
-def _offset(part: OffsetCommitRequestPartition, now_ms: int, expire_ms: int | None) -> CommittedOffset:
-    return CommittedOffset(
+def _offset(part: OffsetCommitRequestPartition, now_ms: int, expire_ms: int | None) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
         part.committed_offset,
         part.committed_leader_epoch,
         part.committed_metadata or "",

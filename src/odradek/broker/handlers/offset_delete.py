@@ -5,10 +5,10 @@ Partitions that are not there are refused one by one; an error of the group is t
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import ask_group, exists, require_name
-from odradek.broker.pending import Pending
-from odradek.coordinators.groups.commands import DeleteOffsets, OffsetsDeleted
+from odradek.broker.handlers.group_requests import ask_group, exists, require_name
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.groups.commands import DeleteOffsets, DeleteOffsetsResult
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.offset_delete import (
@@ -30,7 +30,7 @@ def offset_delete(request: OffsetDeleteRequest, call: Call) -> Pending[OffsetDel
     return ask_group(call, request.group_id, command, lambda deleted: _response(request, deleted))
 
 
-def _response(request: OffsetDeleteRequest, deleted: OffsetsDeleted) -> OffsetDeleteResponse:
+def _response(request: OffsetDeleteRequest, deleted: DeleteOffsetsResult) -> OffsetDeleteResponse:
     if deleted.error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=deleted.error)
     codes = deleted.errors

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import exists
+from odradek.broker.handlers.group_requests import exists
+from odradek.broker.requests.dispatcher import Call
 from odradek.coordinators.groups.commands import FetchedOffset
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
@@ -71,8 +71,8 @@ def offset_fetch(request: OffsetFetchRequest, call: Call) -> Result:
 def _fetch(group: str, asked: Sequence[Asked] | None, require_stable: bool, call: Call) -> Answer:
     partitions = None if asked is None else _partitions(asked)
     try:
-        machine = call.broker.groups.machine_of(group)
-        code, found = machine.fetch_offsets(group, partitions, require_stable)
+        shard = call.broker.groups.shard_of(group)
+        code, found = shard.fetch_offsets(group, partitions, require_stable)
     except BrokerError as refused:
         return Answer(refused.code, [])
     if code is not ErrorCode.NONE:

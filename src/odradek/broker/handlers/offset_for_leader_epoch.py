@@ -6,7 +6,7 @@ the epoch found, v2 fences by the current leader epoch, v3 carries the replica i
 
 from __future__ import annotations
 
-from odradek.broker.dispatch import Call
+from odradek.broker.requests.dispatcher import Call
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -30,8 +30,10 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, call: Call) ->
 
 def _one(topic: str, part: OffsetForLeaderPartition, call: Call) -> EpochEndOffset:
     try:
-        partition = call.broker.replicas.leader_of(topic, part.partition)
-        leader_epoch, end_offset = partition.end_of_epoch(part.leader_epoch, part.current_leader_epoch)
+        partition = call.broker.replicas.get_leader_partition(topic, part.partition)
+        leader_epoch, end_offset = partition.last_offset_for_leader_epoch(
+            part.leader_epoch, part.current_leader_epoch
+        )
     except BrokerError as refused:
         return EpochEndOffset(refused.code, part.partition)
     return EpochEndOffset(ErrorCode.NONE, part.partition, leader_epoch, end_offset)

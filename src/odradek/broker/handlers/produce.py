@@ -20,18 +20,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from odradek.broker.dispatch import Call, NoAnswer
-from odradek.broker.pending import Pending
-from odradek.broker.transaction_verification import transaction_check
-from odradek.log.log import Appended
+from odradek.broker.coordinators.transaction_verification import transaction_check
+from odradek.broker.requests.dispatcher import Call, NoAnswer
+from odradek.broker.requests.pending_response import Pending
+from odradek.log.log import LogAppendInfo
 from odradek.model.errors import BrokerError, ErrorCode, StorageError
 from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
-from odradek.model.levels import ACKS_ALL, ACKS_NONE
-from odradek.records.batch_author import Author, is_transactional, transactional_author
-from odradek.records.rules import BoundExceeded, RecordErrors
-from odradek.replication.acks import are_acks_known
+from odradek.model.protocol_enums import ACKS_ALL, ACKS_NONE
+from odradek.records.append_rules import RecordValidationError, WorkLimitExceeded
+from odradek.records.batch_producer import BatchProducer, is_transactional, transactional_producer
+from odradek.replication.acks import is_valid_required_acks
 from odradek.replication.append_queue import AppendResult, QueuedAppend
-from odradek.replication.delayed_produce import AwaitedAppend, DelayedProduce
+from odradek.replication.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.replication.partition import Partition
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -73,7 +73,7 @@ Result = Answer | Pending[Answer]
 
 
 def produce(request: ProduceRequest, call: Call) -> Result | Pending[Result]:
-    if not are_acks_known(request.acks):
+    if not is_valid_required_acks(request.acks):
         return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, is {request.acks}")
     if request.transactional_id is None:
         return _append_all(request, call, None)
@@ -82,11 +82,11 @@ def produce(request: ProduceRequest, call: Call) -> Result | Pending[Result]:
 
 def _verify_first(request: ProduceRequest, transactional_id: str, call: Call) -> Result | Pending[Result]:
     """Have the coordinator let through what would begin a transaction in a partition, and append the rest."""
-    authors: set[Author] = set()
+    authors: set[BatchProducer] = set()
     partitions: list[Partition] = []
     for topic in request.topic_data:
         for data in topic.partition_data:
-            author = transactional_author(data.records)
+            author = transactional_producer(data.records)
             if author is None:
                 continue
             authors.add(author)
@@ -112,8 +112,8 @@ def _verify_first(request: ProduceRequest, transactional_id: str, call: Call) ->
 
 def _append_all(request: ProduceRequest, call: Call, refusals: Refusals | None) -> Result:
     """Append to all partitions but those refused. ``refusals`` is None outside of transactions."""
-    waiting: list[AwaitedAppend] = []
-    unflushed: list[AwaitedAppend] = []
+    waiting: list[ProducePartitionStatus] = []
+    unflushed: list[ProducePartitionStatus] = []
     queued: list[QueuedAppends] = []
     now_ms = call.broker.clock.wall_ms()
     topics = []
@@ -136,8 +136,8 @@ def _answer(
     request: ProduceRequest,
     response: ProduceResponse,
     call: Call,
-    waiting: list[AwaitedAppend],
-    unflushed: list[AwaitedAppend],
+    waiting: list[ProducePartitionStatus],
+    unflushed: list[ProducePartitionStatus],
 ) -> Answer:
     """Give the answer, or what it waits for, once all was appended."""
     if unflushed:
@@ -153,8 +153,8 @@ def _append(
     request: ProduceRequest,
     now_ms: int,
     call: Call,
-    waiting: list[AwaitedAppend],
-    unflushed: list[AwaitedAppend],
+    waiting: list[ProducePartitionStatus],
+    unflushed: list[ProducePartitionStatus],
     queued: list[QueuedAppends],
     refusals: Refusals | None,
 ) -> PartitionProduceResponse:
@@ -171,14 +171,14 @@ def _append(
             raise _as_producers_know(refusals[TopicPartition(topic, index)])
         if topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the brokers")
-        partition = replicas.leader_of(topic, index)
-        if partition.queued_appends and replicas.must_queue(partition, call.session):
-            raise BoundExceeded
+        partition = replicas.get_leader_partition(topic, index)
+        if partition.queued_appends and replicas.must_queue_append(partition, call.session):
+            raise WorkLimitExceeded
         appended = partition.append(data.records, acks, call.version, now_ms)
     except BrokerError as refused:
         _trace(topic, index, refused, call)
         return _refused(index, refused)
-    except BoundExceeded:
+    except WorkLimitExceeded:
         if not queued:
             queued.append(QueuedAppends(acks, call, waiting, unflushed))
         return queued[0].add(partition, data, in_transaction=refusals is not None)
@@ -186,10 +186,10 @@ def _append(
         index, 0, appended.first_offset, appended.append_time_ms, partition.log.log_start_offset
     )
     replicas.appended(partition)
-    if partition.awaits_flush:
-        unflushed.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+    if partition.is_flush_pending:
+        unflushed.append(ProducePartitionStatus(partition, appended.last_offset + 1, entry))
     if acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
-        waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+        waiting.append(ProducePartitionStatus(partition, appended.last_offset + 1, entry))
     return entry
 
 
@@ -199,7 +199,11 @@ class QueuedAppends:
     __slots__ = ("_acks", "_answer", "_call", "_close", "_count", "_pending", "_unflushed", "_waiting")
 
     def __init__(
-        self, acks: int, call: Call, waiting: list[AwaitedAppend], unflushed: list[AwaitedAppend]
+        self,
+        acks: int,
+        call: Call,
+        waiting: list[ProducePartitionStatus],
+        unflushed: list[ProducePartitionStatus],
     ) -> None:
         self._acks = acks
         self._call = call
@@ -216,7 +220,7 @@ class QueuedAppends:
         """Append when it is this one's turn; give the entry of the answer that is filled in then."""
         entry = PartitionProduceResponse(data.index, 0, -1)
         self._count += 1
-        author = transactional_author(data.records) if in_transaction else None
+        author = transactional_producer(data.records) if in_transaction else None
         append = QueuedAppend(
             b"" if data.records is None else data.records,
             self._acks,
@@ -246,15 +250,17 @@ class QueuedAppends:
             assert self._answer is not None, "appends are told of in a later turn of the loop"
             self._pending.complete(self._answer() if self._close is None else NoAnswer(self._close))
 
-    def _appended(self, partition: Partition, entry: PartitionProduceResponse, appended: Appended) -> None:
+    def _appended(
+        self, partition: Partition, entry: PartitionProduceResponse, appended: LogAppendInfo
+    ) -> None:
         entry.base_offset = appended.first_offset
         entry.log_append_time_ms = appended.append_time_ms
         entry.log_start_offset = partition.log.log_start_offset
         self._call.broker.replicas.appended(partition)
-        if partition.awaits_flush:
-            self._unflushed.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+        if partition.is_flush_pending:
+            self._unflushed.append(ProducePartitionStatus(partition, appended.last_offset + 1, entry))
         if self._acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
-            self._waiting.append(AwaitedAppend(partition, appended.last_offset + 1, entry))
+            self._waiting.append(ProducePartitionStatus(partition, appended.last_offset + 1, entry))
 
 
 def _nothing_to_check() -> None:
@@ -277,7 +283,7 @@ def _trace(topic: str, index: int, refused: BrokerError, call: Call) -> None:
     """Leave a line in the broker's log, unless there are enough of this error already."""
     if refused.code not in ROUTINE:
         call.broker.refusals.warning(
-            "batch_refused",
+            "batch_rejected",
             refused.code.name,
             partition=f"{topic}-{index}",
             error=refused.code.name,
@@ -296,7 +302,7 @@ def _refused(index: int, refused: BrokerError) -> PartitionProduceResponse:
 def _fill_refusal(entry: PartitionProduceResponse, refused: BrokerError) -> None:
     entry.error_code = refused.code
     entry.error_message = refused.message
-    if isinstance(refused, RecordErrors):
+    if isinstance(refused, RecordValidationError):
         entry.record_errors = [
             BatchIndexAndErrorMessage(record_index, why) for record_index, why in refused.record_errors
         ]
@@ -305,15 +311,15 @@ def _fill_refusal(entry: PartitionProduceResponse, refused: BrokerError) -> None
 def _flush_first(
     request: ProduceRequest,
     response: ProduceResponse,
-    unflushed: list[AwaitedAppend],
-    waiting: list[AwaitedAppend],
+    unflushed: list[ProducePartitionStatus],
+    waiting: list[ProducePartitionStatus],
     call: Call,
 ) -> NoAnswer | Pending[ProduceResponse]:
     """Let the answer wait until its records are on the disk; then go on as if they had been at once."""
     pending: Pending[ProduceResponse] = Pending()
     left = len(unflushed)
 
-    def told(awaited: AwaitedAppend, failure: StorageError | None) -> None:
+    def told(awaited: ProducePartitionStatus, failure: StorageError | None) -> None:
         nonlocal left
         left -= 1
         if failure is not None:
@@ -336,7 +342,7 @@ def _flush_first(
 def _wait(
     request: ProduceRequest,
     response: ProduceResponse,
-    waiting: list[AwaitedAppend],
+    waiting: list[ProducePartitionStatus],
     call: Call,
     pending: Pending[ProduceResponse],
 ) -> Pending[ProduceResponse]:

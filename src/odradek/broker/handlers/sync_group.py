@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import ask_group, require_name
-from odradek.broker.pending import Pending
-from odradek.coordinators.groups.commands import Sync, Synced
+from odradek.broker.handlers.group_requests import ask_group, require_name
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.groups.commands import SyncGroup, SyncGroupResult
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -25,7 +25,7 @@ def sync_group(request: SyncGroupRequest, call: Call) -> Result:
     if call.version >= PROTOCOL_SINCE and None in names:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     require_name(request.group_id)
-    command = Sync(
+    command = SyncGroup(
         request.group_id,
         request.generation_id,
         request.member_id,
@@ -42,7 +42,7 @@ def sync_group(request: SyncGroupRequest, call: Call) -> Result:
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _response(synced: Synced) -> SyncGroupResponse:
+def _response(synced: SyncGroupResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=synced.error,
         protocol_type=synced.protocol_type,

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.dispatch import Call
-from odradek.broker.handlers.group_calls import exists, require_name
-from odradek.broker.pending import Pending
-from odradek.coordinators.groups.commands import Commit, CommittedOffset
+from odradek.broker.handlers.group_requests import exists, require_name
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
+from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
-from odradek.records.batch_author import Author
+from odradek.records.batch_producer import BatchProducer
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -46,8 +46,8 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, call: Call) -> Result:
         return _response(request, call, {})
     try:
         require_name(request.group_id)
-        call.broker.groups.machine_of(request.group_id)
-        offsets = call.broker.replicas.leader_of(
+        call.broker.groups.shard_of(request.group_id)
+        offsets = call.broker.replicas.get_leader_partition(
             OFFSETS_TOPIC, call.broker.groups.partition_of(request.group_id)
         )
     except BrokerError as refused:
@@ -63,7 +63,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, call: Call) -> Result:
 
     call.broker.verification.verify(
         request.transactional_id,
-        Author(request.producer_id, request.producer_epoch),
+        BatchProducer(request.producer_id, request.producer_epoch),
         [offsets],
         verified,
         knows_abortable=call.version >= ABORTABLE_SINCE,
@@ -75,7 +75,7 @@ def _commit(
     request: TxnOffsetCommitRequest, found: Found, call: Call, pending: Pending[TxnOffsetCommitResponse]
 ) -> None:
     now_ms = call.broker.clock.wall_ms()
-    command = Commit(
+    command = CommitOffsets(
         request.group_id,
         request.generation_id,
         request.member_id,
@@ -94,8 +94,8 @@ def _commit(
         pending.complete(_response(request, call, dict.fromkeys(found, refused.code)))
 
 
-def _offset(part: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
-    return CommittedOffset(
+def _offset(part: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
         part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now_ms
     )
 

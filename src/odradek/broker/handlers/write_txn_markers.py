@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from odradek.broker.dispatch import Call
-from odradek.broker.pending import Pending
-from odradek.broker.transaction_markers import Codes, Ending
+from odradek.broker.coordinators.transaction_marker_writer import Codes, Ending
+from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.pending_response import Pending
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.write_txn_markers import (

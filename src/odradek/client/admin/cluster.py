@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.client.admin.area import Area
-from odradek.client.admin.progress import Refused, Work
-from odradek.client.admin.routes import anywhere, at_broker
-from odradek.client.routing import ANY_NODE
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import AdminApiHandler, ApiError
+from odradek.client.admin.lookup_strategies import anywhere, at_broker
+from odradek.client.network.node_selection import ANY_NODE
 from odradek.client.values import Node
+from odradek.model.acl_operations import Operation, operations_in
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import ErrorCode
-from odradek.model.operations import Operation, operations_in
 from odradek.version import VERSION
 from odradek.wire.apis import API_BY_KEY
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -46,7 +46,7 @@ class Features(NamedTuple):
     supported: Mapping[str, VersionRange]
 
 
-class ClusterFacts(Area):
+class ClusterApi(AdminApi):
     """The cluster of ``Admin``."""
 
     async def describe_cluster(
@@ -61,10 +61,10 @@ class ClusterFacts(Area):
         >>> admin.close()
         """
         try:
-            return await self._asker.settle_one(_description(include_authorized_operations), timeout_s)
+            return await self._driver.run_single(_description(include_authorized_operations), timeout_s)
         except UnsupportedVersion:
             # A broker before 2.8 says it in its metadata.
-            return await self._asker.settle_one(_older_description(include_authorized_operations), timeout_s)
+            return await self._driver.run_single(_older_description(include_authorized_operations), timeout_s)
 
     async def describe_features(
         self, *, broker: int | None = None, timeout_s: float | None = None
@@ -77,7 +77,7 @@ class ClusterFacts(Area):
         True
         >>> admin.close()
         """
-        answer = await self._asker.settle_one(_versions(ANY_NODE if broker is None else broker), timeout_s)
+        answer = await self._driver.run_single(_versions(ANY_NODE if broker is None else broker), timeout_s)
         return Features(
             {
                 one.name: VersionRange(one.min_version_level, one.max_version_level)
@@ -98,7 +98,7 @@ class ClusterFacts(Area):
         True
         >>> admin.close()
         """
-        answer = await self._asker.settle_one(_versions(ANY_NODE if broker is None else broker), timeout_s)
+        answer = await self._driver.run_single(_versions(ANY_NODE if broker is None else broker), timeout_s)
         return {
             _api_name(one.api_key): VersionRange(one.min_version, one.max_version) for one in answer.api_keys
         }
@@ -108,11 +108,11 @@ def _api_name(key: int) -> str:
     return API_BY_KEY[key].name if key in API_BY_KEY else f"api {key}"
 
 
-def _versions(broker: int) -> Work[None, Any]:
+def _versions(broker: int) -> AdminApiHandler[None, Any]:
     def read(keys: Sequence[None], answer: ApiVersionsResponse) -> Iterable[tuple[None, Any]]:
-        yield None, Refused(ErrorCode(answer.error_code)) if answer.error_code else answer
+        yield None, ApiError(ErrorCode(answer.error_code)) if answer.error_code else answer
 
-    return Work(
+    return AdminApiHandler(
         what="describe what a broker speaks",
         name=lambda _: "describe what a broker speaks",
         route=at_broker(lambda _: broker),
@@ -121,17 +121,17 @@ def _versions(broker: int) -> Work[None, Any]:
     )
 
 
-def _description(with_operations: bool) -> Work[None, ClusterDescription]:
+def _description(with_operations: bool) -> AdminApiHandler[None, ClusterDescription]:
     def read(
         keys: Sequence[None], answer: DescribeClusterResponse
-    ) -> Iterable[tuple[None, ClusterDescription | Refused]]:
+    ) -> Iterable[tuple[None, ClusterDescription | ApiError]]:
         if answer.error_code:
-            yield None, Refused(ErrorCode(answer.error_code), answer.error_message)
+            yield None, ApiError(ErrorCode(answer.error_code), answer.error_message)
             return
         nodes = [Node(one.broker_id, one.host, one.port, one.rack) for one in answer.brokers]
-        yield None, _cluster(answer, nodes)
+        yield None, _cluster_description(answer, nodes)
 
-    return Work(
+    return AdminApiHandler(
         what="describe cluster",
         name=lambda _: "describe cluster",
         route=anywhere,
@@ -140,16 +140,18 @@ def _description(with_operations: bool) -> Work[None, ClusterDescription]:
     )
 
 
-def _older_description(with_operations: bool) -> Work[None, ClusterDescription]:
+def _older_description(with_operations: bool) -> AdminApiHandler[None, ClusterDescription]:
     def read(
         keys: Sequence[None], answer: MetadataResponse
-    ) -> Iterable[tuple[None, ClusterDescription | Refused]]:
+    ) -> Iterable[tuple[None, ClusterDescription | ApiError]]:
         yield (
             None,
-            _cluster(answer, [Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers]),
+            _cluster_description(
+                answer, [Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers]
+            ),
         )
 
-    return Work(
+    return AdminApiHandler(
         what="describe cluster",
         name=lambda _: "describe cluster",
         route=anywhere,
@@ -160,7 +162,7 @@ def _older_description(with_operations: bool) -> Work[None, ClusterDescription]:
     )
 
 
-def _cluster(answer: Any, nodes: list[Node]) -> ClusterDescription:
+def _cluster_description(answer: Any, nodes: list[Node]) -> ClusterDescription:
     return ClusterDescription(
         answer.cluster_id,
         next((node for node in nodes if node.id == answer.controller_id), None),

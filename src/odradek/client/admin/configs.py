@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.client.admin.area import Area
-from odradek.client.admin.progress import CONTROLLER_MOVED, Refused, Route, Work
-from odradek.client.admin.routes import at_broker
-from odradek.client.routing import ANY_NODE
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import CONTROLLER_MOVED, AdminApiHandler, ApiError, LookupStrategy
+from odradek.client.admin.lookup_strategies import at_broker
+from odradek.client.network.node_selection import ANY_NODE
 from odradek.model.errors import ErrorCode
-from odradek.model.levels import AlterOp, ConfigSource, ConfigType, ResourceType
+from odradek.model.protocol_enums import AlterOp, ConfigSource, ConfigType, ResourceType
 from odradek.wire.messages import alter_configs as replacing
 from odradek.wire.messages import incremental_alter_configs as incremental
 from odradek.wire.messages.create_topics import CreatableTopicConfigs
@@ -95,7 +95,7 @@ class ConfigChange(NamedTuple):
         return cls(AlterOp.SUBTRACT, setting_text(value))
 
 
-class Configs(Area):
+class ConfigsApi(AdminApi):
     """The settings of ``Admin``."""
 
     async def describe_configs(
@@ -123,7 +123,7 @@ class Configs(Area):
             asked = [DescribeConfigsResource(key.kind, key.name, wanted) for key in keys]
             return DescribeConfigsRequest(asked, include_synonyms, include_documentation)
 
-        work: Work[ConfigResource, dict[str, ConfigEntry]] = Work(
+        work: AdminApiHandler[ConfigResource, dict[str, ConfigEntry]] = AdminApiHandler(
             what="describe configs",
             name=str,
             route=at_its_broker,
@@ -131,7 +131,7 @@ class Configs(Area):
             read=_read_described,
             again=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
         )
-        return await self._asker.settle(work, resources, timeout_s)
+        return await self._driver.run(work, resources, timeout_s)
 
     async def alter_configs(
         self,
@@ -162,7 +162,7 @@ class Configs(Area):
             ]
             return incremental.IncrementalAlterConfigsRequest(altered, validate_only)
 
-        work: Work[ConfigResource, None] = Work(
+        work: AdminApiHandler[ConfigResource, None] = AdminApiHandler(
             what="alter configs",
             name=str,
             route=at_its_broker,
@@ -170,7 +170,7 @@ class Configs(Area):
             read=_read_altered,
             again=CONTROLLER_MOVED,
         )
-        await self._asker.settle(work, changes, timeout_s)
+        await self._driver.run(work, changes, timeout_s)
 
     async def replace_configs(
         self,
@@ -203,7 +203,7 @@ class Configs(Area):
             ]
             return replacing.AlterConfigsRequest(altered, validate_only)
 
-        work: Work[ConfigResource, None] = Work(
+        work: AdminApiHandler[ConfigResource, None] = AdminApiHandler(
             what="replace configs",
             name=str,
             route=at_its_broker,
@@ -211,7 +211,7 @@ class Configs(Area):
             read=_read_altered,
             again=CONTROLLER_MOVED,
         )
-        await self._asker.settle(work, settings, timeout_s)
+        await self._driver.run(work, settings, timeout_s)
 
 
 def _broker_of(resource: ConfigResource) -> int:
@@ -221,7 +221,7 @@ def _broker_of(resource: ConfigResource) -> int:
     return int(resource.name) if of_a_broker else ANY_NODE
 
 
-at_its_broker: Route[ConfigResource] = at_broker(_broker_of)
+at_its_broker: LookupStrategy[ConfigResource] = at_broker(_broker_of)
 """A broker's own settings are known at that broker; all others anywhere."""
 
 
@@ -246,19 +246,19 @@ def _alterable(name: str, given: object) -> incremental.AlterableConfig:
 def _read_altered(
     keys: Sequence[ConfigResource],
     answer: replacing.AlterConfigsResponse | incremental.IncrementalAlterConfigsResponse,
-) -> Iterable[tuple[ConfigResource, Refused | None]]:
+) -> Iterable[tuple[ConfigResource, ApiError | None]]:
     for one in answer.responses:
         key = ConfigResource(ResourceType(one.resource_type), one.resource_name)
-        yield key, Refused(ErrorCode(one.error_code), one.error_message) if one.error_code else None
+        yield key, ApiError(ErrorCode(one.error_code), one.error_message) if one.error_code else None
 
 
 def _read_described(
     keys: Sequence[ConfigResource], answer: DescribeConfigsResponse
-) -> Iterable[tuple[ConfigResource, dict[str, ConfigEntry] | Refused]]:
+) -> Iterable[tuple[ConfigResource, dict[str, ConfigEntry] | ApiError]]:
     for one in answer.results:
         key = ConfigResource(ResourceType(one.resource_type), one.resource_name)
         if one.error_code:
-            yield key, Refused(ErrorCode(one.error_code), one.error_message)
+            yield key, ApiError(ErrorCode(one.error_code), one.error_message)
         else:
             yield key, {config.name: _entry(config, key.kind) for config in one.configs}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from odradek.client.admin.area import Area
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import COORDINATOR_MOVED, AdminApiHandler, ApiError
 from odradek.client.admin.groups import group_name
-from odradek.client.admin.progress import COORDINATOR_MOVED, Refused, Work
-from odradek.client.admin.routes import at_coordinator, by_topic
-from odradek.client.routing import CoordinatorKind
+from odradek.client.admin.lookup_strategies import at_coordinator, by_topic
+from odradek.client.network.node_selection import CoordinatorType
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import SomeFailed, UnsupportedVersion
+from odradek.model.client_errors import PartialFailure, UnsupportedVersion
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import UNKNOWN_OFFSET, TopicPartition
-from odradek.net.versions import ByVersion
+from odradek.net.api_versions import RequestBuilder
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -41,7 +41,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata | None]
 """What is committed by partition; None where nothing is."""
 
 
-class GroupOffsets(Area):
+class GroupOffsetsApi(AdminApi):
     """The committed offsets of ``Admin``."""
 
     async def list_group_offsets(
@@ -69,7 +69,7 @@ class GroupOffsets(Area):
             found = await self.list_offsets_of_groups(
                 wanted, require_stable=require_stable, timeout_s=timeout_s
             )
-        except SomeFailed as failed:
+        except PartialFailure as failed:
             raise failed.errors[group] from None
         return found[group]
 
@@ -89,7 +89,7 @@ class GroupOffsets(Area):
         >>> admin.close()
         """
         wanted = {group: None if given is None else list(given) for group, given in groups.items()}
-        return await self._asker.settle(_listing(wanted, require_stable), wanted, timeout_s)
+        return await self._driver.run(_listing(wanted, require_stable), wanted, timeout_s)
 
     async def alter_group_offsets(
         self,
@@ -110,7 +110,7 @@ class GroupOffsets(Area):
             partition: OffsetAndMetadata(given) if isinstance(given, int) else given
             for partition, given in offsets.items()
         }
-        await self._asker.settle(_alteration(group, wanted), wanted, timeout_s)
+        await self._driver.run(_alteration(group, wanted), wanted, timeout_s)
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
@@ -124,15 +124,17 @@ class GroupOffsets(Area):
         >>> admin.delete_group_offsets("leavers", [TopicPartition("left", 0)])
         >>> admin.close()
         """
-        await self._asker.settle(_deletion(group), partitions, timeout_s)
+        await self._driver.run(_deletion(group), partitions, timeout_s)
 
 
-def _listing(wanted: Mapping[str, list[TopicPartition] | None], require_stable: bool) -> Work[str, Committed]:
+def _listing(
+    wanted: Mapping[str, list[TopicPartition] | None], require_stable: bool
+) -> AdminApiHandler[str, Committed]:
     def asked(group: str, kind: Any) -> Any:
         given = wanted[group]
         return None if given is None else [kind(topic, numbers) for topic, numbers in by_topic(given).items()]
 
-    def request(groups: Sequence[str], timeout_ms: int) -> ByVersion:
+    def request(groups: Sequence[str], timeout_ms: int) -> RequestBuilder:
         def build(version: int) -> OffsetFetchRequest:
             if version >= GROUPS_SINCE:
                 return OffsetFetchRequest(
@@ -147,12 +149,12 @@ def _listing(wanted: Mapping[str, list[TopicPartition] | None], require_stable: 
             topics = asked(groups[0], OffsetFetchRequestTopic)
             return OffsetFetchRequest(groups[0], topics, require_stable=require_stable)
 
-        return ByVersion(OffsetFetchRequest, build)
+        return RequestBuilder(OffsetFetchRequest, build)
 
-    return Work(
+    return AdminApiHandler(
         what="list offsets of groups",
         name=group_name,
-        route=at_coordinator(CoordinatorKind.GROUP, str),
+        route=at_coordinator(CoordinatorType.GROUP, str),
         request=request,
         read=_read_committed,
         again=COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT},
@@ -161,7 +163,7 @@ def _listing(wanted: Mapping[str, list[TopicPartition] | None], require_stable: 
 
 def _read_committed(
     groups: Sequence[str], answer: OffsetFetchResponse
-) -> Iterable[tuple[str, Committed | Refused]]:
+) -> Iterable[tuple[str, Committed | ApiError]]:
     if answer.groups:
         for one in answer.groups:
             yield one.group_id, _committed(one)
@@ -169,12 +171,12 @@ def _read_committed(
         yield groups[0], _committed(answer)
 
 
-def _committed(one: Any) -> Committed | Refused:
+def _committed(one: Any) -> Committed | ApiError:
     """Of one group; an error of any partition is the group's, as its offsets are then not whole."""
     entries = [(topic.name, entry) for topic in one.topics for entry in topic.partitions]
     code = one.error_code or next((entry.error_code for _, entry in entries if entry.error_code), 0)
     if code:
-        return Refused(ErrorCode(code))
+        return ApiError(ErrorCode(code))
     return {
         TopicPartition(topic, entry.partition_index): None
         if entry.committed_offset == UNKNOWN_OFFSET
@@ -183,7 +185,9 @@ def _committed(one: Any) -> Committed | Refused:
     }
 
 
-def _alteration(group: str, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> Work[TopicPartition, None]:
+def _alteration(
+    group: str, wanted: Mapping[TopicPartition, OffsetAndMetadata]
+) -> AdminApiHandler[TopicPartition, None]:
     def commit(partition: TopicPartition) -> OffsetCommitRequestPartition:
         offset, metadata, leader_epoch = wanted[partition]
         return OffsetCommitRequestPartition(
@@ -202,23 +206,23 @@ def _alteration(group: str, wanted: Mapping[TopicPartition, OffsetAndMetadata]) 
 
     def read(
         partitions: Sequence[TopicPartition], answer: OffsetCommitResponse
-    ) -> Iterable[tuple[TopicPartition, Refused | None]]:
+    ) -> Iterable[tuple[TopicPartition, ApiError | None]]:
         for topic in answer.topics:
             for one in topic.partitions:
                 code = ErrorCode(one.error_code)
-                yield TopicPartition(topic.name, one.partition_index), Refused(code) if code else None
+                yield TopicPartition(topic.name, one.partition_index), ApiError(code) if code else None
 
-    return Work(
+    return AdminApiHandler(
         what=f"alter offsets of group {group}",
         name=lambda partition: f"partition {partition}",
-        route=at_coordinator(CoordinatorKind.GROUP, lambda _: group),
+        route=at_coordinator(CoordinatorType.GROUP, lambda _: group),
         request=request,
         read=read,
         again=COORDINATOR_MOVED,
     )
 
 
-def _deletion(group: str) -> Work[TopicPartition, None]:
+def _deletion(group: str) -> AdminApiHandler[TopicPartition, None]:
     def request(partitions: Sequence[TopicPartition], timeout_ms: int) -> OffsetDeleteRequest:
         topics = [
             OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number) for number in numbers])
@@ -228,7 +232,7 @@ def _deletion(group: str) -> Work[TopicPartition, None]:
 
     def read(
         partitions: Sequence[TopicPartition], answer: OffsetDeleteResponse
-    ) -> Iterable[tuple[TopicPartition, Refused | None]]:
+    ) -> Iterable[tuple[TopicPartition, ApiError | None]]:
         told = {
             TopicPartition(topic.name, one.partition_index): one.error_code
             for topic in answer.topics
@@ -236,12 +240,12 @@ def _deletion(group: str) -> Work[TopicPartition, None]:
         }
         for partition in partitions:
             code = answer.error_code or told.get(partition, 0)
-            yield partition, Refused(ErrorCode(code)) if code else None
+            yield partition, ApiError(ErrorCode(code)) if code else None
 
-    return Work(
+    return AdminApiHandler(
         what=f"delete offsets of group {group}",
         name=lambda partition: f"partition {partition}",
-        route=at_coordinator(CoordinatorKind.GROUP, lambda _: group),
+        route=at_coordinator(CoordinatorType.GROUP, lambda _: group),
         request=request,
         read=read,
         again=COORDINATOR_MOVED,

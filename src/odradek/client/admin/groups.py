@@ -1,21 +1,27 @@
-"""Groups of consumers: listed, described, deleted; members sent away."""
+"""GroupsApi of consumers: listed, described, deleted; members sent away."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.area import Area
-from odradek.client.admin.progress import COORDINATOR_MOVED, Refused, Route, Routed, Work
-from odradek.client.admin.routes import at_broker, at_coordinator
-from odradek.client.cluster import Cluster
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import (
+    COORDINATOR_MOVED,
+    AdminApiHandler,
+    ApiError,
+    LookupResult,
+    LookupStrategy,
+)
+from odradek.client.admin.lookup_strategies import at_broker, at_coordinator
 from odradek.client.names import Names, read_names
-from odradek.client.routing import CoordinatorKind
+from odradek.client.network.network_client import NetworkClient
+from odradek.client.network.node_selection import CoordinatorType
+from odradek.model.acl_operations import Operation, operations_in
 from odradek.model.errors import ErrorCode, RemoteProtocolViolation
 from odradek.model.ids import TopicPartition
-from odradek.model.operations import Operation, operations_in
-from odradek.wire.compile import decoder
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolAssignment
+from odradek.wire.message_codecs import decoder
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.messages.describe_groups import (
     DescribedGroup,
@@ -83,7 +89,7 @@ class MemberToRemove(NamedTuple):
         return f"member {self.group_instance_id or self.member_id}"
 
 
-class Groups(Area):
+class GroupsApi(AdminApi):
     """The groups of ``Admin``."""
 
     async def list_groups(
@@ -103,9 +109,9 @@ class Groups(Area):
 
         def read(
             brokers: Sequence[int], answer: ListGroupsResponse
-        ) -> Iterable[tuple[int, list[GroupListing] | Refused]]:
+        ) -> Iterable[tuple[int, list[GroupListing] | ApiError]]:
             if answer.error_code:
-                yield brokers[0], Refused(ErrorCode(answer.error_code))
+                yield brokers[0], ApiError(ErrorCode(answer.error_code))
             else:
                 yield (
                     brokers[0],
@@ -115,7 +121,7 @@ class Groups(Area):
                     ],
                 )
 
-        work: Work[int, list[GroupListing]] = Work(
+        work: AdminApiHandler[int, list[GroupListing]] = AdminApiHandler(
             what="list groups",
             name=lambda broker: f"groups of broker {broker}",
             route=at_broker(int),
@@ -123,7 +129,7 @@ class Groups(Area):
             read=read,
             again=COORDINATOR_MOVED,
         )
-        found = await self._asker.settle(work, await self._asker.brokers(timeout_s), timeout_s)
+        found = await self._driver.run(work, await self._driver.brokers(timeout_s), timeout_s)
         return {one.group_id: one for groups in found.values() for one in groups}
 
     async def describe_groups(
@@ -142,21 +148,21 @@ class Groups(Area):
         >>> admin.close()
         """
         seats: dict[str, int] = {}
-        find: Route[str] = at_coordinator(CoordinatorKind.GROUP, str)
+        find: LookupStrategy[str] = at_coordinator(CoordinatorType.GROUP, str)
 
-        async def route(cluster: Cluster, keys: Sequence[str], timeout_ms: int) -> Routed[str]:
+        async def route(cluster: NetworkClient, keys: Sequence[str], timeout_ms: int) -> LookupResult[str]:
             routed = await find(cluster, keys, timeout_ms)
             seats.update((group, broker) for broker, those in routed.nodes.items() for group in those)
             return routed
 
         def read(
             keys: Sequence[str], answer: DescribeGroupsResponse
-        ) -> Iterable[tuple[str, GroupDescription | Refused]]:
+        ) -> Iterable[tuple[str, GroupDescription | ApiError]]:
             for one in answer.groups:
                 code = ErrorCode(one.error_code)
-                yield one.group_id, Refused(code) if code else _described(one, seats[one.group_id])
+                yield one.group_id, ApiError(code) if code else _described(one, seats[one.group_id])
 
-        work: Work[str, GroupDescription] = Work(
+        work: AdminApiHandler[str, GroupDescription] = AdminApiHandler(
             what="describe groups",
             name=group_name,
             route=route,
@@ -164,7 +170,7 @@ class Groups(Area):
             read=read,
             again=COORDINATOR_MOVED,
         )
-        return await self._asker.settle(work, read_names(groups, "groups"), timeout_s)
+        return await self._driver.run(work, read_names(groups, "groups"), timeout_s)
 
     async def delete_groups(self, groups: Names, *, timeout_s: float | None = None) -> None:
         """Forget groups without members, and their offsets.
@@ -177,19 +183,19 @@ class Groups(Area):
         >>> admin.close()
         """
 
-        def read(keys: Sequence[str], answer: DeleteGroupsResponse) -> Iterable[tuple[str, Refused | None]]:
+        def read(keys: Sequence[str], answer: DeleteGroupsResponse) -> Iterable[tuple[str, ApiError | None]]:
             for one in answer.results:
-                yield one.group_id, Refused(ErrorCode(one.error_code)) if one.error_code else None
+                yield one.group_id, ApiError(ErrorCode(one.error_code)) if one.error_code else None
 
-        work: Work[str, None] = Work(
+        work: AdminApiHandler[str, None] = AdminApiHandler(
             what="delete groups",
             name=group_name,
-            route=at_coordinator(CoordinatorKind.GROUP, str),
+            route=at_coordinator(CoordinatorType.GROUP, str),
             request=lambda keys, timeout_ms: DeleteGroupsRequest(list(keys)),
             read=read,
             again=COORDINATOR_MOVED,
         )
-        await self._asker.settle(work, read_names(groups, "groups"), timeout_s)
+        await self._driver.run(work, read_names(groups, "groups"), timeout_s)
 
     async def remove_group_members(
         self,
@@ -212,7 +218,7 @@ class Groups(Area):
                 MemberToRemove("" if one.group_instance_id else one.member_id, one.group_instance_id)
                 for one in found.members
             ]
-        await self._asker.settle(_removal(group, reason), members, timeout_s)
+        await self._driver.run(_removal(group, reason), members, timeout_s)
 
 
 def group_name(group: str) -> str:
@@ -263,23 +269,23 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
-def _removal(group: str, reason: str) -> Work[MemberToRemove, None]:
+def _removal(group: str, reason: str) -> AdminApiHandler[MemberToRemove, None]:
     def request(members: Sequence[MemberToRemove], timeout_ms: int) -> LeaveGroupRequest:
         leaving = [MemberIdentity(one.member_id, one.group_instance_id, reason) for one in members]
         return LeaveGroupRequest(group, members=leaving)
 
     def read(
         members: Sequence[MemberToRemove], answer: LeaveGroupResponse
-    ) -> Iterable[tuple[MemberToRemove, Refused | None]]:
+    ) -> Iterable[tuple[MemberToRemove, ApiError | None]]:
         told = {one.group_instance_id or one.member_id: one.error_code for one in answer.members}
         for one in members:
             code = answer.error_code or told.get(one.group_instance_id or one.member_id, 0)
-            yield one, Refused(ErrorCode(code)) if code else None
+            yield one, ApiError(ErrorCode(code)) if code else None
 
-    return Work(
+    return AdminApiHandler(
         what=f"remove members of group {group}",
         name=str,
-        route=at_coordinator(CoordinatorKind.GROUP, lambda _: group),
+        route=at_coordinator(CoordinatorType.GROUP, lambda _: group),
         request=request,
         read=read,
         again=COORDINATOR_MOVED,

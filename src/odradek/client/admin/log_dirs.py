@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.client.admin.area import Area
-from odradek.client.admin.progress import Refused, Work
-from odradek.client.admin.routes import at_broker, by_topic
-from odradek.client.retries import refusal
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import AdminApiHandler, ApiError
+from odradek.client.admin.lookup_strategies import at_broker, by_topic
+from odradek.client.errors import broker_error
 from odradek.model.client_errors import ClientError
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -60,7 +60,7 @@ class LogDir(NamedTuple):
     usable_bytes: int
 
 
-class LogDirs(Area):
+class LogDirsApi(AdminApi):
     """The data directories of ``Admin``."""
 
     async def describe_log_dirs(
@@ -84,21 +84,21 @@ class LogDirs(Area):
 
         def read(
             asked: Sequence[int], answer: DescribeLogDirsResponse
-        ) -> Iterable[tuple[int, dict[str, LogDir] | Refused]]:
+        ) -> Iterable[tuple[int, dict[str, LogDir] | ApiError]]:
             if answer.error_code:
-                yield asked[0], Refused(ErrorCode(answer.error_code))
+                yield asked[0], ApiError(ErrorCode(answer.error_code))
             else:
                 yield asked[0], {one.log_dir: _log_dir(one) for one in answer.results}
 
-        work: Work[int, dict[str, LogDir]] = Work(
+        work: AdminApiHandler[int, dict[str, LogDir]] = AdminApiHandler(
             what="describe log dirs",
             name=lambda broker: f"broker {broker}",
             route=at_broker(int),
             request=lambda keys, timeout_ms: DescribeLogDirsRequest(topics),
             read=read,
         )
-        asked = await self._asker.brokers(timeout_s) if brokers is None else brokers
-        return await self._asker.settle(work, asked, timeout_s)
+        asked = await self._driver.brokers(timeout_s) if brokers is None else brokers
+        return await self._driver.run(work, asked, timeout_s)
 
     async def alter_replica_log_dirs(
         self, moves: Mapping[Replica, str], *, timeout_s: float | None = None
@@ -129,28 +129,28 @@ class LogDirs(Area):
 
         def read(
             replicas: Sequence[Replica], answer: AlterReplicaLogDirsResponse
-        ) -> Iterable[tuple[Replica, Refused | None]]:
+        ) -> Iterable[tuple[Replica, ApiError | None]]:
             for topic in answer.results:
                 for one in topic.partitions:
                     code = ErrorCode(one.error_code)
                     replica = Replica(topic.topic_name, one.partition_index, replicas[0].broker)
-                    yield replica, Refused(code) if code else None
+                    yield replica, ApiError(code) if code else None
 
-        work: Work[Replica, None] = Work(
+        work: AdminApiHandler[Replica, None] = AdminApiHandler(
             what="alter replica log dirs",
             name=str,
             route=at_broker(lambda replica: replica.broker),
             request=request,
             read=read,
         )
-        await self._asker.settle(work, moves, timeout_s)
+        await self._driver.run(work, moves, timeout_s)
 
 
 def _log_dir(one: DescribeLogDirsResult) -> LogDir:
     code = ErrorCode(one.error_code)
     return LogDir(
         one.log_dir,
-        refusal(code, f"directory {one.log_dir}") if code else None,
+        broker_error(code, f"directory {one.log_dir}") if code else None,
         {
             TopicPartition(topic.name, entry.partition_index): ReplicaInLogDir(
                 entry.partition_size, entry.offset_lag, entry.is_future_key

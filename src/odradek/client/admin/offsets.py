@@ -1,4 +1,4 @@
-"""Offsets of partitions: where they begin and end, and what was written at a time."""
+"""OffsetsApi of partitions: where they begin and end, and what was written at a time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.client.admin.area import Area
-from odradek.client.admin.progress import LEADER_MOVED, Refused, Work
-from odradek.client.admin.routes import at_leader, by_topic
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import LEADER_MOVED, AdminApiHandler, ApiError
+from odradek.client.admin.lookup_strategies import at_leader, by_topic
 from odradek.client.values import OffsetAndTimestamp
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.model.levels import IsolationLevel
-from odradek.net.versions import ByVersion
+from odradek.model.protocol_enums import IsolationLevel
+from odradek.net.api_versions import RequestBuilder
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -43,7 +43,7 @@ _VERSION_MIN: Final[Mapping[int, int]] = {
 }
 
 
-class Offsets(Area):
+class OffsetsApi(AdminApi):
     """The offsets of ``Admin``."""
 
     async def list_offsets(
@@ -67,7 +67,7 @@ class Offsets(Area):
         """
         level = _level(isolation_level)
 
-        def request(partitions: Sequence[TopicPartition], timeout_ms: int) -> ByVersion:
+        def request(partitions: Sequence[TopicPartition], timeout_ms: int) -> RequestBuilder:
             needed = max(_VERSION_MIN.get(wanted[one], 0) for one in partitions)
             asked = [
                 ListOffsetsTopic(topic, [_asked(one, wanted[TopicPartition(topic, one)]) for one in numbers])
@@ -80,9 +80,9 @@ class Offsets(Area):
                     raise UnsupportedVersion(f"ListOffsets of version {needed} is needed, not {version}")
                 return ListOffsetsRequest(_CONSUMER, level, asked)
 
-            return ByVersion(ListOffsetsRequest, build)
+            return RequestBuilder(ListOffsetsRequest, build)
 
-        work: Work[TopicPartition, OffsetAndTimestamp] = Work(
+        work: AdminApiHandler[TopicPartition, OffsetAndTimestamp] = AdminApiHandler(
             what="list offsets",
             name=lambda partition: f"partition {partition}",
             route=at_leader(lambda partition: partition),
@@ -90,7 +90,7 @@ class Offsets(Area):
             read=_read,
             again=LEADER_MOVED,
         )
-        return await self._asker.settle(work, wanted, timeout_s)
+        return await self._driver.run(work, wanted, timeout_s)
 
 
 def _asked(partition: int, timestamp: int) -> ListOffsetsPartition:
@@ -103,11 +103,11 @@ def _level(given: IsolationLevel | str) -> IsolationLevel:
 
 def _read(
     partitions: Sequence[TopicPartition], answer: ListOffsetsResponse
-) -> Iterable[tuple[TopicPartition, OffsetAndTimestamp | Refused]]:
+) -> Iterable[tuple[TopicPartition, OffsetAndTimestamp | ApiError]]:
     for topic in answer.topics:
         for one in topic.partitions:
             code = ErrorCode(one.error_code)
             yield (
                 TopicPartition(topic.name, one.partition_index),
-                Refused(code) if code else OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch),
+                ApiError(code) if code else OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch),
             )

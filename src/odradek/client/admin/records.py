@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.client.admin.area import Area
-from odradek.client.admin.progress import LEADER_MOVED, Refused, Work
-from odradek.client.admin.routes import at_leader, by_topic
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import LEADER_MOVED, AdminApiHandler, ApiError
+from odradek.client.admin.lookup_strategies import at_leader, by_topic
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.delete_records import (
@@ -21,7 +21,7 @@ ALL_RECORDS: Final = -1
 """In place of an offset: all records that consumers can see."""
 
 
-class Records(Area):
+class RecordsApi(AdminApi):
     """The records of ``Admin``."""
 
     async def delete_records(
@@ -49,16 +49,16 @@ class Records(Area):
 
         def read(
             partitions: Sequence[TopicPartition], answer: DeleteRecordsResponse
-        ) -> Iterable[tuple[TopicPartition, int | Refused]]:
+        ) -> Iterable[tuple[TopicPartition, int | ApiError]]:
             for topic in answer.topics:
                 for one in topic.partitions:
                     code = ErrorCode(one.error_code)
                     yield (
                         TopicPartition(topic.name, one.partition_index),
-                        Refused(code) if code else one.low_watermark,
+                        ApiError(code) if code else one.low_watermark,
                     )
 
-        work: Work[TopicPartition, int] = Work(
+        work: AdminApiHandler[TopicPartition, int] = AdminApiHandler(
             what="delete records",
             name=lambda partition: f"partition {partition}",
             route=at_leader(lambda partition: partition),
@@ -66,4 +66,4 @@ class Records(Area):
             read=read,
             again=LEADER_MOVED,
         )
-        return await self._asker.settle(work, before, timeout_s)
+        return await self._driver.run(work, before, timeout_s)

@@ -1,21 +1,21 @@
-"""Topics: made, listed, described, given more partitions, deleted."""
+"""TopicsApi: made, listed, described, given more partitions, deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.area import Area
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import CONTROLLER_MOVED, AdminApiHandler, ApiError
 from odradek.client.admin.configs import ConfigEntry, created_entries, setting_text
-from odradek.client.admin.progress import CONTROLLER_MOVED, Refused, Work
-from odradek.client.admin.routes import anywhere, at_controller
+from odradek.client.admin.lookup_strategies import anywhere, at_controller
 from odradek.client.names import Names, Several, read_names
 from odradek.client.values import PartitionInfo
+from odradek.model.acl_operations import Operation, operations_in
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_TOPIC_ID
-from odradek.model.operations import Operation, operations_in
 from odradek.model.uuids import parse_uuid, uuid_text
-from odradek.net.versions import ByVersion
+from odradek.net.api_versions import RequestBuilder
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -99,7 +99,7 @@ class NewPartitions(NamedTuple):
     assignments: Sequence[Sequence[int]] | None = None
 
 
-class Topics(Area):
+class TopicsApi(AdminApi):
     """The topics of ``Admin``."""
 
     async def create_topics(
@@ -128,11 +128,11 @@ class Topics(Area):
 
         def read(
             names: Sequence[str], answer: CreateTopicsResponse
-        ) -> Iterable[tuple[str, CreatedTopic | Refused]]:
+        ) -> Iterable[tuple[str, CreatedTopic | ApiError]]:
             for one in answer.topics:
                 yield one.name, _refused(one.error_code, one.error_message) or _created(one)
 
-        work = Work(
+        work = AdminApiHandler(
             what="create topics",
             name=topic_name,
             route=at_controller,
@@ -140,7 +140,7 @@ class Topics(Area):
             read=read,
             again=CONTROLLER_MOVED,
         )
-        return await self._asker.settle(work, wanted, timeout_s)
+        return await self._driver.run(work, wanted, timeout_s)
 
     async def delete_topics(
         self, topics: Names = (), *, topic_ids: Names = (), timeout_s: float | None = None
@@ -154,7 +154,7 @@ class Topics(Area):
         >>> admin.close()
         """
         keys: list[TopicKey] = _keys(topics, topic_ids)
-        await self._asker.settle(_deletion(), keys, timeout_s)
+        await self._driver.run(_deletion(), keys, timeout_s)
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_s: float | None = None
@@ -182,14 +182,14 @@ class Topics(Area):
                 },
             )
 
-        work: Work[None, dict[str, TopicListing]] = Work(
+        work: AdminApiHandler[None, dict[str, TopicListing]] = AdminApiHandler(
             what="list topics",
             name=lambda _: "list topics",
             route=anywhere,
             request=lambda keys, timeout_ms: MetadataRequest(None, allow_auto_topic_creation=False),
             read=read,
         )
-        return await self._asker.settle_one(work, timeout_s)
+        return await self._driver.run_single(work, timeout_s)
 
     async def describe_topics(
         self,
@@ -199,7 +199,7 @@ class Topics(Area):
         include_authorized_operations: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, TopicDescription]:
-        """Topics by name, or by id (brokers from 3.1 on), with leaders and replicas of their partitions.
+        """TopicsApi by name, or by id (brokers from 3.1 on), with leaders and replicas of their partitions.
 
         >>> from odradek import Admin
         >>> admin = Admin(bootstrap_servers="localhost:9092")
@@ -210,7 +210,7 @@ class Topics(Area):
         """
         keys: list[TopicKey] = _keys(topics, topic_ids)
         work = _description(include_authorized_operations)
-        found = await self._asker.settle(work, keys, timeout_s)
+        found = await self._driver.run(work, keys, timeout_s)
         return {one.name: one for one in found.values()}
 
     async def create_partitions(
@@ -228,7 +228,7 @@ class Topics(Area):
         >>> admin.create_partitions({"growing": 2})
         >>> admin.close()
         """
-        await self._asker.settle(_growth(totals, validate_only), totals, timeout_s)
+        await self._driver.run(_growth(totals, validate_only), totals, timeout_s)
 
 
 TopicKey = str | bytes
@@ -244,8 +244,8 @@ def topic_name(key: TopicKey) -> str:
     return f"topic {key}" if isinstance(key, str) else f"topic with the id {uuid_text(key)}"
 
 
-def _refused(code: int, message: str | None = None) -> Refused | None:
-    return Refused(ErrorCode(code), message) if code else None
+def _refused(code: int, message: str | None = None) -> ApiError | None:
+    return ApiError(ErrorCode(code), message) if code else None
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -268,8 +268,8 @@ def _id_text(topic_id: bytes) -> str | None:
     return None if topic_id == ZERO_TOPIC_ID else uuid_text(topic_id)
 
 
-def _deletion() -> Work[TopicKey, None]:
-    def request(keys: Sequence[TopicKey], timeout_ms: int) -> ByVersion:
+def _deletion() -> AdminApiHandler[TopicKey, None]:
+    def request(keys: Sequence[TopicKey], timeout_ms: int) -> RequestBuilder:
         def build(version: int) -> DeleteTopicsRequest:
             names = [key for key in keys if isinstance(key, str)]
             if version < IDS_SINCE and len(names) == len(keys):
@@ -279,16 +279,16 @@ def _deletion() -> Work[TopicKey, None]:
             ]
             return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
 
-        return ByVersion(DeleteTopicsRequest, build)
+        return RequestBuilder(DeleteTopicsRequest, build)
 
     def read(
         keys: Sequence[TopicKey], answer: DeleteTopicsResponse
-    ) -> Iterable[tuple[TopicKey, Refused | None]]:
+    ) -> Iterable[tuple[TopicKey, ApiError | None]]:
         for one in answer.responses:
             key: TopicKey = one.topic_id if one.topic_id in keys else one.name or ""
             yield key, _refused(one.error_code, one.error_message)
 
-    return Work(
+    return AdminApiHandler(
         what="delete topics",
         name=topic_name,
         route=at_controller,
@@ -298,7 +298,7 @@ def _deletion() -> Work[TopicKey, None]:
     )
 
 
-def _description(with_operations: bool) -> Work[TopicKey, TopicDescription]:
+def _description(with_operations: bool) -> AdminApiHandler[TopicKey, TopicDescription]:
     def request(keys: Sequence[TopicKey], timeout_ms: int) -> MetadataRequest:
         asked = [
             MetadataRequestTopic(name=key) if isinstance(key, str) else MetadataRequestTopic(key, None)
@@ -308,12 +308,12 @@ def _description(with_operations: bool) -> Work[TopicKey, TopicDescription]:
 
     def read(
         keys: Sequence[TopicKey], answer: MetadataResponse
-    ) -> Iterable[tuple[TopicKey, TopicDescription | Refused]]:
+    ) -> Iterable[tuple[TopicKey, TopicDescription | ApiError]]:
         for one in answer.topics:
             key: TopicKey = one.topic_id if one.topic_id in keys else one.name or ""
             yield key, _refused(one.error_code) or _described(one)
 
-    return Work(
+    return AdminApiHandler(
         what="describe topics",
         name=topic_name,
         route=anywhere,
@@ -346,7 +346,7 @@ def _described(topic: MetadataResponseTopic) -> TopicDescription:
     )
 
 
-def _growth(totals: Mapping[str, int | NewPartitions], validate_only: bool) -> Work[str, None]:
+def _growth(totals: Mapping[str, int | NewPartitions], validate_only: bool) -> AdminApiHandler[str, None]:
     def wanted(name: str) -> CreatePartitionsTopic:
         given = totals[name]
         total, assignments = (given, None) if isinstance(given, int) else given
@@ -359,11 +359,11 @@ def _growth(totals: Mapping[str, int | NewPartitions], validate_only: bool) -> W
     def request(names: Sequence[str], timeout_ms: int) -> CreatePartitionsRequest:
         return CreatePartitionsRequest([wanted(name) for name in names], timeout_ms, validate_only)
 
-    def read(names: Sequence[str], answer: CreatePartitionsResponse) -> Iterable[tuple[str, Refused | None]]:
+    def read(names: Sequence[str], answer: CreatePartitionsResponse) -> Iterable[tuple[str, ApiError | None]]:
         for one in answer.results:
             yield one.name, _refused(one.error_code, one.error_message)
 
-    return Work(
+    return AdminApiHandler(
         what="create partitions",
         name=topic_name,
         route=at_controller,

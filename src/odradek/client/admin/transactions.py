@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.area import Area
-from odradek.client.admin.progress import COORDINATOR_MOVED, LEADER_MOVED, Refused, Route, Work
-from odradek.client.admin.routes import at_broker, at_coordinator, at_leader, by_topic
+from odradek.client.admin.admin_api import AdminApi
+from odradek.client.admin.api_handler import (
+    COORDINATOR_MOVED,
+    LEADER_MOVED,
+    AdminApiHandler,
+    ApiError,
+    LookupStrategy,
+)
+from odradek.client.admin.lookup_strategies import at_broker, at_coordinator, at_leader, by_topic
 from odradek.client.names import Names, read_names
-from odradek.client.routing import CoordinatorKind
+from odradek.client.network.node_selection import CoordinatorType
 from odradek.model.client_errors import UnsupportedVersion
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -74,7 +80,7 @@ class ProducerIdAndEpoch(NamedTuple):
     producer_epoch: int
 
 
-class Transactions(Area):
+class TransactionsApi(AdminApi):
     """The producers and transactions of ``Admin``. Brokers from 2.8 (producers) or 3.0 on."""
 
     async def describe_producers(
@@ -93,8 +99,8 @@ class Transactions(Area):
         []
         >>> admin.close()
         """
-        leader: Route[TopicPartition] = at_leader(lambda partition: partition)
-        work: Work[TopicPartition, list[ProducerState]] = Work(
+        leader: LookupStrategy[TopicPartition] = at_leader(lambda partition: partition)
+        work: AdminApiHandler[TopicPartition, list[ProducerState]] = AdminApiHandler(
             what="describe producers",
             name=lambda partition: f"partition {partition}",
             route=leader if broker is None else at_broker(lambda _: broker),
@@ -104,7 +110,7 @@ class Transactions(Area):
             read=_read_producers,
             again=LEADER_MOVED if broker is None else frozenset(),
         )
-        return await self._asker.settle(work, partitions, timeout_s)
+        return await self._driver.run(work, partitions, timeout_s)
 
     async def list_transactions(
         self,
@@ -127,14 +133,14 @@ class Transactions(Area):
 
         def read(
             brokers: Sequence[int], answer: ListTransactionsResponse
-        ) -> Iterable[tuple[int, list[TransactionListing] | Refused]]:
+        ) -> Iterable[tuple[int, list[TransactionListing] | ApiError]]:
             listed = [
                 TransactionListing(one.transactional_id, one.producer_id, one.transaction_state)
                 for one in answer.transaction_states
             ]
-            yield brokers[0], Refused(ErrorCode(answer.error_code)) if answer.error_code else listed
+            yield brokers[0], ApiError(ErrorCode(answer.error_code)) if answer.error_code else listed
 
-        work: Work[int, list[TransactionListing]] = Work(
+        work: AdminApiHandler[int, list[TransactionListing]] = AdminApiHandler(
             what="list transactions",
             name=lambda broker: f"transactions of broker {broker}",
             route=at_broker(int),
@@ -142,7 +148,7 @@ class Transactions(Area):
             read=read,
             again=COORDINATOR_MOVED,
         )
-        found = await self._asker.settle(work, await self._asker.brokers(timeout_s), timeout_s)
+        found = await self._driver.run(work, await self._driver.brokers(timeout_s), timeout_s)
         return {one.transactional_id: one for listed in found.values() for one in listed}
 
     async def describe_transactions(
@@ -160,21 +166,21 @@ class Transactions(Area):
 
         def read(
             ids: Sequence[str], answer: DescribeTransactionsResponse
-        ) -> Iterable[tuple[str, TransactionDescription | Refused]]:
+        ) -> Iterable[tuple[str, TransactionDescription | ApiError]]:
             for one in answer.transaction_states:
                 code = ErrorCode(one.error_code)
-                yield one.transactional_id, Refused(code) if code else _described(one)
+                yield one.transactional_id, ApiError(code) if code else _described(one)
 
-        work: Work[str, TransactionDescription] = Work(
+        work: AdminApiHandler[str, TransactionDescription] = AdminApiHandler(
             what="describe transactions",
             name=transactional_name,
-            route=at_coordinator(CoordinatorKind.TRANSACTION, str),
+            route=at_coordinator(CoordinatorType.TRANSACTION, str),
             request=lambda ids, timeout_ms: DescribeTransactionsRequest(list(ids)),
             read=read,
             again=COORDINATOR_MOVED,
         )
         ids = read_names(transactional_ids, "transactional_ids")
-        return await self._asker.settle(work, ids, timeout_s)
+        return await self._driver.run(work, ids, timeout_s)
 
     async def abort_transaction(
         self,
@@ -188,11 +194,11 @@ class Transactions(Area):
         """Abort a transaction that hangs in a partition: one that ``describe_producers`` shows open and its
         coordinator does not know. Aborting one that its coordinator knows loses records.
 
-        >>> from odradek import Admin, SomeFailed, TopicPartition
+        >>> from odradek import Admin, PartialFailure, TopicPartition
         >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> try:
         ...     admin.abort_transaction(TopicPartition("nowhere", 0), 1, 0)
-        ... except SomeFailed as failed:
+        ... except PartialFailure as failed:
         ...     print(failed.code.name)
         UNKNOWN_TOPIC_OR_PARTITION
         >>> admin.close()
@@ -204,7 +210,7 @@ class Transactions(Area):
             [WritableTxnMarkerTopic(partition.topic, [partition.partition])],
             coordinator_epoch,
         )
-        work: Work[TopicPartition, None] = Work(
+        work: AdminApiHandler[TopicPartition, None] = AdminApiHandler(
             what=f"abort the transaction of producer {producer_id}",
             name=lambda one: f"partition {one}",
             route=at_leader(lambda one: one),
@@ -212,7 +218,7 @@ class Transactions(Area):
             read=_read_markers,
             again=LEADER_MOVED,
         )
-        await self._asker.settle(work, [partition], timeout_s)
+        await self._driver.run(work, [partition], timeout_s)
 
     async def end_transaction(
         self,
@@ -228,29 +234,29 @@ class Transactions(Area):
         It has to be that of this id and epoch: a producer that has taken the transactional id over since is
         not disturbed, and the call raises PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
 
-        >>> from odradek import Admin, SomeFailed
+        >>> from odradek import Admin, PartialFailure
         >>> admin = Admin(bootstrap_servers="localhost:9092")
         >>> try:
         ...     admin.end_transaction("nobody", 1, 0, committed=False)
-        ... except SomeFailed as failed:
+        ... except PartialFailure as failed:
         ...     print(failed.code.name)
         INVALID_PRODUCER_ID_MAPPING
         >>> admin.close()
         """
 
-        def read(ids: Sequence[str], answer: EndTxnResponse) -> Iterable[tuple[str, Refused | None]]:
+        def read(ids: Sequence[str], answer: EndTxnResponse) -> Iterable[tuple[str, ApiError | None]]:
             code = ErrorCode(answer.error_code)
-            yield ids[0], Refused(code) if code else None
+            yield ids[0], ApiError(code) if code else None
 
-        work: Work[str, None] = Work(
+        work: AdminApiHandler[str, None] = AdminApiHandler(
             what="commit a transaction" if committed else "abort a transaction",
             name=transactional_name,
-            route=at_coordinator(CoordinatorKind.TRANSACTION, str),
+            route=at_coordinator(CoordinatorType.TRANSACTION, str),
             request=lambda ids, timeout_ms: EndTxnRequest(ids[0], producer_id, producer_epoch, committed),
             read=read,
             again=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
         )
-        await self._asker.settle(work, [transactional_id], timeout_s)
+        await self._driver.run(work, [transactional_id], timeout_s)
 
     async def fence_producers(
         self, transactional_ids: Names, *, timeout_s: float | None = None
@@ -266,23 +272,23 @@ class Transactions(Area):
 
         def read(
             ids: Sequence[str], answer: InitProducerIdResponse
-        ) -> Iterable[tuple[str, ProducerIdAndEpoch | Refused]]:
+        ) -> Iterable[tuple[str, ProducerIdAndEpoch | ApiError]]:
             code = ErrorCode(answer.error_code)
             yield (
                 ids[0],
-                Refused(code) if code else ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch),
+                ApiError(code) if code else ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch),
             )
 
-        work: Work[str, ProducerIdAndEpoch] = Work(
+        work: AdminApiHandler[str, ProducerIdAndEpoch] = AdminApiHandler(
             what="fence producers",
             name=transactional_name,
-            route=at_coordinator(CoordinatorKind.TRANSACTION, str),
+            route=at_coordinator(CoordinatorType.TRANSACTION, str),
             request=_fencing,
             read=read,
             again=COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS},
         )
         ids = read_names(transactional_ids, "transactional_ids")
-        return await self._asker.settle(work, ids, timeout_s)
+        return await self._driver.run(work, ids, timeout_s)
 
 
 def transactional_name(transactional_id: str) -> str:
@@ -298,12 +304,12 @@ def _fencing(ids: Sequence[str], timeout_ms: int) -> InitProducerIdRequest:
 
 def _read_producers(
     partitions: Sequence[TopicPartition], answer: DescribeProducersResponse
-) -> Iterable[tuple[TopicPartition, list[ProducerState] | Refused]]:
+) -> Iterable[tuple[TopicPartition, list[ProducerState] | ApiError]]:
     for topic in answer.topics:
         for one in topic.partitions:
             partition = TopicPartition(topic.name, one.partition_index)
             if one.error_code:
-                yield partition, Refused(ErrorCode(one.error_code), one.error_message)
+                yield partition, ApiError(ErrorCode(one.error_code), one.error_message)
                 continue
             yield (
                 partition,
@@ -335,9 +341,9 @@ def _described(one: TransactionState) -> TransactionDescription:
 
 def _read_markers(
     partitions: Sequence[TopicPartition], answer: WriteTxnMarkersResponse
-) -> Iterable[tuple[TopicPartition, Refused | None]]:
+) -> Iterable[tuple[TopicPartition, ApiError | None]]:
     for marker in answer.markers:
         for topic in marker.topics:
             for one in topic.partitions:
                 code = ErrorCode(one.error_code)
-                yield TopicPartition(topic.name, one.partition_index), Refused(code) if code else None
+                yield TopicPartition(topic.name, one.partition_index), ApiError(code) if code else None

@@ -11,7 +11,7 @@ from odradek.client.blocking.loop_thread import LoopThread, blocking
 from odradek.model.client_errors import InvalidState
 
 if TYPE_CHECKING:
-    from odradek.client.option_types import AdminArguments, Config
+    from odradek.client.options.typed_options import AdminArguments, Config
 
 
 class Admin:
@@ -19,7 +19,8 @@ class Admin:
 
     Options have Kafka's names, in a mapping or, with underscores, as keywords. Calls about many things give
     a dict by name, or None where there is nothing to tell. If some of these things fail, the call raises one
-    ``SomeFailed``: its ``errors`` say why by name, its ``results`` hold what the others gave. Calls about one
+    ``PartialFailure``: its ``errors`` say why by name, its ``results`` hold what the others gave. Calls
+    about one
     thing raise what went wrong as it is. Whatever may go better at another broker or a moment later is tried
     again until ``default.api.timeout.ms`` is over, or the ``timeout_s`` of the call. It may be used by many
     threads.

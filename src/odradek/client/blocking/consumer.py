@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from odradek.client.arrow import record_batch
 from odradek.client.blocking.loop_thread import LoopThread, on_caller
-from odradek.client.connect import World
 from odradek.client.consumer.assignors import Assignor
+from odradek.client.consumer.call_guard import ThreadCallGuard
 from odradek.client.consumer.consumer import (
     ARROW_ROWS_MAX,
     ITERATION_POLL_MS,
-    deserialize_by,
     make_engine,
+    record_deserializer,
 )
 from odradek.client.consumer.consumer import Consumer as AsyncConsumer
 from odradek.client.consumer.engine import ConsumerEngine
-from odradek.client.consumer.exclusive import ThreadExclusion
+from odradek.client.environment import ClientEnvironment
 from odradek.client.interceptors import ConsumerInterceptor
-from odradek.client.options import read_options
+from odradek.client.options.parsing import read_options
 from odradek.client.serdes import AnyDeserializer
 from odradek.config.client import CONSUMER, connection
 from odradek.model.client_errors import ClientClosed
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         ReadsTextText,
         V,
     )
-    from odradek.client.option_types import Config
+    from odradek.client.options.typed_options import Config
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class _Unguarded(AsyncConsumer[Any, Any]):
 
     def __init__(self, engine: ConsumerEngine) -> None:
         self._engine = engine
-        self._exclusive = nullcontext()
+        self._guard = nullcontext()
 
 
 def _waiting(
@@ -76,7 +76,7 @@ def _waiting(
 
     @functools.wraps(method)
     def call(self: Consumer[Any, Any], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._exclusive:
+        with self._guard:
             return self._thread.call(method, self._client, *args, **kwargs)
 
     return cast("Callable[Concatenate[Consumer[Any, Any], P], T]", call)
@@ -92,7 +92,7 @@ def _calling(
         async def called() -> T:
             return method(self._client, *args, **kwargs)
 
-        with self._exclusive:
+        with self._guard:
             return self._thread.call(called)
 
     return cast("Callable[Concatenate[Consumer[Any, Any], P], T]", call)
@@ -188,19 +188,19 @@ class Consumer(Generic[Key_co, Value_co]):
         value_deserializer: AnyDeserializer = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         assignors: Sequence[Assignor] | None = None,
-        world: World | None = None,
+        environment: ClientEnvironment | None = None,
         **options: Any,
     ) -> None:
         settings = read_options(CONSUMER, config, options)
         self.client_id: str = settings[connection.CLIENT_ID]
-        deserialize = deserialize_by(key_deserializer, value_deserializer)
+        deserialize = record_deserializer(key_deserializer, value_deserializer)
         engine = make_engine(
-            settings, deserialize, interceptors, assignors, world, on_caller, self._send_fetches
+            settings, deserialize, interceptors, assignors, environment, on_caller, self._send_fetches
         )
         self._engine = engine
         self._client = _Unguarded(engine)
-        self._exclusive = ThreadExclusion(f"consumer {self.client_id}")
-        self._exclusive.settle = engine.settle
+        self._guard = ThreadCallGuard(f"consumer {self.client_id}")
+        self._guard.before_call = engine.return_unread
         self._thread = LoopThread(self.client_id)
         self._thread.call(engine.start)
 
@@ -217,7 +217,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.close()
         """
-        with self._exclusive:
+        with self._guard:
             try:
                 self._thread.call(self._client.close, timeout_s)
             except ClientClosed:
@@ -234,11 +234,12 @@ class Consumer(Generic[Key_co, Value_co]):
         self.close()
 
     def wakeup(self) -> None:
-        """End the call that waits now, or else the next one that would, with ``Woken``. From any thread.
+        """End the call that waits now, or else the next one that would, with ``WakeupError``. From any
+        thread.
 
         >>> consumer.wakeup()
         """
-        self._engine.news.wake()
+        self._engine.notifier.wakeup()
 
     # Records.
 
@@ -254,14 +255,14 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
         """
-        with self._exclusive:
+        with self._guard:
             engine = self._engine
             if engine.begin_poll() and (records := engine.take(max_records)):
                 return records
-            engine.check_count(max_records)
+            engine.check_max_records(max_records)
             deadline_ms = engine.deadline_ms(timeout_s)
             while True:
-                self._thread.call(engine.until_readable, max(deadline_ms - engine.now_ms(), 0))
+                self._thread.call(engine.wait_for_records, max(deadline_ms - engine.now_ms(), 0))
                 records = engine.take(max_records)
                 if records or engine.now_ms() >= deadline_ms:
                     return records
@@ -275,15 +276,15 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.poll_arrow(timeout_s=1.0).column_names
         ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
         """
-        with self._exclusive:
+        with self._guard:
             engine = self._engine
-            engine.check_count(max_records)
+            engine.check_max_records(max_records)
             rows_max = ARROW_ROWS_MAX if max_records is None else max_records
             columns = ColumnBuilder()
             deadline_ms = engine.deadline_ms(timeout_s)
             count = engine.take_columns(rows_max, columns) if engine.begin_poll() else 0
             while not count:
-                self._thread.call(engine.until_readable, max(deadline_ms - engine.now_ms(), 0))
+                self._thread.call(engine.wait_for_records, max(deadline_ms - engine.now_ms(), 0))
                 count = engine.take_columns(rows_max, columns)
                 if engine.now_ms() >= deadline_ms:
                     break
@@ -294,15 +295,15 @@ class Consumer(Generic[Key_co, Value_co]):
 
         What a loop has not been given is not read: no commit counts it, and the next poll gives it.
         """
-        return chain.from_iterable(iter(self._take_ahead, None))
+        return chain.from_iterable(iter(self._take_for_iteration, None))
 
-    def _take_ahead(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
-        with self._exclusive:
+    def _take_for_iteration(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
+        with self._guard:
             engine = self._engine
-            records = engine.take_ahead() if engine.begin_poll() else None
+            records = engine.take_for_iteration() if engine.begin_poll() else None
             while records is None:
-                self._thread.call(engine.until_readable, ITERATION_POLL_MS)
-                records = engine.take_ahead()
+                self._thread.call(engine.wait_for_records, ITERATION_POLL_MS)
+                records = engine.take_for_iteration()
             return records
 
     # The rest waits for its twin.

@@ -17,17 +17,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, cast, overload
 
 from odradek.client.blocking.loop_thread import LoopThread, blocking
-from odradek.client.connect import World
+from odradek.client.environment import ClientEnvironment
 from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
-from odradek.client.producer.deliveries import Deliveries, ThreadWaiting
-from odradek.client.producer.engine import Side
-from odradek.client.producer.intake import Need, Placing
-from odradek.client.producer.pace import STALL_S
+from odradek.client.producer.accumulator.backpressure import STALL_S
+from odradek.client.producer.deliveries import Deliveries, ThreadNotifier
+from odradek.client.producer.engine import ConcurrencyModel
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.pouring import Pouring, pour
-from odradek.client.producer.preparing import OnDelivery
 from odradek.client.producer.producer import Producer as AsyncProducer
 from odradek.client.producer.producer import buffer_full
+from odradek.client.producer.record_transforms import OnDelivery
+from odradek.client.producer.send_many import BulkSend, send_values
+from odradek.client.producer.slow_path_appender import PendingAppend, WaitReason
 from odradek.client.serdes import AnySerializer
 from odradek.client.values import Headers
 from odradek.config.client import producer as producer_options
@@ -39,7 +39,7 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     import pyarrow
 
-    from odradek.client.option_types import Config
+    from odradek.client.options.typed_options import Config
     from odradek.client.producer.arguments import (
         K,
         V,
@@ -178,32 +178,32 @@ class Producer(Generic[Key_contra, Value_contra]):
         value_serializer: AnySerializer = None,
         partitioner: Partitioner | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
-        world: World | None = None,
+        environment: ClientEnvironment | None = None,
         **options: Any,
     ) -> None:
         self._loop_thread_id: int | None = None
-        waiting = ThreadWaiting(self._is_on_loop_thread)
-        side = Side(waiting, threading.Lock(), threading.Event, self._post, sends_on_loop=False)
+        waiting = ThreadNotifier(self._is_on_loop_thread)
+        side = ConcurrencyModel(waiting, threading.Lock(), threading.Event, self._post, sends_on_loop=False)
         self._client = _make_client(
             config,
             key_serializer=key_serializer,
             value_serializer=value_serializer,
             partitioner=partitioner,
             interceptors=interceptors,
-            world=world,
+            environment=environment,
             _side=side,
             _slow=self._slow,
             **options,
         )
         self._engine = self._client._engine
-        self._preparing = self._client._preparing
+        self._transforms = self._client._transforms
         self._max_block_ms = self._engine.settings[producer_options.MAX_BLOCK_MS]
         self._thread = LoopThread(self._client.client_id)
         self._thread.post(self._note_loop_thread)
         self._thread.call(self._client.start)
         self._append = self._engine.appender.send
         _made.add(self)
-        if not self._preparing:
+        if not self._transforms:
             # One call less for each record: the method below says what it does.
             self.send = self._append  # type: ignore[method-assign]
 
@@ -244,7 +244,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         ...     producer.send("greetings", b"hello").result(timeout_s=30).partition >= 0
         True
         """
-        preparing = self._preparing
+        preparing = self._transforms
         record = preparing.intercepted(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
         told = preparing.on_delivery(record, on_delivery)
         try:
@@ -275,22 +275,22 @@ class Producer(Generic[Key_contra, Value_contra]):
                     self._wait(need, placing, deadline_ms)
                     need = placing.step()
         except ClientError as refused:
-            self._client._transacting.send_failed(refused)
+            self._client._transaction_calls.send_failed(refused)
             raise
         finally:
             placing.abandon()
         assert placing.delivery is not None
         return placing.delivery
 
-    def _wait(self, need: Need, placing: Placing, deadline_ms: int) -> None:
+    def _wait(self, need: WaitReason, placing: PendingAppend, deadline_ms: int) -> None:
         engine = self._engine
         left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
-        if need is Need.TOPIC:
+        if need is WaitReason.TOPIC:
             record = placing.record
             self._thread.call(engine.topic, record.topic, left_ms, record.partition)
             return
         signal = cast("threading.Event", placing.signal)
-        if need is Need.PACE:
+        if need is WaitReason.PACE:
             if not signal.wait(STALL_S):
                 placing.gave_up_waiting()
         elif not placing.may_wait or not signal.wait(left_ms / 1000):
@@ -314,10 +314,10 @@ class Producer(Generic[Key_contra, Value_contra]):
         3
         """
         deliveries = Deliveries(self._engine.side.waiting)
-        pouring = pour(
-            self._engine.appender, self._preparing, deliveries, topic, values, keys, partition, timestamp_ms
+        pouring = send_values(
+            self._engine.appender, self._transforms, deliveries, topic, values, keys, partition, timestamp_ms
         )
-        self._pour(pouring, prepared=bool(self._preparing.interceptors))
+        self._run_bulk_send(pouring, prepared=bool(self._transforms.interceptors))
         return deliveries
 
     def send_arrow(self, table: pyarrow.Table, topic: str | None = None) -> Deliveries:
@@ -333,13 +333,13 @@ class Producer(Generic[Key_contra, Value_contra]):
         ...     producer.send_arrow(table, "greetings").result()
         2
         """
-        from odradek.client.producer.arrow_rows import pour_table
+        from odradek.client.producer.send_arrow import send_table
 
         deliveries = Deliveries(self._engine.side.waiting)
-        self._pour(pour_table(self._engine, deliveries, table, topic), prepared=False)
+        self._run_bulk_send(send_table(self._engine, deliveries, table, topic), prepared=False)
         return deliveries
 
-    def _pour(self, pouring: Pouring, *, prepared: bool) -> None:
+    def _run_bulk_send(self, pouring: BulkSend, *, prepared: bool) -> None:
         send = self.send if prepared else self._append
         try:
             single = next(pouring)

@@ -8,7 +8,7 @@ from there.
 from __future__ import annotations
 
 from odradek.client.blocking.consumer import Consumer
-from odradek.client.consumer.partition_position import PartitionPosition
+from odradek.client.consumer.positions.partition_state import TopicPartitionState
 from odradek.model.client_errors import InvalidState
 from odradek.model.ids import TopicPartition
 from odradek.records.codec import ColumnBuilder
@@ -26,7 +26,7 @@ class RangeConsumer(Consumer):
 
     def begin_range(self, partition: TopicPartition, start_offset: int, stop_offset: int) -> None:
         """Read a partition from an offset up to, and without, another; what was read before is left."""
-        with self._exclusive:
+        with self._guard:
             self._from = self._go_on_from(partition, start_offset)
             self._range = (partition, stop_offset)
             self._ended = None
@@ -55,13 +55,13 @@ class RangeConsumer(Consumer):
 
     def fill(self, columns: ColumnBuilder, rows_max: int, timeout_s: float) -> int:
         """Add the next rows of the range; none if it is done, or if none came within ``timeout_s``."""
-        with self._exclusive:
+        with self._guard:
             engine = self._engine
             deadline_ms = engine.deadline_ms(timeout_s)
             is_at_hand = self._from is None and engine.begin_poll()
             count = engine.take_columns(rows_max, columns) if is_at_hand else 0
             while not count and not self.is_done:
-                self._thread.call(self._until_readable, max(deadline_ms - engine.now_ms(), 0))
+                self._thread.call(self._wait_for_records, max(deadline_ms - engine.now_ms(), 0))
                 count = engine.take_columns(rows_max, columns)
                 if engine.now_ms() >= deadline_ms:
                     break
@@ -71,7 +71,7 @@ class RangeConsumer(Consumer):
 
     def log_bounds(self, timeout_s: float) -> tuple[int, int]:
         """The first offset of the range's partition and the one after its last, as brokers say now."""
-        with self._exclusive:
+        with self._guard:
             if self._range is None:
                 raise InvalidState("no range was begun")
             return self._thread.run(self._bounds_of(self._range[0]), timeout_s)
@@ -81,14 +81,14 @@ class RangeConsumer(Consumer):
         after_last = await self._client.end_offsets([partition])
         return first[partition], after_last[partition]
 
-    async def _until_readable(self, timeout_ms: int) -> None:
+    async def _wait_for_records(self, timeout_ms: int) -> None:
         if self._from is not None and self._range is not None:
             partition, stop_offset = self._range
             self._engine.read_range(partition, self._from, stop_offset)
             self._from = None
-        await self._engine.until_readable(timeout_ms)
+        await self._engine.wait_for_records(timeout_ms)
 
-    def _state(self) -> PartitionPosition:
+    def _state(self) -> TopicPartitionState:
         if self._range is None:
             raise InvalidState("no range was begun")
         return self._engine.subscription.of(self._range[0])

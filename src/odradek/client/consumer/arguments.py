@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, Required, TypedDict, TypeVar
 
-from odradek.client.connect import World
 from odradek.client.consumer.assignors import Assignor
+from odradek.client.environment import ClientEnvironment
 from odradek.client.interceptors import ConsumerInterceptor
-from odradek.client.option_types import ConsumerOptions
+from odradek.client.options.typed_options import ConsumerOptions
 from odradek.client.serdes import Deserializer
 
 K = TypeVar("K")
@@ -24,7 +24,7 @@ class ConsumerArguments(ConsumerOptions, total=False):
 
     interceptors: Sequence[ConsumerInterceptor]
     assignors: Sequence[Assignor] | None
-    world: World | None
+    environment: ClientEnvironment | None
 
 
 class ReadsBytesKey(TypedDict, total=False):

@@ -9,22 +9,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 
 from odradek.client.arrow import record_batch
-from odradek.client.connect import World, real_world
 from odradek.client.consumer.assignors import Assignor
+from odradek.client.consumer.call_guard import TaskCallGuard
 from odradek.client.consumer.engine import BEGINNING, END, CommitCallback, ConsumerEngine
-from odradek.client.consumer.exclusive import TaskExclusion
-from odradek.client.consumer.fetch_buffer import Deserialize
-from odradek.client.consumer.given_words import OffsetsToCommit
-from odradek.client.consumer.group.rebalance_calls import OnCaller
-from odradek.client.consumer.partition_position import OffsetReset
+from odradek.client.consumer.fetch.buffer import Deserialize
+from odradek.client.consumer.group.callbacks import OnCaller
+from odradek.client.consumer.positions.partition_state import OffsetReset
 from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.validation import OffsetsToCommit
+from odradek.client.environment import ClientEnvironment, system_environment
 from odradek.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from odradek.client.names import Names
-from odradek.client.options import read_options
+from odradek.client.options.parsing import read_options
 from odradek.client.serdes import AnyDeserializer, deserialize_with
 from odradek.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
 from odradek.config.client import CONSUMER, connection
-from odradek.config.table import Settings
+from odradek.config.definition import Settings
 from odradek.model.ids import TopicPartition
 from odradek.model.type_variables import Key_co, Value_co
 from odradek.records.codec import ColumnBuilder, ConsumerRecord
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         ReadsTextText,
         V,
     )
-    from odradek.client.option_types import Config
+    from odradek.client.options.typed_options import Config
 
 ARROW_ROWS_MAX: Final = 65_536
 """Rows of one ``poll_arrow`` unless another number is asked for."""
@@ -151,18 +151,18 @@ class Consumer(Generic[Key_co, Value_co]):
         value_deserializer: AnyDeserializer = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         assignors: Sequence[Assignor] | None = None,
-        world: World | None = None,
+        environment: ClientEnvironment | None = None,
         **options: Any,
     ) -> None:
         settings = read_options(CONSUMER, config, options)
         self.client_id: str = settings[connection.CLIENT_ID]
-        deserialize = deserialize_by(key_deserializer, value_deserializer)
-        exclusive = TaskExclusion(f"consumer {self.client_id}")
-        self._exclusive: AbstractContextManager[None] = exclusive
+        deserialize = record_deserializer(key_deserializer, value_deserializer)
+        exclusive = TaskCallGuard(f"consumer {self.client_id}")
+        self._guard: AbstractContextManager[None] = exclusive
         self._engine = make_engine(
-            settings, deserialize, interceptors, assignors, world, exclusive.as_insider
+            settings, deserialize, interceptors, assignors, environment, exclusive.as_insider
         )
-        exclusive.settle = self._engine.settle
+        exclusive.before_call = self._engine.return_unread
         self._ahead: Iterator[ConsumerRecord[Key_co, Value_co]] = iter(())
 
     # Life.
@@ -187,7 +187,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.close()
         """
-        with self._exclusive:
+        with self._guard:
             await (self._engine.close() if timeout_s is None else self._engine.close(int(timeout_s * 1000)))
 
     async def __aenter__(self) -> Self:
@@ -200,11 +200,12 @@ class Consumer(Generic[Key_co, Value_co]):
         await self.close()
 
     def wakeup(self) -> None:
-        """End the call that waits now, or else the next one that would, with ``Woken``. From any thread.
+        """End the call that waits now, or else the next one that would, with ``WakeupError``. From any
+        thread.
 
         >>> consumer.wakeup()
         """
-        self._engine.news.wake()
+        self._engine.notifier.wakeup()
 
     def metrics(self) -> dict[str, float]:
         """The client's figures by Kafka's names, as they are now.
@@ -234,7 +235,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.subscription()
         frozenset({'castle'})
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.check_open()
             self._engine.subscribe(topics, pattern, listener)
 
@@ -243,7 +244,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.assign([TopicPartition("castle", 0)])
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.check_open()
             self._engine.assign(partitions)
 
@@ -252,7 +253,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.unsubscribe()
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.check_open()
             await self._engine.unsubscribe()
 
@@ -286,14 +287,14 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
         """
-        with self._exclusive:
+        with self._guard:
             engine = self._engine
             if engine.begin_poll() and (records := engine.take(max_records)):
                 return records
-            engine.check_count(max_records)
+            engine.check_max_records(max_records)
             deadline_ms = engine.deadline_ms(timeout_s)
             while True:
-                await engine.until_readable(max(deadline_ms - engine.now_ms(), 0))
+                await engine.wait_for_records(max(deadline_ms - engine.now_ms(), 0))
                 records = engine.take(max_records)
                 if records or engine.now_ms() >= deadline_ms:
                     return records
@@ -307,15 +308,15 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.poll_arrow(timeout_s=1.0).column_names
         ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
         """
-        with self._exclusive:
+        with self._guard:
             engine = self._engine
-            engine.check_count(max_records)
+            engine.check_max_records(max_records)
             rows_max = ARROW_ROWS_MAX if max_records is None else max_records
             columns = ColumnBuilder()
             deadline_ms = engine.deadline_ms(timeout_s)
             count = engine.take_columns(rows_max, columns) if engine.begin_poll() else 0
             while not count:
-                await engine.until_readable(max(deadline_ms - engine.now_ms(), 0))
+                await engine.wait_for_records(max(deadline_ms - engine.now_ms(), 0))
                 count = engine.take_columns(rows_max, columns)
                 if engine.now_ms() >= deadline_ms:
                     break
@@ -332,15 +333,15 @@ class Consumer(Generic[Key_co, Value_co]):
         while True:
             for record in self._ahead:
                 return record
-            self._ahead = await self._take_ahead()
+            self._ahead = await self._take_for_iteration()
 
-    async def _take_ahead(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
-        with self._exclusive:
+    async def _take_for_iteration(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
+        with self._guard:
             engine = self._engine
-            records = engine.take_ahead() if engine.begin_poll() else None
+            records = engine.take_for_iteration() if engine.begin_poll() else None
             while records is None:
-                await engine.until_readable(ITERATION_POLL_MS)
-                records = engine.take_ahead()
+                await engine.wait_for_records(ITERATION_POLL_MS)
+                records = engine.take_for_iteration()
             return records
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -348,7 +349,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.pause(TopicPartition("castle", 0))
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.pause(partitions, True)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -356,7 +357,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.resume(TopicPartition("castle", 0))
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.pause(partitions, False)
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -374,7 +375,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.seek(TopicPartition("castle", 0), 0)
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.check_open()
             self._engine.seek(partition, offset)
 
@@ -383,7 +384,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.seek_to_beginning()
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.seek_by(OffsetReset.EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
@@ -391,7 +392,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.seek_to_end()
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.seek_by(OffsetReset.LATEST, partitions)
 
     async def position(self, partition: TopicPartition) -> int:
@@ -400,7 +401,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.position(TopicPartition("castle", 0)) >= 0
         True
         """
-        with self._exclusive:
+        with self._guard:
             return await self._engine.position(partition)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
@@ -409,7 +410,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.current_lag(TopicPartition("castle", 0)) in (None, 0, 1, 2, 3)
         True
         """
-        with self._exclusive:
+        with self._guard:
             return self._engine.current_lag(partition)
 
     async def offsets_for_times(
@@ -420,7 +421,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.offsets_for_times({TopicPartition("castle", 0): 0})[TopicPartition("castle", 0)].offset
         0
         """
-        with self._exclusive:
+        with self._guard:
             return await self._engine.offsets_for_times(times_ms)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -429,7 +430,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.beginning_offsets([TopicPartition("castle", 0)])
         {TopicPartition(topic='castle', partition=0): 0}
         """
-        with self._exclusive:
+        with self._guard:
             return await self._engine.ends(partitions, BEGINNING)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -438,7 +439,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.end_offsets([TopicPartition("castle", 0)])[TopicPartition("castle", 0)] > 0
         True
         """
-        with self._exclusive:
+        with self._guard:
             return await self._engine.ends(partitions, END)
 
     # The group.
@@ -448,7 +449,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.commit({TopicPartition("castle", 0): 1})
         """
-        with self._exclusive:
+        with self._guard:
             await self._engine.commit(offsets)
 
     def commit_async(
@@ -458,7 +459,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.commit_async()
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.check_open()
             self._engine.commit_async(offsets, on_commit)
 
@@ -468,7 +469,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.committed(TopicPartition("castle", 1))
         {TopicPartition(topic='castle', partition=1): None}
         """
-        with self._exclusive:
+        with self._guard:
             return await self._engine.committed(partitions)
 
     def group_metadata(self) -> GroupMetadata:
@@ -484,7 +485,7 @@ class Consumer(Generic[Key_co, Value_co]):
 
         >>> consumer.enforce_rebalance("a new rack")
         """
-        with self._exclusive:
+        with self._guard:
             self._engine.check_open()
             self._engine.enforce_rebalance(reason)
 
@@ -496,7 +497,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> consumer.partitions_for("castle")[0].partition
         0
         """
-        with self._exclusive:
+        with self._guard:
             return await self._engine.partitions_for(topic)
 
     async def list_topics(self) -> dict[str, list[PartitionInfo]]:
@@ -505,7 +506,7 @@ class Consumer(Generic[Key_co, Value_co]):
         >>> "castle" in consumer.list_topics()
         True
         """
-        with self._exclusive:
+        with self._guard:
             return await self._engine.list_topics()
 
 
@@ -514,13 +515,13 @@ def make_engine(
     deserialize: Deserialize | None,
     interceptors: Sequence[ConsumerInterceptor],
     assignors: Sequence[Assignor] | None,
-    world: World | None,
+    environment: ClientEnvironment | None,
     on_caller: OnCaller,
     drained: Any = None,
 ) -> ConsumerEngine:
-    """The engine of a consumer of either world."""
+    """The engine of a consumer of either environment."""
     return ConsumerEngine(
-        world or real_world(),
+        environment or system_environment(),
         settings,
         deserialize=deserialize,
         interceptors=ConsumerInterceptors(interceptors),
@@ -530,7 +531,7 @@ def make_engine(
     )
 
 
-def deserialize_by(key: AnyDeserializer, value: AnyDeserializer) -> Deserialize | None:
+def record_deserializer(key: AnyDeserializer, value: AnyDeserializer) -> Deserialize | None:
     """One function for a whole record; None if records are given as they are."""
     of_key, of_value = deserialize_with(key, "key"), deserialize_with(value, "value")
     if of_key is None and of_value is None:

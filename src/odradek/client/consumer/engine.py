@@ -2,7 +2,7 @@
 
 Lives on one event loop. Only what takes records, gives them back, or wakes is called from elsewhere: records
 that are at hand are read where the application is, as ``fetch_buffer`` explains. Nothing here guards against
-two calls at once; that is done by the consumers, each in the way of its world.
+two calls at once; that is done by the consumers, each in the way of its environment.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from odradek.client.cluster import Cluster
-from odradek.client.connect import World
 from odradek.client.consumer.assignors import Assignor
-from odradek.client.consumer.fetch_buffer import AnyRecord, Deserialize, FetchBuffer
-from odradek.client.consumer.fetch_meters import PollMeters
-from odradek.client.consumer.fetch_plan import FetchLimits
-from odradek.client.consumer.fetching import Fetcher
-from odradek.client.consumer.given_words import (
+from odradek.client.consumer.fetch.buffer import AnyRecord, Deserialize, FetchBuffer
+from odradek.client.consumer.fetch.fetcher import Fetcher
+from odradek.client.consumer.fetch.metrics import PollMetrics
+from odradek.client.consumer.fetch.plan import FetchConfig
+from odradek.client.consumer.group.callbacks import OnCaller
+from odradek.client.consumer.group.consumer_coordinator import ConsumerCoordinator
+from odradek.client.consumer.iteration import IterationBuffer
+from odradek.client.consumer.notifier import Notifier
+from odradek.client.consumer.poller import Poller
+from odradek.client.consumer.positions.offset_fetcher import Offsets
+from odradek.client.consumer.positions.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.client.consumer.positions.partition_state import FetchPosition, OffsetReset
+from odradek.client.consumer.positions.subscription_state import SubscriptionKind, SubscriptionState
+from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.client.consumer.topic_metadata import describe_topics
+from odradek.client.consumer.validation import (
     OffsetsToCommit,
     read_offset,
     read_offsets,
     read_pattern,
     read_timeout_ms,
 )
-from odradek.client.consumer.group.coordination import Coordination
-from odradek.client.consumer.group.rebalance_calls import OnCaller
-from odradek.client.consumer.news import News
-from odradek.client.consumer.offset_answers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from odradek.client.consumer.offsets import Offsets
-from odradek.client.consumer.partition_position import FetchPosition, OffsetReset
-from odradek.client.consumer.polling import Polling
-from odradek.client.consumer.positions import SubscriptionKind, SubscriptionState
-from odradek.client.consumer.rebalance_listener import RebalanceListener
-from odradek.client.consumer.taken_ahead import TakenAhead
-from odradek.client.consumer.topic_lookup import describe_topics
+from odradek.client.environment import ClientEnvironment
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.names import Names, read_names
+from odradek.client.network.network_client import NetworkClient
 from odradek.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionInfo
 from odradek.config.client import connection, consumer
-from odradek.config.table import Settings
+from odradek.config.definition import Settings
 from odradek.model.client_errors import ClientClosed, InvalidState, TimedOut
 from odradek.model.ids import TopicPartition
 from odradek.records.codec import ColumnBuilder
@@ -60,7 +60,7 @@ class ConsumerEngine:
 
     def __init__(
         self,
-        world: World,
+        environment: ClientEnvironment,
         settings: Settings,
         *,
         deserialize: Deserialize | None,
@@ -70,8 +70,8 @@ class ConsumerEngine:
         drained: Callable[[], None] | None = None,
     ) -> None:
         self.settings = settings
-        self._clock = world.clock
-        self._entropy = world.entropy
+        self._clock = environment.clock
+        self._entropy = environment.entropy
         self._interceptors = interceptors
         self._api_timeout_ms = settings[connection.DEFAULT_API_TIMEOUT_MS]
         self._rest_ms = settings[connection.RETRY_BACKOFF_MS]
@@ -82,40 +82,46 @@ class ConsumerEngine:
         self._is_settled = False
         self._range_topics: dict[str, None] = {}
         self.records_max = settings[consumer.MAX_POLL_RECORDS]
-        self.news = News()
+        self.notifier = Notifier()
         self.subscription = SubscriptionState(OffsetReset(settings[consumer.AUTO_OFFSET_RESET]))
-        self._cluster = Cluster(world, settings, client_id=settings[connection.CLIENT_ID])
+        self._network = NetworkClient(environment, settings, client_id=settings[connection.CLIENT_ID])
         self._buffer = FetchBuffer(self.subscription, drained or self.send_fetches, deserialize)
-        self._ahead = TakenAhead(self.subscription, self._buffer, interceptors, self.records_max, self.now_ms)
-        self.settle = self._ahead.settle
+        self._ahead = IterationBuffer(
+            self.subscription, self._buffer, interceptors, self.records_max, self.now_ms
+        )
+        self.return_unread = self._ahead.return_unread
         """Gives back what a loop has not been given: see ``taken_ahead``."""
         self._fetcher = _fetcher_of(
-            settings, self._cluster, world, self.subscription, self._buffer, self.news
+            settings, self._network, environment, self.subscription, self._buffer, self.notifier
         )
         self._offsets = Offsets(
-            self._cluster, world.clock, world.entropy, settings, self.subscription, self.news.tell
+            self._network,
+            environment.clock,
+            environment.entropy,
+            settings,
+            self.subscription,
+            self.notifier.tell,
         )
-        self._polling = Polling(
-            self._cluster,
-            world.clock,
+        self._polling = Poller(
+            self._network,
+            environment.clock,
             self.subscription,
             self._buffer,
             self._fetcher,
             self._offsets,
-            self.news,
+            self.notifier,
             on_caller=on_caller,
             rest_ms=self._rest_ms,
         )
-        self._coordination: Coordination | None = None
+        self._coordinator: ConsumerCoordinator | None = None
         if settings[consumer.GROUP_ID] is not None:
-            self._coordination = self._polling.coordination = self._in_group(assignors)
-        self._cluster.on_update(lambda _: self.news.tell())
-        self._meters = PollMeters(self._cluster.meters, self._clock.monotonic_ms)
-        self._declare_meters()
+            self._coordinator = self._polling.coordinator = self._in_group(assignors)
+        self._network.add_listener(lambda _: self.notifier.tell())
+        self._declare_metrics()
 
-    def _in_group(self, assignors: Sequence[Assignor]) -> Coordination:
-        return Coordination(
-            self._cluster,
+    def _in_group(self, assignors: Sequence[Assignor]) -> ConsumerCoordinator:
+        return ConsumerCoordinator(
+            self._network,
             self.settings,
             self.subscription,
             self._clock,
@@ -123,14 +129,15 @@ class ConsumerEngine:
             assignors,
             self._interceptors,
             self._polling.call_back,
-            on_news=self.news.tell,
+            on_news=self.notifier.tell,
         )
 
-    def _declare_meters(self) -> None:
-        meters, buffer = self._cluster.meters, self._buffer
-        meters.gauge("records-consumed-total", "Records that polls gave.", lambda: buffer.records_read)
-        meters.gauge("bytes-consumed-total", "Bytes of batches they were in.", lambda: buffer.bytes_read)
-        meters.gauge("records-lag-max", "The farthest that a partition is behind its end.", self._lag_max)
+    def _declare_metrics(self) -> None:
+        self._metrics = PollMetrics(self._network.metrics, self._clock.monotonic_ms)
+        metrics, buffer = self._network.metrics, self._buffer
+        metrics.gauge("records-consumed-total", "Records that polls gave.", lambda: buffer.records_read)
+        metrics.gauge("bytes-consumed-total", "Bytes of batches they were in.", lambda: buffer.bytes_read)
+        metrics.gauge("records-lag-max", "The farthest that a partition is behind its end.", self._lag_max)
 
     def _lag_max(self) -> float:
         lags = [each.lag(self._reads_committed) for each in self.subscription.assigned.values()]
@@ -140,7 +147,7 @@ class ConsumerEngine:
 
     async def start(self) -> None:
         self.check_open()
-        await self._cluster.start()
+        await self._network.start()
 
     def check_open(self) -> None:
         if self._is_closed:
@@ -152,21 +159,21 @@ class ConsumerEngine:
             return
         self._is_closing = True
         try:
-            if self._coordination is not None:
-                await self._cluster.start()
+            if self._coordinator is not None:
+                await self._network.start()
                 with self._polling.inside_call():
                     await self._polling.close()
-                    await self._coordination.close(timeout_ms)
+                    await self._coordinator.close(timeout_ms)
         finally:
             self._is_closed = True
             await self._polling.close()
             await self._offsets.close()
             await self._fetcher.close()
-            await self._cluster.close()
+            await self._network.close()
             self._interceptors.close()
 
     def metrics(self) -> dict[str, float]:
-        return self._cluster.meters.read()
+        return self._network.metrics.read()
 
     # What is read.
 
@@ -181,7 +188,7 @@ class ConsumerEngine:
             raise InvalidState("subscribe takes either topics or a pattern")
         if pattern is not None:
             self.subscription.subscribe_pattern(read_pattern(pattern), listener)
-            self._cluster.follow_all(True)
+            self._network.track_all_topics(True)
             return
         wanted = read_names(topics or (), "topics")
         if not wanted or not all(isinstance(topic, str) and topic.strip() for topic in wanted):
@@ -205,7 +212,7 @@ class ConsumerEngine:
         self._range_topics[partition.topic] = None
         if len(self._range_topics) > RANGE_TOPICS_MAX:
             del self._range_topics[next(iter(self._range_topics))]
-        self._cluster.follow_only(self._range_topics)
+        self._network.track_only_topics(self._range_topics)
         state = self.subscription.of(partition)
         state.stop_offset = stop_offset
         if not state.has_valid_position or state.position is None or state.position.offset != start_offset:
@@ -214,21 +221,21 @@ class ConsumerEngine:
         self._at_hand_until_ms = 0
 
     async def unsubscribe(self) -> None:
-        if self._coordination is not None and self.subscription.is_by_group:
+        if self._coordinator is not None and self.subscription.is_by_group:
             with self._polling.inside_call():
                 reason = "the consumer unsubscribed from all topics"
-                await self._coordination.leave(self._api_timeout_ms, reason)
+                await self._coordinator.leave(self._api_timeout_ms, reason)
         self.subscription.unsubscribe()
-        self._cluster.follow_all(False)
+        self._network.track_all_topics(False)
         self._follow()
 
     def _follow(self) -> None:
-        self._cluster.follow_only(self.subscription.group_topics | self._range_topics.keys())
+        self._network.track_only_topics(self.subscription.group_topics | self._range_topics.keys())
 
-    def _need_group(self, what: str) -> Coordination:
-        if self._coordination is None:
+    def _need_group(self, what: str) -> ConsumerCoordinator:
+        if self._coordinator is None:
             raise InvalidState(f"{what} needs a group: set group.id")
-        return self._coordination
+        return self._coordinator
 
     # Records.
 
@@ -239,11 +246,11 @@ class ConsumerEngine:
         records = self._buffer.take(self.records_max if records_max is None else records_max)
         return self._interceptors.on_consume(records) if records and self._interceptors else records
 
-    def take_ahead(self) -> Iterator[AnyRecord] | None:
+    def take_for_iteration(self) -> Iterator[AnyRecord] | None:
         """Records that are at hand for a loop; None if there are none."""
         return self._ahead.take() if self._is_settled else None
 
-    def check_count(self, records_max: int | None) -> None:
+    def check_max_records(self, records_max: int | None) -> None:
         if records_max is not None and records_max < 1:
             raise InvalidState(f"max_records must be at least 1, and not {records_max}")
 
@@ -253,16 +260,16 @@ class ConsumerEngine:
     def begin_poll(self) -> bool:
         """Whether records may be taken without looking after the group and positions first."""
         now_ms = self._clock.monotonic_ms()
-        self._meters.polled(now_ms)
-        return now_ms < self._at_hand_until_ms and not self.news.is_woken
+        self._metrics.polled(now_ms)
+        return now_ms < self._at_hand_until_ms and not self.notifier.is_woken
 
-    async def until_readable(self, timeout_ms: int) -> None:
+    async def wait_for_records(self, timeout_ms: int) -> None:
         """Wait for records to be at hand."""
         if self.subscription.kind is SubscriptionKind.NOTHING:
             raise InvalidState("the consumer reads nothing: subscribe to topics or assign partitions first")
         await self.start()
         self._is_settled = False
-        self._is_settled = await self._polling.until_readable(timeout_ms)
+        self._is_settled = await self._polling.wait_for_records(timeout_ms)
         # Nothing is taken by a poll whose time is over: what it leaves under way commits what was taken.
         self._at_hand_until_ms = self._clock.monotonic_ms() + AT_HAND_MS if self._is_settled else 0
 
@@ -280,7 +287,7 @@ class ConsumerEngine:
 
     def seek(self, partition: TopicPartition, to: int | OffsetAndMetadata) -> None:
         target = read_offset(partition, to)
-        leader = self._cluster.image.leader(partition)
+        leader = self._network.metadata.leader(partition)
         position = FetchPosition(target.offset, target.leader_epoch, *leader)
         self.subscription.of(partition).seek_unvalidated(position)
 
@@ -292,25 +299,27 @@ class ConsumerEngine:
         states = [self.subscription.of(partition) for partition in partitions]
         for state in states:
             state.paused = is_paused
-        self.news.tell()
+        self.notifier.tell()
 
     async def position(self, partition: TopicPartition) -> int:
         await self.start()
         deadline_ms = self.now_ms() + self._api_timeout_ms
         with self._polling.inside_call():
             while True:
-                since = self.news.count
+                since = self.notifier.count
                 state = self.subscription.of(partition)
                 if state.has_valid_position and state.position is not None:
                     return state.position.offset
-                self.news.raise_if_woken()
+                self.notifier.raise_if_woken()
                 await self._polling.update_positions()
                 left_ms = deadline_ms - self.now_ms()
                 if self._polling.is_unknown(partition):
-                    await self._cluster.topic(partition.topic, left_ms, partition=partition.partition)
+                    await self._network.wait_for_topic(
+                        partition.topic, left_ms, partition=partition.partition
+                    )
                 if left_ms <= 0:
                     raise TimedOut(f"no position of {partition} within {self._api_timeout_ms} ms")
-                await self.news.wait(since, min(left_ms, self._rest_ms))
+                await self.notifier.wait(since, min(left_ms, self._rest_ms))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         lag = self.subscription.of(partition).lag(self._reads_committed)
@@ -339,7 +348,7 @@ class ConsumerEngine:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         await self.start()
         wanted = {TopicPartition(*each): when for each, when in timestamps.items()}
-        return await self.news.unless_woken(self._looked_up(wanted))
+        return await self.notifier.unless_woken(self._looked_up(wanted))
 
     async def _looked_up(
         self, timestamps: Mapping[TopicPartition, int]
@@ -348,7 +357,7 @@ class ConsumerEngine:
         try:
             for partition in timestamps:
                 left_ms = max(deadline_ms - self.now_ms(), 0)
-                await self._cluster.topic(partition.topic, left_ms, partition=partition.partition)
+                await self._network.wait_for_topic(partition.topic, left_ms, partition=partition.partition)
             return await self._offsets.look_up(timestamps, max(deadline_ms - self.now_ms(), 0))
         finally:
             self._follow()
@@ -365,10 +374,12 @@ class ConsumerEngine:
         coordination = self._need_group("commit")
         await self.start()
         with self._polling.inside_call():
-            await self.news.unless_woken(coordination.commit(self.consumed(offsets), self._api_timeout_ms))
+            await self.notifier.unless_woken(
+                coordination.commit(self.consumed(offsets), self._api_timeout_ms)
+            )
 
     def commit_async(self, offsets: OffsetsToCommit | None, on_commit: CommitCallback | None) -> None:
-        self._need_group("commit_async").commit_soon(self.consumed(offsets), on_commit)
+        self._need_group("commit_async").commit_async(self.consumed(offsets), on_commit)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
@@ -376,7 +387,7 @@ class ConsumerEngine:
         coordination = self._need_group("committed")
         await self.start()
         wanted = [TopicPartition(*each) for each in partitions]
-        return await self.news.unless_woken(coordination.committed(wanted, self._api_timeout_ms))
+        return await self.notifier.unless_woken(coordination.committed(wanted, self._api_timeout_ms))
 
     def group_metadata(self) -> GroupMetadata:
         return self._need_group("group_metadata").group_metadata()
@@ -387,7 +398,7 @@ class ConsumerEngine:
     # Topics.
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        known = self._cluster.image.partitions_for(topic)
+        known = self._network.metadata.partitions_for(topic)
         return known or (await self._described([topic])).get(topic, [])
 
     async def list_topics(self) -> dict[str, list[PartitionInfo]]:
@@ -395,23 +406,23 @@ class ConsumerEngine:
 
     async def _described(self, names: list[str] | None) -> dict[str, list[PartitionInfo]]:
         await self.start()
-        image = await self.news.unless_woken(
+        metadata = await self.notifier.unless_woken(
             describe_topics(
-                self._cluster, self._clock, self._entropy, self.settings, names, self._api_timeout_ms
+                self._network, self._clock, self._entropy, self.settings, names, self._api_timeout_ms
             )
         )
-        return {name: list(topic.partitions) for name, topic in image.topics.items()}
+        return {name: list(topic.partitions) for name, topic in metadata.topics.items()}
 
 
 def _fetcher_of(
     settings: Settings,
-    cluster: Cluster,
-    world: World,
+    network: NetworkClient,
+    environment: ClientEnvironment,
     subscription: SubscriptionState,
     buffer: FetchBuffer,
-    news: News,
+    news: Notifier,
 ) -> Fetcher:
-    limits = FetchLimits(
+    limits = FetchConfig(
         settings[consumer.FETCH_MIN_BYTES],
         settings[consumer.FETCH_MAX_BYTES],
         settings[consumer.FETCH_MAX_WAIT_MS],
@@ -420,8 +431,8 @@ def _fetcher_of(
         settings[connection.CLIENT_RACK] or "",
     )
     return Fetcher(
-        cluster,
-        world.clock,
+        network,
+        environment.clock,
         subscription,
         buffer,
         limits,

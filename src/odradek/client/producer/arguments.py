@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, Required, TypedDict, TypeVar
 
-from odradek.client.connect import World
+from odradek.client.environment import ClientEnvironment
 from odradek.client.interceptors import ProducerInterceptor
-from odradek.client.option_types import ProducerOptions
+from odradek.client.options.typed_options import ProducerOptions
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.serdes import Serializer
 
@@ -24,7 +24,7 @@ class ProducerArguments(ProducerOptions, total=False):
 
     partitioner: Partitioner | None
     interceptors: Sequence[ProducerInterceptor]
-    world: World | None
+    environment: ClientEnvironment | None
 
 
 class WritesBytesKey(TypedDict, total=False):

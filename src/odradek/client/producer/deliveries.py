@@ -1,6 +1,6 @@
 """How programs learn what became of their records: whoever waits for a batch, and callbacks in send order.
 
-``LoopWaiting`` serves tasks of the event loop, ``ThreadWaiting`` threads beside it. Both are told of a
+``LoopNotifier`` serves tasks of the event loop, ``ThreadNotifier`` threads beside it. Both are told of a
 batch's end exactly once, on the loop's thread, wake those who wait for it and run its callbacks in the order
 of sending. A callback that raises is logged and disturbs nobody else.
 """
@@ -39,7 +39,7 @@ def _has_ended(batch: ProducerBatch) -> bool:
     return batch.done
 
 
-class LoopWaiting:
+class LoopNotifier:
     """For asyncio: those who wait are tasks of the same loop."""
 
     __slots__ = ("_futures",)
@@ -67,7 +67,7 @@ class LoopWaiting:
         return asyncio.shield(future)
 
 
-class ThreadWaiting:
+class ThreadNotifier:
     """For threads: those who wait are anywhere but on the loop's own thread, which would never end.
 
     Each waits on a raw lock of its own: an event of the standard library costs several times as much.
@@ -131,7 +131,7 @@ class Deliveries:
 
     __slots__ = ("_ranges", "_singles", "_waiting", "count")
 
-    def __init__(self, waiting: LoopWaiting | ThreadWaiting) -> None:
+    def __init__(self, waiting: LoopNotifier | ThreadNotifier) -> None:
         self._waiting = waiting
         self._ranges: list[tuple[ProducerBatch, int, int]] = []
         self._singles: list[Delivery] = []

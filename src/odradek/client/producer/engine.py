@@ -1,7 +1,7 @@
 """The parts of a producer put together, the same for both worlds.
 
-What differs between asyncio and threads is passed in as a ``Side``: the lock around what threads share, how
-those who wait are woken, and how the loop is told that a batch is due.
+What differs between asyncio and threads is passed in as a ``ConcurrencyModel``: the lock around what threads
+share, how those who wait are woken, and how the loop is told that a batch is due.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
-from odradek.client.cluster import Cluster
-from odradek.client.connect import World
-from odradek.client.metadata import ClusterImage, TopicImage
-from odradek.client.producer.accumulator import Accumulator
-from odradek.client.producer.buffer_pool import BufferPool
-from odradek.client.producer.deliveries import LoopWaiting, ThreadWaiting
-from odradek.client.producer.growth import Growth, steps
-from odradek.client.producer.intake import Intake, Limits, Signal
-from odradek.client.producer.pace import Pace
-from odradek.client.producer.packing import packing_of
+from odradek.client.environment import ClientEnvironment
+from odradek.client.network.metadata import ClusterMetadata, TopicMetadata
+from odradek.client.network.network_client import NetworkClient
+from odradek.client.producer.accumulator.backpressure import Backpressure
+from odradek.client.producer.accumulator.batch_compression import batch_compression
+from odradek.client.producer.accumulator.batch_growth import BatchGrowth, steps
+from odradek.client.producer.accumulator.buffer_pool import BufferPool
+from odradek.client.producer.accumulator.record_accumulator import RecordAccumulator
+from odradek.client.producer.accumulator.shared_state import SharedState
+from odradek.client.producer.deliveries import LoopNotifier, ThreadNotifier
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.sender import Sender
-from odradek.client.producer.sticking import Sticking
-from odradek.client.producer.stock import Stock
-from odradek.client.producer.transactions.machine import Transactions
-from odradek.client.producer.transactions.states import State
+from odradek.client.producer.sender.sender import Sender
+from odradek.client.producer.slow_path_appender import AppendLimits, Signal, SlowPathAppender
+from odradek.client.producer.sticky_partitioner import StickyPartitioner
+from odradek.client.producer.transactions.states import TxnManagerState
+from odradek.client.producer.transactions.transaction_manager import TransactionManager
 from odradek.config.client import connection as connection_options
 from odradek.config.client import producer as options
-from odradek.config.table import Settings
+from odradek.config.definition import Settings
 from odradek.model.client_errors import ClientClosed, ClientError, TimedOut
-from odradek.records.codec import Appender
+from odradek.records.codec import RecordAppender
 from odradek.records.layout import BATCH_OVERHEAD
 from odradek.telemetry import events
 
 log = events.logger("producer")
 
 
-class Side(NamedTuple):
-    """How one world waits and wakes."""
+class ConcurrencyModel(NamedTuple):
+    """How one environment waits and wakes."""
 
-    waiting: LoopWaiting | ThreadWaiting
+    waiting: LoopNotifier | ThreadNotifier
     lock: AbstractContextManager[Any]
     new_signal: Callable[[], Signal]
     post: Callable[[Callable[[], None]], None]
@@ -50,14 +50,14 @@ class Side(NamedTuple):
     """Whether that is the thread that sends: then a look gathers what it sends in the same turn."""
 
 
-class Engine:
-    """Owns cluster, accumulator and sender of one producer. ``appender.send`` is the way in."""
+class ProducerEngine:
+    """Owns network, accumulator and sender of one producer. ``appender.send`` is the way in."""
 
     def __init__(
         self,
         settings: Settings,
-        world: World,
-        side: Side,
+        environment: ClientEnvironment,
+        side: ConcurrencyModel,
         slow: Callable[..., Any],
         partitioner: Partitioner | None,
         *,
@@ -65,75 +65,77 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.side = side
-        self.clock = world.clock
-        self.cluster = Cluster(world, settings, client_id=settings[connection_options.CLIENT_ID])
-        self.cluster.abandoned = self._was_abandoned
+        self.clock = environment.clock
+        self.network = NetworkClient(environment, settings, client_id=settings[connection_options.CLIENT_ID])
+        self.network.abandoned = self._was_abandoned
         self.order = _order(settings)
         self.ignores_keys = settings[options.PARTITIONER_IGNORE_KEYS]
         self.has_partitioner = partitioner is not None
-        self.appender = Appender(
+        self.appender = RecordAppender(
             slow,
             # Without a clock of ours the appender reads the system's, which costs it no call.
-            None if has_system_time else world.clock.wall_ms,
+            None if has_system_time else environment.clock.wall_ms,
             ignore_keys=self.ignores_keys,
-            only_given_partitions=self.has_partitioner,
+            explicit_partitions_only=self.has_partitioner,
         )
         self._stock = self._make_stock()
         self.accumulator, self.pool, self.pace = self._stock[:3]
-        self.sender = Sender(self.cluster, self._stock, settings, world.entropy)
-        self.intake = self._make_intake(world, partitioner)
+        self.sender = Sender(self.network, self._stock, settings, environment.entropy)
+        self.intake = self._make_intake(environment, partitioner)
         self._topics_seen: set[str] = set()
-        self.cluster.on_update(self._forget_unused_topics)
+        self.network.add_listener(self._forget_unused_topics)
         self._closing: asyncio.Task[None] | None = None
         self._close_by_s: float | None = None
         self._close_limit: asyncio.Timeout | None = None
         self.is_started = False
-        self._declare_meters()
+        self._declare_metrics()
 
-    def _make_stock(self) -> Stock:
+    def _make_stock(self) -> SharedState:
         settings = self.settings
         batch_bytes = _batch_bytes(settings)
         memory_bytes = settings[options.BUFFER_MEMORY]
         timeout_ms = settings[options.DELIVERY_TIMEOUT_MS]
         grown_bytes = _grown_bytes(settings)
-        accumulator = Accumulator(
+        accumulator = RecordAccumulator(
             batch_bytes=batch_bytes,
             linger_ms=settings[options.LINGER_MS],
             delivery_timeout_ms=timeout_ms,
             order=self.order,
-            sealed=self.appender.clear_open,
+            sealed=self.appender.clear_open_batch,
         )
-        return Stock(
+        return SharedState(
             accumulator,
             BufferPool(memory_bytes, batch_bytes, grown_bytes),
-            Pace(memory_bytes, batch_bytes),
-            packing_of(settings),
-            Growth(grown_bytes, timeout_ms),
+            Backpressure(memory_bytes, batch_bytes),
+            batch_compression(settings),
+            BatchGrowth(grown_bytes, timeout_ms),
             self.order,
             self.side.lock,
             self.clock,
         )
 
-    def _make_intake(self, world: World, partitioner: Partitioner | None) -> Intake:
+    def _make_intake(
+        self, environment: ClientEnvironment, partitioner: Partitioner | None
+    ) -> SlowPathAppender:
         settings = self.settings
-        sticking = Sticking(
+        sticking = StickyPartitioner(
             self.accumulator,
-            world.clock,
-            world.entropy.below(1 << 32),
+            environment.clock,
+            environment.entropy.below(1 << 32),
             self.sender.blocked_since_ms,
             batch_bytes=_batch_bytes(settings),
             adapts=settings[options.PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE],
             availability_timeout_ms=settings[options.PARTITIONER_AVAILABILITY_TIMEOUT_MS],
         )
-        limits = Limits(
+        limits = AppendLimits(
             settings[options.LINGER_MS],
             settings[options.MAX_REQUEST_SIZE],
             settings[options.BUFFER_MEMORY],
             self.ignores_keys,
         )
-        intake = Intake(
+        intake = SlowPathAppender(
             limits,
-            lambda: self.cluster.image,
+            lambda: self.network.metadata,
             self._stock,
             sticking,
             self.side.waiting,
@@ -151,22 +153,22 @@ class Engine:
             sender.looks_at_ms = due_ms
             self.side.post(sender.wake if self.side.sends_on_loop else sender.look)
 
-    def _forget_unused_topics(self, image: ClusterImage) -> None:
+    def _forget_unused_topics(self, metadata: ClusterMetadata) -> None:
         """Metadata is no longer kept of what nothing was sent to for long: keep nothing else of it."""
-        unused = self._topics_seen - image.topics.keys()
+        unused = self._topics_seen - metadata.topics.keys()
         if unused:
             with self.side.lock:
                 unused -= {batch.topic for batch in self.accumulator.incomplete}
                 for topic in unused:
                     self.appender.forget_topic(topic)
-        self._topics_seen = (self._topics_seen | image.topics.keys()) - unused
+        self._topics_seen = (self._topics_seen | metadata.topics.keys()) - unused
 
-    def _declare_meters(self) -> None:
-        meters, pool = self.cluster.meters, self.pool
-        meters.gauge("buffer-total-bytes", "What buffer.memory is.", lambda: pool.memory_bytes)
-        meters.gauge("buffer-available-bytes", "What of it is free.", lambda: pool.available_bytes)
-        meters.gauge("waiting-threads", "Sends that wait for memory.", lambda: pool.waiting_count)
-        meters.gauge(
+    def _declare_metrics(self) -> None:
+        metrics, pool = self.network.metrics, self.pool
+        metrics.gauge("buffer-total-bytes", "What buffer.memory is.", lambda: pool.memory_bytes)
+        metrics.gauge("buffer-available-bytes", "What of it is free.", lambda: pool.available_bytes)
+        metrics.gauge("waiting-threads", "Sends that wait for memory.", lambda: pool.waiting_count)
+        metrics.gauge(
             "requests-in-flight", "Batches that wait for an answer.", lambda: self.sender.in_flight_count
         )
 
@@ -175,12 +177,12 @@ class Engine:
     async def start(self) -> None:
         if not self.is_started:
             self.is_started = True
-            await self.cluster.start()
+            await self.network.start()
             self.sender.start()
 
-    async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicImage:
+    async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicMetadata:
         """A topic once it is known; it is forgotten when nothing is sent to it for long."""
-        return await self.cluster.topic(name, timeout_ms, partition=partition, expires=True)
+        return await self.network.wait_for_topic(name, timeout_ms, partition=partition, expires=True)
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all that was sent before is done, callbacks included."""
@@ -250,7 +252,7 @@ class Engine:
             self.sender.fail_all(closed)
             if self.is_started:
                 await self.sender.end()
-            await self.cluster.close()
+            await self.network.close()
 
     async def _finish(self, by_s: float | None) -> None:
         """End what is open in order, as far as time allows."""
@@ -258,7 +260,7 @@ class Engine:
             async with asyncio.timeout_at(by_s) as self._close_limit:
                 order = self.order
                 # What was written in a transaction that has failed is worth no wait.
-                if order is None or order.state is not State.ABORTABLE_ERROR:
+                if order is None or order.state is not TxnManagerState.ABORTABLE_ERROR:
                     await self.flush()
                 if order is not None and order.has_ongoing_transaction:
                     await self._abort(order)
@@ -267,7 +269,7 @@ class Engine:
         finally:
             self._close_limit = None
 
-    async def _abort(self, order: Transactions) -> None:
+    async def _abort(self, order: TransactionManager) -> None:
         """A producer that is closed leaves no transaction open behind it, if it can help it."""
         with suppress(ClientError):
             operation = order.end_transaction()
@@ -290,10 +292,10 @@ def _grown_bytes(settings: Settings) -> tuple[int, ...]:
     return steps(_batch_bytes(settings), backlog_bytes)
 
 
-def _order(settings: Settings) -> Transactions | None:
+def _order(settings: Settings) -> TransactionManager | None:
     if not settings[options.ENABLE_IDEMPOTENCE]:
         return None
-    return Transactions(
+    return TransactionManager(
         settings[options.TRANSACTIONAL_ID],
         settings[options.TRANSACTION_TIMEOUT_MS],
         settings[connection_options.RETRY_BACKOFF_MS],

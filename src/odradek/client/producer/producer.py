@@ -12,17 +12,17 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 
-from odradek.client.connect import World, real_world
+from odradek.client.environment import ClientEnvironment, system_environment
 from odradek.client.interceptors import ProducerInterceptor, ProducerRecord
-from odradek.client.options import read_options
-from odradek.client.producer.deliveries import Deliveries, LoopWaiting
-from odradek.client.producer.engine import Engine, Side
-from odradek.client.producer.intake import Need, Placing
-from odradek.client.producer.pace import STALL_S
+from odradek.client.options.parsing import read_options
+from odradek.client.producer.accumulator.backpressure import STALL_S
+from odradek.client.producer.deliveries import Deliveries, LoopNotifier
+from odradek.client.producer.engine import ConcurrencyModel, ProducerEngine
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.pouring import Pouring, pour
-from odradek.client.producer.preparing import OnDelivery, Preparing
-from odradek.client.producer.transacting import Transacting
+from odradek.client.producer.record_transforms import OnDelivery, RecordTransforms
+from odradek.client.producer.send_many import BulkSend, send_values
+from odradek.client.producer.slow_path_appender import PendingAppend, WaitReason
+from odradek.client.producer.transaction_calls import TransactionCalls
 from odradek.client.serdes import AnySerializer
 from odradek.client.values import GroupMetadata, Headers, OffsetAndMetadata, PartitionInfo
 from odradek.config.client import PRODUCER
@@ -36,7 +36,7 @@ from odradek.records.codec import Delivery
 if TYPE_CHECKING:
     import pyarrow
 
-    from odradek.client.option_types import Config
+    from odradek.client.options.typed_options import Config
     from odradek.client.producer.arguments import (
         K,
         V,
@@ -148,29 +148,29 @@ class Producer(Generic[Key_contra, Value_contra]):
         value_serializer: AnySerializer = None,
         partitioner: Partitioner | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
-        world: World | None = None,
-        _side: Side | None = None,
+        environment: ClientEnvironment | None = None,
+        _side: ConcurrencyModel | None = None,
         _slow: Callable[..., Any] | None = None,
         **options: Any,
     ) -> None:
         settings = read_options(PRODUCER, config, options)
         if partitioner is not None and not callable(partitioner):
             raise TypeError(f"a partitioner is a function, not {partitioner!r}")
-        self._preparing = Preparing(key_serializer, value_serializer, interceptors)
+        self._transforms = RecordTransforms(key_serializer, value_serializer, interceptors)
         self._max_block_ms = settings[producer_options.MAX_BLOCK_MS]
-        self._engine = Engine(
+        self._engine = ProducerEngine(
             settings,
-            world or real_world(),
+            environment or system_environment(),
             _side or _loop_side(),
             _slow or self._slow,
             partitioner,
-            has_system_time=world is None,
+            has_system_time=environment is None,
         )
         self._append = self._engine.appender.send
-        if not self._preparing:
+        if not self._transforms:
             # As short as it can be, for each record passes here: the method below says what it does.
             self.send = _plain_send(self._append)  # type: ignore[method-assign]
-        self._transacting = Transacting(self._engine, self._max_block_ms)
+        self._transaction_calls = TransactionCalls(self._engine, self._max_block_ms)
         self.client_id: str = settings[connection_options.CLIENT_ID]
         """What brokers call this client in their logs."""
 
@@ -200,7 +200,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         >>> asyncio.run(main())
         True
         """
-        preparing = self._preparing
+        preparing = self._transforms
         record = preparing.intercepted(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
         told = preparing.on_delivery(record, on_delivery)
         try:
@@ -236,22 +236,22 @@ class Producer(Generic[Key_contra, Value_contra]):
                     await self._wait(need, placing, deadline_ms)
                     need = placing.step()
         except ClientError as refused:
-            self._transacting.send_failed(refused)
+            self._transaction_calls.send_failed(refused)
             raise
         finally:
             placing.abandon()
         assert placing.delivery is not None
         return placing.delivery
 
-    async def _wait(self, need: Need, placing: Placing, deadline_ms: int) -> None:
+    async def _wait(self, need: WaitReason, placing: PendingAppend, deadline_ms: int) -> None:
         engine = self._engine
         left_ms = max(deadline_ms - engine.clock.monotonic_ms(), 0)
         record = placing.record
-        if need is Need.TOPIC:
+        if need is WaitReason.TOPIC:
             await engine.topic(record.topic, left_ms, record.partition)
             return
         signal = cast("asyncio.Event", placing.signal)
-        if need is Need.PACE:
+        if need is WaitReason.PACE:
             try:
                 await asyncio.wait_for(signal.wait(), STALL_S)
             except TimeoutError:
@@ -282,10 +282,10 @@ class Producer(Generic[Key_contra, Value_contra]):
         3
         """
         deliveries = Deliveries(self._engine.side.waiting)
-        pouring = pour(
-            self._engine.appender, self._preparing, deliveries, topic, values, keys, partition, timestamp_ms
+        pouring = send_values(
+            self._engine.appender, self._transforms, deliveries, topic, values, keys, partition, timestamp_ms
         )
-        await self._pour(pouring, prepared=bool(self._preparing.interceptors))
+        await self._run_bulk_send(pouring, prepared=bool(self._transforms.interceptors))
         return deliveries
 
     async def send_arrow(self, table: pyarrow.Table, topic: str | None = None) -> Deliveries:
@@ -303,14 +303,14 @@ class Producer(Generic[Key_contra, Value_contra]):
         >>> asyncio.run(main())
         2
         """
-        from odradek.client.producer.arrow_rows import pour_table
+        from odradek.client.producer.send_arrow import send_table
 
         await self._engine.start()
         deliveries = Deliveries(self._engine.side.waiting)
-        await self._pour(pour_table(self._engine, deliveries, table, topic), prepared=False)
+        await self._run_bulk_send(send_table(self._engine, deliveries, table, topic), prepared=False)
         return deliveries
 
-    async def _pour(self, pouring: Pouring, *, prepared: bool) -> None:
+    async def _run_bulk_send(self, pouring: BulkSend, *, prepared: bool) -> None:
         try:
             single = next(pouring)
             while True:
@@ -368,7 +368,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         True
         """
         await self._engine.close(timeout_s)
-        self._preparing.interceptors.close()
+        self._transforms.interceptors.close()
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic and who leads them.
@@ -392,9 +392,9 @@ class Producer(Generic[Key_contra, Value_contra]):
         >>> Producer(bootstrap_servers="localhost:9092").metrics()["record-send-total"]
         0.0
         """
-        return self._engine.cluster.meters.read()
+        return self._engine.network.metrics.read()
 
-    # Transactions.
+    # TransactionManager.
 
     async def init_transactions(self) -> None:
         """Take over the ``transactional.id``: fence whoever had it, and end the transaction it left open.
@@ -409,7 +409,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         >>> asyncio.run(main())
         """
         await self._engine.start()
-        await self._transacting.init()
+        await self._transaction_calls.init()
 
     async def begin_transaction(self) -> None:
         """Begin a transaction: what is sent from now on counts together, or not at all.
@@ -424,7 +424,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         ...         await producer.commit_transaction()
         >>> asyncio.run(main())
         """
-        self._transacting.begin()
+        self._transaction_calls.begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata | str
@@ -444,7 +444,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         ...         await producer.commit_transaction()
         >>> asyncio.run(main())
         """
-        await self._transacting.send_offsets(offsets, group)
+        await self._transaction_calls.send_offsets(offsets, group)
 
     async def commit_transaction(self) -> None:
         """Deliver what was sent in the transaction, and commit it; raises if anything of it failed.
@@ -458,7 +458,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         ...         await producer.commit_transaction()
         >>> asyncio.run(main())
         """
-        await self._transacting.commit()
+        await self._transaction_calls.commit()
 
     async def abort_transaction(self) -> None:
         """Take back the transaction. What was not sent yet fails with ``TransactionAborted``.
@@ -473,7 +473,7 @@ class Producer(Generic[Key_contra, Value_contra]):
         ...         await producer.abort_transaction()
         >>> asyncio.run(main())
         """
-        await self._transacting.abort()
+        await self._transaction_calls.abort()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -504,11 +504,13 @@ def _plain_send(append: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any,
     return send
 
 
-def _loop_side() -> Side:
-    return Side(LoopWaiting(), nullcontext(), asyncio.Event, lambda function: function(), sends_on_loop=True)
+def _loop_side() -> ConcurrencyModel:
+    return ConcurrencyModel(
+        LoopNotifier(), nullcontext(), asyncio.Event, lambda function: function(), sends_on_loop=True
+    )
 
 
-def buffer_full(engine: Engine, placing: Placing, max_block_ms: int) -> TimedOut:
+def buffer_full(engine: ProducerEngine, placing: PendingAppend, max_block_ms: int) -> TimedOut:
     pool = engine.pool
     return BufferFull(
         f"no room for a record of {placing.record.topic} within {max_block_ms} ms: {placing.memory_bytes}"

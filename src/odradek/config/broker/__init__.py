@@ -7,18 +7,18 @@ exported from here, so that a reader need not know the area. ``BROKER`` holds th
 
 from odradek.config.broker.groups import *
 from odradek.config.broker.groups import GROUPS_SETTINGS
+from odradek.config.broker.kraft import *
+from odradek.config.broker.kraft import KRAFT_SETTINGS
 from odradek.config.broker.log import *
 from odradek.config.broker.log import LOG_SETTINGS
 from odradek.config.broker.network import *
 from odradek.config.broker.network import NETWORK_SETTINGS
-from odradek.config.broker.own import *
-from odradek.config.broker.own import OWN_SETTINGS
+from odradek.config.broker.odradek import *
+from odradek.config.broker.odradek import ODRADEK_SETTINGS
 from odradek.config.broker.quotas import *
 from odradek.config.broker.quotas import QUOTAS_SETTINGS
-from odradek.config.broker.raft import *
-from odradek.config.broker.raft import RAFT_SETTINGS
-from odradek.config.broker.remote import *
-from odradek.config.broker.remote import REMOTE_SETTINGS
+from odradek.config.broker.remote_storage import *
+from odradek.config.broker.remote_storage import REMOTE_STORAGE_SETTINGS
 from odradek.config.broker.replication import *
 from odradek.config.broker.replication import REPLICATION_SETTINGS
 from odradek.config.broker.security import *
@@ -29,7 +29,7 @@ from odradek.config.broker.transactions import *
 from odradek.config.broker.transactions import TRANSACTIONS_SETTINGS
 from odradek.config.broker.zookeeper import *
 from odradek.config.broker.zookeeper import ZOOKEEPER_SETTINGS
-from odradek.config.table import by_name
+from odradek.config.definition import by_name
 
 AREAS = {
     "General": SERVER_SETTINGS,
@@ -41,11 +41,11 @@ AREAS = {
     "Security": SECURITY_SETTINGS,
     "Quotas and metrics": QUOTAS_SETTINGS,
     "ZooKeeper": ZOOKEEPER_SETTINGS,
-    "KRaft": RAFT_SETTINGS,
-    "Tiered storage": REMOTE_SETTINGS,
+    "KRaft": KRAFT_SETTINGS,
+    "Tiered storage": REMOTE_STORAGE_SETTINGS,
 }
 """Kafka's settings under the headings of the reference page."""
 
 KAFKA = tuple(setting for area in AREAS.values() for setting in area)
-BROKER = KAFKA + OWN_SETTINGS
+BROKER = KAFKA + ODRADEK_SETTINGS
 BY_NAME = by_name(BROKER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.kinds import (
+from odradek.config.types import (
     HIGH,
     INT_MAX,
     KIB,

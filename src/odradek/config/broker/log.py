@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.config import versions
-from odradek.config.kinds import (
+from odradek.config import metadata_versions
+from odradek.config.types import (
     CLUSTER_WIDE,
     DAY_MS,
     DOUBLE_MAX,
@@ -286,7 +286,7 @@ LOG_MESSAGE_FORMAT_VERSION = text(
     "3.0-IV1",
     MEDIUM,
     "Record format on disk of old versions. Always the newest here, as in Kafka since 3.0.",
-    check=versions.check,
+    check=metadata_versions.check,
     allowed="a Kafka release",
     inert=True,
 )

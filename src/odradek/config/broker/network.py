@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from odradek.config import endpoints
-from odradek.config.broker.unavailable import NO_RATE
-from odradek.config.kinds import (
+from odradek.config.broker.unavailable_reasons import NO_RATE
+from odradek.config.types import (
     CLUSTER_WIDE,
     HIGH,
     INT_MAX,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.config.broker.unavailable import NO_QUOTAS
-from odradek.config.kinds import (
+from odradek.config.broker.unavailable_reasons import NO_QUOTAS
+from odradek.config.types import (
     CLUSTER_WIDE,
     LOW,
     MIB,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.config.broker.unavailable import NO_CLASSES, NO_ENCRYPTION, NO_SASL, NO_SSL, NO_TOKENS
-from odradek.config.kinds import (
+from odradek.config.broker.unavailable_reasons import NO_CLASSES, NO_ENCRYPTION, NO_SASL, NO_SSL, NO_TOKENS
+from odradek.config.types import (
     DAY_MS,
     HOUR_MS,
     KIB,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from odradek.config import checks, versions
-from odradek.config.broker.unavailable import NO_ACCESS_CONTROL, NO_CLASSES
-from odradek.config.kinds import (
+from odradek.config import metadata_versions, validators
+from odradek.config.broker.unavailable_reasons import NO_ACCESS_CONTROL, NO_CLASSES
+from odradek.config.types import (
     CLUSTER_WIDE,
     HIGH,
     LOW,
@@ -83,7 +83,7 @@ COMPRESSION_GZIP_LEVEL = int32(
     -1,
     MEDIUM,
     "Level used when the broker itself compresses with gzip; -1 is the library's own choice.",
-    check=checks.gzip_level,
+    check=validators.gzip_level,
     allowed="-1 or 1 to 9",
     dynamic=CLUSTER_WIDE,
 )
@@ -200,7 +200,7 @@ INTER_BROKER_PROTOCOL_VERSION = text(
     MEDIUM,
     "Version the brokers speak among themselves. Accepted and reported for tools that read it; 3.9 is "
     "spoken.",
-    check=versions.check,
+    check=metadata_versions.check,
     allowed="a Kafka release",
     inert=True,
 )

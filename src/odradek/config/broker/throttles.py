@@ -5,8 +5,8 @@ They cannot stand in a configuration file and are described only when they have 
 
 from __future__ import annotations
 
-from odradek.config.kinds import CLUSTER_WIDE, LONG_MAX, MEDIUM, declared, int64
-from odradek.config.table import by_name
+from odradek.config.definition import by_name
+from odradek.config.types import CLUSTER_WIDE, LONG_MAX, MEDIUM, declared, int64
 
 LEADER_REPLICATION_THROTTLED_RATE = int64(
     "leader.replication.throttled.rate",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.config.broker.unavailable import NO_ZOOKEEPER
-from odradek.config.kinds import HIGH, LOW, MEDIUM, boolean, declared, int32, secret, text, words
+from odradek.config.broker.unavailable_reasons import NO_ZOOKEEPER
+from odradek.config.types import HIGH, LOW, MEDIUM, boolean, declared, int32, secret, text, words
 
 ZOOKEEPER_CONNECT = text(
     "zookeeper.connect",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from odradek.config.client import connection
-from odradek.config.client.tables import ClientTable
-from odradek.config.kinds import HIGH, INT_MAX, LOW, MINUTE_MS, declared, int32, words
+from odradek.config.client.definition import ClientConfigDef
+from odradek.config.types import HIGH, INT_MAX, LOW, MINUTE_MS, declared, int32, words
 
 RETRIES = int32(
     "retries",
@@ -26,7 +26,7 @@ BOOTSTRAP_CONTROLLERS = words(
 
 ADMIN_SETTINGS = declared(globals())
 
-ADMIN = ClientTable(
+ADMIN = ClientConfigDef(
     "admin",
     ADMIN_SETTINGS,
     without=(

@@ -1,7 +1,7 @@
 """Options of all clients: where the cluster is, how connections are made and kept, what is retried.
 
 ``Cluster`` reads these from the settings of any client. Those that a kind of client does not offer have their
-default there (see ``tables.ClientTable.fixed``), so that shared parts need not ask whom they serve.
+default there (see ``tables.ClientConfigDef.fixed``), so that shared parts need not ask whom they serve.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from odradek.config.definition import Setting, Settings
 from odradek.config.endpoints import split_list
-from odradek.config.kinds import (
+from odradek.config.types import (
     HIGH,
     KIB,
     LOW,
@@ -23,8 +24,7 @@ from odradek.config.kinds import (
     int64,
     text,
 )
-from odradek.config.table import Setting, Settings
-from odradek.model.levels import ConfigType
+from odradek.model.protocol_enums import ConfigType
 
 # A listener's name may stand before the address, as in a broker's advertised.listeners.
 _ADDRESS: Final = re.compile(r"(?:[0-9A-Za-z\-%._]*://)?\[?([0-9A-Za-z\-%._:]+)\]?:([0-9]{1,5})")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.config.client import connection
-from odradek.config.client.tables import ClientTable, keyword_only
-from odradek.config.kinds import (
+from odradek.config.client.definition import ClientConfigDef, reject_class_name
+from odradek.config.definition import Setting
+from odradek.config.types import (
     HIGH,
     LOW,
     MEDIUM,
@@ -20,8 +21,7 @@ from odradek.config.kinds import (
     text,
     words,
 )
-from odradek.config.table import Setting
-from odradek.model.levels import ConfigType
+from odradek.model.protocol_enums import ConfigType
 
 _JAVA_ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
@@ -81,7 +81,7 @@ KEY_DESERIALIZER = class_name(
     HIGH,
     'What makes keys of bytes: here the keyword argument key_deserializer, a function or "bytes", "str" or '
     '"json".',
-    check=keyword_only("key_deserializer", 'a function or "bytes", "str" or "json"'),
+    check=reject_class_name("key_deserializer", 'a function or "bytes", "str" or "json"'),
     allowed="nothing",
 )
 
@@ -90,7 +90,7 @@ VALUE_DESERIALIZER = class_name(
     None,
     HIGH,
     "What makes values of bytes: here the keyword argument value_deserializer.",
-    check=keyword_only("value_deserializer", 'a function or "bytes", "str" or "json"'),
+    check=reject_class_name("value_deserializer", 'a function or "bytes", "str" or "json"'),
     allowed="nothing",
 )
 
@@ -99,7 +99,7 @@ INTERCEPTOR_CLASSES = words(
     (),
     LOW,
     "Who sees records before poll gives them, and commits: here the keyword argument interceptors.",
-    check=keyword_only("interceptors", "objects with on_consume and on_commit"),
+    check=reject_class_name("interceptors", "objects with on_consume and on_commit"),
     allowed="nothing",
 )
 
@@ -261,7 +261,7 @@ INTERNAL_THROW_ON_FETCH_STABLE_OFFSET_UNSUPPORTED = boolean(
 
 CONSUMER_SETTINGS = declared(globals())
 
-CONSUMER = ClientTable(
+CONSUMER = ClientConfigDef(
     "consumer",
     CONSUMER_SETTINGS,
     without=(connection.METADATA_MAX_IDLE_MS, connection.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.config.kinds import LOW, boolean, choice, declared, int32, int64, words
+from odradek.config.types import LOW, boolean, choice, declared, int32, int64, words
 
 METRICS_NUM_SAMPLES = int32("metrics.num.samples", 2, LOW, "Samples kept for a rate.", at_least=1, inert=True)
 

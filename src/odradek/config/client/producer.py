@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.config.checks import gzip_level
 from odradek.config.client import connection
-from odradek.config.client.tables import ClientTable, keyword_only
-from odradek.config.kinds import (
+from odradek.config.client.definition import ClientConfigDef, reject_class_name
+from odradek.config.definition import Setting, Settings
+from odradek.config.types import (
     HIGH,
     INT_MAX,
     KIB,
@@ -24,8 +24,8 @@ from odradek.config.kinds import (
     text,
     words,
 )
-from odradek.config.table import Setting, Settings
-from odradek.model.levels import ConfigType
+from odradek.config.validators import gzip_level
+from odradek.model.protocol_enums import ConfigType
 
 _ACKS: Final = {"all": -1, "0": 0, "1": 1}
 
@@ -49,7 +49,7 @@ KEY_SERIALIZER = class_name(
     HIGH,
     'What turns keys into bytes: here the keyword argument key_serializer, a function or "bytes", "str" or '
     '"json".',
-    check=keyword_only("key_serializer", 'a function or "bytes", "str" or "json"'),
+    check=reject_class_name("key_serializer", 'a function or "bytes", "str" or "json"'),
     allowed="nothing",
 )
 
@@ -58,7 +58,7 @@ VALUE_SERIALIZER = class_name(
     None,
     HIGH,
     "What turns values into bytes: here the keyword argument value_serializer.",
-    check=keyword_only("value_serializer", 'a function or "bytes", "str" or "json"'),
+    check=reject_class_name("value_serializer", 'a function or "bytes", "str" or "json"'),
     allowed="nothing",
 )
 
@@ -67,7 +67,7 @@ PARTITIONER_CLASS = class_name(
     None,
     MEDIUM,
     "What chooses a record's partition: here the keyword argument partitioner.",
-    check=keyword_only("partitioner", "an object that chooses partitions"),
+    check=reject_class_name("partitioner", "an object that chooses partitions"),
     allowed="nothing",
 )
 
@@ -76,7 +76,7 @@ INTERCEPTOR_CLASSES = words(
     (),
     LOW,
     "Who sees records before they are sent, and what became of them: here the keyword argument interceptors.",
-    check=keyword_only("interceptors", "objects with on_send and on_acknowledgement"),
+    check=reject_class_name("interceptors", "objects with on_send and on_acknowledgement"),
     allowed="nothing",
 )
 
@@ -242,7 +242,7 @@ PARTITIONER_AVAILABILITY_TIMEOUT_MS = int64(
 
 PRODUCER_SETTINGS = declared(globals())
 
-PRODUCER = ClientTable(
+PRODUCER = ClientConfigDef(
     "producer",
     PRODUCER_SETTINGS,
     without=(

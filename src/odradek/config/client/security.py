@@ -5,7 +5,7 @@ Only ``security.protocol=PLAINTEXT`` can be chosen yet; with it Kafka's clients 
 
 from __future__ import annotations
 
-from odradek.config.kinds import (
+from odradek.config.types import (
     HIGH,
     LOW,
     MEDIUM,

@@ -16,7 +16,7 @@ NO_MEMBER: Final = ""
 NO_GENERATION: Final = -1
 
 
-class Join(NamedTuple):
+class JoinGroup(NamedTuple):
     group: str
     member: str
     instance: str | None
@@ -26,9 +26,9 @@ class Join(NamedTuple):
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    needs_known_member: bool
+    requires_known_member_id: bool
     """The client understands MEMBER_ID_REQUIRED (JoinGroup 4 and later)."""
-    may_skip_assignment: bool
+    supports_skipping_assignment: bool
     """The client understands that a leader may be told not to assign (JoinGroup 9 and later)."""
     reason: str | None = None
 
@@ -39,7 +39,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-class Joined(NamedTuple):
+class JoinGroupResult(NamedTuple):
     error: ErrorCode
     member: str
     generation: int = NO_GENERATION
@@ -50,7 +50,7 @@ class Joined(NamedTuple):
     skip_assignment: bool = False
 
 
-class Sync(NamedTuple):
+class SyncGroup(NamedTuple):
     group: str
     generation: int
     member: str
@@ -60,7 +60,7 @@ class Sync(NamedTuple):
     assignments: Mapping[str, bytes]
 
 
-class Synced(NamedTuple):
+class SyncGroupResult(NamedTuple):
     error: ErrorCode
     protocol_type: str | None = None
     protocol: str | None = None
@@ -76,25 +76,25 @@ class Heartbeat(NamedTuple):
     instance: str | None
 
 
-class Leaver(NamedTuple):
+class LeavingMember(NamedTuple):
     member: str
     instance: str | None
     reason: str | None = None
 
 
-class Leave(NamedTuple):
+class LeaveGroup(NamedTuple):
     group: str
-    leavers: tuple[Leaver, ...]
+    leavers: tuple[LeavingMember, ...]
 
 
-class Left(NamedTuple):
+class LeaveGroupResult(NamedTuple):
     """``errors`` has one entry per leaver, in their order; empty if ``error`` holds for all."""
 
     error: ErrorCode
     errors: tuple[ErrorCode, ...] = ()
 
 
-class CommittedOffset(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
@@ -103,31 +103,31 @@ class CommittedOffset(NamedTuple):
     """When it goes, if its client said so (OffsetCommit 2 to 4); else the broker's retention says."""
 
 
-class Commit(NamedTuple):
-    """Answered with ``Committed``. ``producer_id`` is set for TxnOffsetCommit: such offsets count from
-    the end of the transaction on."""
+class CommitOffsets(NamedTuple):
+    """Answered with ``CommitOffsetsResult``. ``producer_id`` is set for TxnOffsetCommit: such offsets count
+    from the end of the transaction on."""
 
     group: str
     generation: int
     member: str
     instance: str | None
-    offsets: Mapping[TopicPartition, CommittedOffset]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
     producer_id: int = -1
     producer_epoch: int = -1
 
 
-class Committed(NamedTuple):
+class CommitOffsetsResult(NamedTuple):
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 class DeleteOffsets(NamedTuple):
-    """Answered with ``OffsetsDeleted``."""
+    """Answered with ``DeleteOffsetsResult``."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
 
 
-class OffsetsDeleted(NamedTuple):
+class DeleteOffsetsResult(NamedTuple):
     error: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode]
 
@@ -138,13 +138,22 @@ class DeleteGroup(NamedTuple):
     group: str
 
 
-class ForgetTopics(NamedTuple):
+class PartitionsDeleted(NamedTuple):
     """These partitions are no more, and neither are offsets in them. Answered with the number of offsets."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-Command = Join | Sync | Heartbeat | Leave | Commit | DeleteOffsets | DeleteGroup | ForgetTopics
+Command = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | PartitionsDeleted
+)
 
 
 class FetchedOffset(NamedTuple):

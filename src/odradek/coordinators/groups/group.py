@@ -22,16 +22,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.coordinators.groups.commands import JoinedMember
-from odradek.coordinators.groups.members import NOBODY, Member, Protocols, restored
-from odradek.coordinators.groups.offsets import GroupOffsets
+from odradek.coordinators.groups.committed_offsets import CommittedOffsets
+from odradek.coordinators.groups.event_context import AppendCompletion
+from odradek.coordinators.groups.group_member import NOBODY, GroupMember, Protocols, restored
 from odradek.coordinators.groups.records import StoredGroup, subscribed_topics
-from odradek.coordinators.groups.turn import Outcome
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_TIMESTAMP
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE
 
 
-class State(enum.Enum):
+class GroupState(enum.Enum):
     """Named as clients are told."""
 
     EMPTY = "Empty"
@@ -41,17 +41,19 @@ class State(enum.Enum):
     DEAD = "Dead"
 
 
-MAY_COME_FROM: Final[dict[State, frozenset[State]]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE}),
-    State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE}),
-    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
-    State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
-    State.DEAD: frozenset(State),
+VALID_PREVIOUS_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
 }
 
 
-def check_move(old: State, new: State) -> None:
-    if old not in MAY_COME_FROM[new]:
+def check_move(old: GroupState, new: GroupState) -> None:
+    if old not in VALID_PREVIOUS_STATES[new]:
         raise AssertionError(f"a group cannot go from {old.value} to {new.value}")
 
 
@@ -70,46 +72,46 @@ class Group:
     name: str
     state_since_ms: int | None
     """Wall clock. None if an old record did not say."""
-    state: State = State.EMPTY
+    state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str = ""
     protocol: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, GroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    """Member ids by instance."""
+    """GroupMember ids by instance."""
     pending: set[str] = field(default_factory=set)
     """Ids handed out with MEMBER_ID_REQUIRED and not yet joined with."""
     unsynced: set[str] = field(default_factory=set)
     """Members that have not asked for their assignment in this generation."""
     joining_count: int = 0
     initial_delay: InitialDelay | None = None
-    storing: Outcome | None = None
+    storing: AppendCompletion | None = None
     """The write of this generation's assignment, while it is under way."""
     stored: StoredGroup | None = None
-    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
     _supporters: Counter[str] = field(default_factory=Counter)
     _subscriptions: tuple[bytes, ...] | None = None
     """What members said when this generation began; None before the first."""
 
-    # State.
+    # GroupState.
 
-    def move_to(self, state: State, wall_ms: int) -> None:
+    def move_to(self, state: GroupState, wall_ms: int) -> None:
         check_move(self.state, state)
         self.state, self.state_since_ms = state, wall_ms
 
     def condemn(self) -> None:
         """It goes once the log says so. Until then it neither takes members nor offsets."""
-        check_move(self.state, State.DEAD)
-        self.state = State.DEAD
+        check_move(self.state, GroupState.DEAD)
+        self.state = GroupState.DEAD
 
     def spare(self) -> None:
         """It had no members, and stays after all, as if nothing had been."""
-        self.state = State.EMPTY
+        self.state = GroupState.EMPTY
 
     @property
     def can_rebalance(self) -> bool:
-        return self.state in MAY_COME_FROM[State.PREPARING_REBALANCE]
+        return self.state in VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     @property
     def has_all_joined(self) -> bool:
@@ -122,7 +124,7 @@ class Group:
 
     # Members.
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: GroupMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         if member.instance is not None:
@@ -133,7 +135,7 @@ class Group:
         self._supporters.update(_names(member))
         self.pending.discard(member.member)
 
-    def remove(self, name: str) -> Member | None:
+    def remove(self, name: str) -> GroupMember | None:
         """Take out a member or a pending one. Whoever waits for it is the caller's to answer, before."""
         self.pending.discard(name)
         self.unsynced.discard(name)
@@ -148,7 +150,7 @@ class Group:
             self.leader = next(iter(self.members), None)
         return member
 
-    def rename(self, member: Member, name: str) -> None:
+    def rename(self, member: GroupMember, name: str) -> None:
         """Another process goes on as this static member, under an id of its own."""
         old = member.member
         del self.members[old]
@@ -163,7 +165,7 @@ class Group:
             self.unsynced.add(name)
 
     def change(
-        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+        self, member: GroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
         self._supporters.subtract(_names(member))
         member.protocols = protocols
@@ -171,12 +173,12 @@ class Group:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def start_joining(self, member: Member, to: Any) -> None:
+    def start_joining(self, member: GroupMember, to: Any) -> None:
         """Nobody waits for it yet."""
         self.joining_count += 1
         member.joining = to
 
-    def stop_joining(self, member: Member) -> None:
+    def stop_joining(self, member: GroupMember) -> None:
         self.joining_count -= member.awaits_join
         member.joining = NOBODY
 
@@ -193,7 +195,7 @@ class Group:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a member that speaks these would leave the group a protocol that all speak."""
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         everybody = len(self.members)
         return protocol_type == self.protocol_type and any(
@@ -272,10 +274,10 @@ def restored_group(name: str, stored: StoredGroup | None, wall_ms: int) -> Group
     if stored.leader in group.members:
         group.leader = stored.leader
     if group.members:
-        group.state = State.STABLE
+        group.state = GroupState.STABLE
     group.note_subscriptions()
     return group
 
 
-def _names(member: Member) -> set[str]:
+def _names(member: GroupMember) -> set[str]:
     return {name for name, _ in member.protocols}

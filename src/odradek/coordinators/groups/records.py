@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from odradek.coordinators.effects import Entry
-from odradek.coordinators.groups.commands import CommittedOffset
-from odradek.coordinators.groups.record_tables import (
+from odradek.coordinators.effects import CoordinatorRecord
+from odradek.coordinators.groups.commands import OffsetAndMetadata
+from odradek.coordinators.groups.record_schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
-    MemberMetadata,
+    GroupMetadataValueMember,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.coordinators.record_fields import (
+from odradek.coordinators.record_serde import (
     VERSION,
     read_fields,
     read_version,
@@ -30,8 +30,8 @@ from odradek.coordinators.record_fields import (
 )
 from odradek.model.errors import RemoteProtocolViolation
 from odradek.model.ids import NO_TIMESTAMP, TopicPartition
-from odradek.wire.compile import decoder
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
+from odradek.wire.message_codecs import decoder
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
@@ -107,15 +107,15 @@ def write_group_key(key: GroupKey) -> bytes:
 # Offsets.
 
 
-def read_offset(raw: bytes) -> CommittedOffset:
+def read_offset(raw: bytes) -> OffsetAndMetadata:
     value = read_fields(OffsetCommitValue, read_version(raw), raw)
     expire_ms = None if value.expire_timestamp == NO_TIMESTAMP else value.expire_timestamp
-    return CommittedOffset(
+    return OffsetAndMetadata(
         value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expire_ms
     )
 
 
-def write_offset(offset: CommittedOffset) -> bytes:
+def write_offset(offset: OffsetAndMetadata) -> bytes:
     """An offset that expires loses its leader epoch: no version has room for both."""
     value = OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata, offset.commit_ms)
     if offset.expire_ms is None:
@@ -140,7 +140,7 @@ def read_group(raw: bytes) -> StoredGroup:
     )
 
 
-def _stored_member(member: MemberMetadata, version: int) -> StoredMember:
+def _stored_member(member: GroupMetadataValueMember, version: int) -> StoredMember:
     """A group of version 0 gave members as long to rejoin as their session lasts."""
     has_rebalance_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
     return StoredMember(
@@ -163,7 +163,7 @@ def write_group(group: StoredGroup) -> bytes:
         group.leader,
         group.state_timestamp_ms,
         [
-            MemberMetadata(
+            GroupMetadataValueMember(
                 member.member,
                 member.instance,
                 member.client_id,
@@ -182,15 +182,19 @@ def write_group(group: StoredGroup) -> bytes:
 # Entries.
 
 
-def offset_entry(group: str, partition: TopicPartition, offset: CommittedOffset | None) -> Entry:
+def offset_entry(
+    group: str, partition: TopicPartition, offset: OffsetAndMetadata | None
+) -> CoordinatorRecord:
     """The record of an offset; without one, the record that it is no more."""
     key = write_offset_key(OffsetKey(group, partition.topic, partition.partition))
-    return Entry(key, None if offset is None else write_offset(offset))
+    return CoordinatorRecord(key, None if offset is None else write_offset(offset))
 
 
-def group_entry(group: str, stored: StoredGroup | None) -> Entry:
+def group_entry(group: str, stored: StoredGroup | None) -> CoordinatorRecord:
     """The record of a group; without one, the record that it is no more."""
-    return Entry(write_group_key(GroupKey(group)), None if stored is None else write_group(stored))
+    return CoordinatorRecord(
+        write_group_key(GroupKey(group)), None if stored is None else write_group(stored)
+    )
 
 
 # What consumers say in their subscriptions.

@@ -14,18 +14,19 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 
-class InitProducer(NamedTuple):
-    """Answered with ``ProducerInit``, or with ``NEEDS_PRODUCER_ID`` if it is to be submitted again with a
+class InitProducerId(NamedTuple):
+    """Answered with ``InitProducerIdResult``, or with ``NEEDS_PRODUCER_ID`` if it is to be submitted again
+    with a
     producer id that nobody ever had. A producer that goes on after a fault says who it is (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-    fresh_producer_id: int = NO_PRODUCER_ID
+    new_producer_id: int = NO_PRODUCER_ID
 
 
-class ProducerInit(NamedTuple):
+class InitProducerIdResult(NamedTuple):
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -41,7 +42,7 @@ NEEDS_PRODUCER_ID: Final = NeedsProducerId.NEEDS_PRODUCER_ID
 
 
 class AddPartitions(NamedTuple):
-    """Answered with ``PartitionsAdded``. Whoever only verifies asks whether all that is so already, and
+    """Answered with ``AddPartitionsResult``. Whoever only verifies asks whether all that is so already, and
     changes nothing."""
 
     transactional_id: str
@@ -51,7 +52,7 @@ class AddPartitions(NamedTuple):
     verify_only: bool = False
 
 
-class PartitionsAdded(NamedTuple):
+class AddPartitionsResult(NamedTuple):
     """One entry for each partition that was named. Either all are added, or none."""
 
     errors: Mapping[TopicPartition, ErrorCode]
@@ -85,7 +86,7 @@ class MarkersWritten(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
-Command = InitProducer | AddPartitions | EndTransaction | MarkersWritten
+Command = InitProducerId | AddPartitions | EndTransaction | MarkersWritten
 
 
 class TransactionDescription(NamedTuple):

@@ -14,14 +14,14 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from odradek.coordinators.effects import Entry
-from odradek.coordinators.record_fields import read_fields, read_version, versions_of, write_fields
-from odradek.coordinators.transactions.record_tables import (
+from odradek.coordinators.effects import CoordinatorRecord
+from odradek.coordinators.record_serde import read_fields, read_version, versions_of, write_fields
+from odradek.coordinators.transactions.record_schemas import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
-from odradek.coordinators.transactions.states import BY_NUMBER, NUMBERS, State
+from odradek.coordinators.transactions.transaction_state import BY_NUMBER, NUMBERS, TransactionState
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_TIMESTAMP, TopicPartition
 
@@ -36,7 +36,7 @@ class StoredTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    state: State
+    state: TransactionState
     partitions: frozenset[TopicPartition]
     update_ms: int
     start_ms: int = NO_TIMESTAMP
@@ -69,14 +69,16 @@ def read_transaction(raw: bytes) -> StoredTransaction:
     )
 
 
-def _state(number: int) -> State:
+def _state(number: int) -> TransactionState:
     if not 0 <= number < len(BY_NUMBER):
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"no state of a transaction has the number {number}")
     return BY_NUMBER[number]
 
 
-def _partitions(topics: Iterable[PartitionsSchema] | None, state: State) -> frozenset[TopicPartition]:
-    if state is State.EMPTY:
+def _partitions(
+    topics: Iterable[PartitionsSchema] | None, state: TransactionState
+) -> frozenset[TopicPartition]:
+    if state is TransactionState.EMPTY:
         return frozenset()
     if topics is None:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{state.value} without partitions")
@@ -90,7 +92,7 @@ def write_transaction(stored: StoredTransaction) -> bytes:
             stored.producer_epoch,
             stored.timeout_ms,
             NUMBERS[stored.state],
-            None if stored.state is State.EMPTY else _by_topic(stored.partitions),
+            None if stored.state is TransactionState.EMPTY else _by_topic(stored.partitions),
             stored.update_ms,
             stored.start_ms,
         ),
@@ -105,6 +107,8 @@ def _by_topic(partitions: Collection[TopicPartition]) -> list[PartitionsSchema]:
     ]
 
 
-def transaction_entry(transactional_id: str, stored: StoredTransaction | None) -> Entry:
+def transaction_entry(transactional_id: str, stored: StoredTransaction | None) -> CoordinatorRecord:
     """The record of a transactional id; without a value, the record that it is no more."""
-    return Entry(write_key(transactional_id), None if stored is None else write_transaction(stored))
+    return CoordinatorRecord(
+        write_key(transactional_id), None if stored is None else write_transaction(stored)
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.config import broker
-from odradek.config.table import Settings
+from odradek.config.definition import Settings
 
 _DAY_MS: Final = 86_400_000
 

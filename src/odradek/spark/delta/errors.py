@@ -7,9 +7,9 @@
     ├── TableNotFound        there is no Delta table at the path
     ├── TableUnsupported     the table has a feature that this source cannot honour
     ├── SchemaRefused        the frame's columns do not fit the table's
-    ├── RowsRefused          rows that must not be written: doubled keys, nulls, too many dead letters
+    ├── InvalidRows          rows that must not be written: doubled keys, nulls, too many dead letters
     ├── StorageFailed        the storage refused: permissions, a full disk, wrong storage options
-    ├── CommitRefused        others wrote in the way for too long
+    ├── CommitConflict        others wrote in the way for too long
     ├── TableChanged         a stream met a commit that deletes or changes rows
     └── HistoryLost          versions or files that a stream has yet to read are gone
 """
@@ -37,7 +37,7 @@ class SchemaRefused(TableError):
     """The frame's columns do not fit the table's."""
 
 
-class RowsRefused(TableError):
+class InvalidRows(TableError):
     """Rows that must not be written."""
 
 
@@ -45,7 +45,7 @@ class StorageFailed(TableError):
     """The storage refused what was asked of it."""
 
 
-class CommitRefused(TableError):
+class CommitConflict(TableError):
     """A commit lost against other writers, as often as it may be tried."""
 
 

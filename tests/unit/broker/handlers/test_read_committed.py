@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.records.control import ControlType
+from odradek.records.control_records import ControlRecordType
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -46,7 +46,7 @@ class Author:
         marker = WritableTxnMarker(
             self.producer_id,
             0,
-            kind is ControlType.COMMIT,
+            kind is ControlRecordType.COMMIT,
             [WritableTxnMarkerTopic("orders", [0])],
             coordinator_epoch,
         )
@@ -84,7 +84,7 @@ def test_they_stop_where_a_transaction_is_open(play, read_records):
         assert len(read_records(uncommitted.records)) == 4
         assert uncommitted.aborted_transactions is None
         assert (await latest(town, COMMITTED), await latest(town, 0)) == (1, 4)
-        await author.end(ControlType.COMMIT)
+        await author.end(ControlRecordType.COMMIT)
         entry = await town.fetch("orders", isolation_level=COMMITTED)
         values = [one.value for one in read_records(entry.records)]
         assert values == [b"before", b"in", b"doubt", b"behind"]
@@ -100,11 +100,11 @@ def test_they_are_told_of_aborted_transactions(play):
         first, second = Author(town, 7), Author(town, 8)
         await first.write(b"a")
         await second.write(b"b")
-        await first.end(ControlType.ABORT)
+        await first.end(ControlRecordType.ABORT)
         await second.write(b"c")
-        await second.end(ControlType.ABORT)
+        await second.end(ControlRecordType.ABORT)
         await first.write(b"d")
-        await first.end(ControlType.COMMIT)
+        await first.end(ControlRecordType.COMMIT)
         assert len(town.broker._replicas.find("orders", 0).log.segments) > 1
         for fetch_offset, aborted in ((0, [(7, 0), (8, 1)]), (3, [(8, 1)]), (5, [])):
             entry = await town.fetch("orders", fetch_offset, isolation_level=COMMITTED)
@@ -114,7 +114,7 @@ def test_they_are_told_of_aborted_transactions(play):
     play(scenario, UNVERIFIED)
 
 
-@pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
+@pytest.mark.parametrize("kind", [ControlRecordType.COMMIT, ControlRecordType.ABORT])
 def test_one_that_waits_is_woken_by_the_end_of_the_transaction(play, read_records, kind):
     async def scenario(town):
         await town.create("orders")
@@ -133,7 +133,7 @@ def test_one_that_waits_is_woken_by_the_end_of_the_transaction(play, read_record
         assert task.done(), "woken at once, not at its deadline"
         [entry] = task.result().responses[0].partitions
         assert [one.value for one in read_records(entry.records)] == [b"in doubt", b"behind"]
-        assert told(entry) == ([] if kind is ControlType.COMMIT else [(7, 0)])
+        assert told(entry) == ([] if kind is ControlRecordType.COMMIT else [(7, 0)])
 
     play(scenario, UNVERIFIED)
 
@@ -145,7 +145,7 @@ def test_a_producer_may_not_write_outside_of_its_transaction(play):
         await author.write(b"in")
         entry = await author.write(b"out", transactional=False)
         assert entry.error_code == ErrorCode.INVALID_TXN_STATE
-        await author.end(ControlType.COMMIT)
+        await author.end(ControlRecordType.COMMIT)
         assert (await author.write(b"out", transactional=False)).base_offset == 2
 
     play(scenario, UNVERIFIED)
@@ -156,9 +156,9 @@ def test_a_coordinator_that_was_replaced_ends_nothing(play):
         await town.create("orders")
         author = Author(town, 7)
         await author.write(b"a")
-        await author.end(ControlType.COMMIT, coordinator_epoch=4)
+        await author.end(ControlRecordType.COMMIT, coordinator_epoch=4)
         await author.write(b"b")
-        code = await author.end(ControlType.COMMIT, coordinator_epoch=3)
+        code = await author.end(ControlRecordType.COMMIT, coordinator_epoch=3)
         assert code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
         entry = await town.fetch("orders", isolation_level=COMMITTED)
         assert entry.last_stable_offset == 2
@@ -173,7 +173,7 @@ def test_transactions_and_producers_outlive_the_broker(outlive, read_records, en
         await town.create("orders")
         first, second = Author(town, 7), Author(town, 8)
         await first.write(b"a")
-        await first.end(ControlType.ABORT)
+        await first.end(ControlRecordType.ABORT)
         await second.write(b"b")
         await getattr(town.memory, end)()
         again = await begin(UNVERIFIED)
@@ -183,7 +183,7 @@ def test_transactions_and_producers_outlive_the_broker(outlive, read_records, en
         entry = await again.fetch("orders", isolation_level=COMMITTED)
         assert (entry.last_stable_offset, told(entry)) == (2, [(7, 0)])
         await second.write(b"c")
-        await second.end(ControlType.COMMIT)
+        await second.end(ControlRecordType.COMMIT)
         entry = await again.fetch("orders", 2, isolation_level=COMMITTED)
         assert entry.last_stable_offset == entry.high_watermark
         assert b"c" in [one.value for one in read_records(entry.records)]

@@ -3,8 +3,8 @@
 import pytest
 
 from odradek.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, judge_election
-from odradek.broker.topic_plans import judge_reassignment
-from odradek.cluster.image import PartitionImage
+from odradek.broker.topics.topic_planning import judge_reassignment
+from odradek.cluster.metadata_cache import PartitionMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -83,7 +83,7 @@ def test_an_unknown_kind_of_election_is_refused(play):
     ],
 )
 def test_an_election_is_judged_by_leader_and_live_brokers(kind, leader, replicas, code):
-    partition = PartitionImage(0, leader, 3, replicas, replicas)
+    partition = PartitionMetadata(0, leader, 3, replicas, replicas)
     assert judge_election(kind, partition, {2}).code is code
 
 

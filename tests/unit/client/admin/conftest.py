@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from odradek.client.admin.client import Admin
-from odradek.client.connect import World
-from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster, serving
+from odradek.client.environment import ClientEnvironment
+from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster, running_broker
 from odradek.testing.clock import run_virtually
 from odradek.testing.entropy import SeededEntropy
 
@@ -28,8 +28,10 @@ class Scene:
 
 
 def admin_of(cluster: MemoryCluster, **options: Any) -> Admin:
-    world = World(cluster.clock, SeededEntropy(7), lambda *_: cluster.network.host(CLIENT_HOST))
-    return Admin(world=world, **{"bootstrap_servers": "broker:9092", **options})
+    environment = ClientEnvironment(
+        cluster.clock, SeededEntropy(7), lambda *_: cluster.network.host(CLIENT_HOST)
+    )
+    return Admin(environment=environment, **{"bootstrap_servers": "broker:9092", **options})
 
 
 ALONE = {
@@ -51,7 +53,7 @@ def play() -> Callable[..., None]:
     def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **options: Any) -> None:
         async def main() -> None:
             async with (
-                serving({**ALONE, **(settings or {})}) as (cluster, broker),
+                running_broker({**ALONE, **(settings or {})}) as (cluster, broker),
                 admin_of(cluster, **options) as admin,
             ):
                 await scenario(Scene(cluster, broker, await broker.connect(), admin))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from odradek.client.admin.configs import ConfigChange, ConfigResource, setting_text
-from odradek.model.client_errors import SomeFailed
+from odradek.model.client_errors import PartialFailure
 from odradek.model.errors import ErrorCode
-from odradek.model.levels import ConfigSource, ConfigType
+from odradek.model.protocol_enums import ConfigSource, ConfigType
 
 Play = Callable[..., None]
 A = ConfigResource.topic("a")
@@ -93,10 +93,10 @@ def test_a_brokers_settings_are_asked_and_changed_at_that_broker(play: Play) -> 
 def test_a_wrong_value_an_unknown_topic_and_an_unknown_broker_are_told_by_name(play: Play) -> None:
     async def scenario(scene: Any) -> None:
         await scene.admin.create_topics(["a"])
-        with pytest.raises(SomeFailed, match=r"topic a: INVALID_CONFIG: .*retention.ms"):
+        with pytest.raises(PartialFailure, match=r"topic a: INVALID_CONFIG: .*retention.ms"):
             await scene.admin.alter_configs({A: {"retention.ms": "soon"}})
         missing, stranger = ConfigResource.topic("nothing"), ConfigResource.broker(77)
-        with pytest.raises(SomeFailed) as raised:
+        with pytest.raises(PartialFailure) as raised:
             await scene.admin.describe_configs([A, missing, stranger])
         assert raised.value.errors[missing].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert "no broker 77" in str(raised.value.errors[stranger])

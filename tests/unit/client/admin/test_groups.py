@@ -1,4 +1,4 @@
-"""Groups and their offsets through the admin client, against a whole broker."""
+"""GroupsApi and their offsets through the admin client, against a whole broker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from odradek.client.admin.groups import MemberToRemove, assigned_partitions
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import SomeFailed, UnknownTopic
+from odradek.model.client_errors import PartialFailure, UnknownTopic
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.wire.compile import encoder
 from odradek.wire.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions
+from odradek.wire.message_codecs import encoder
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
@@ -133,10 +133,10 @@ def test_offsets_of_a_group_with_members_are_not_touched(play: Play) -> None:
     async def scenario(scene: Any) -> None:
         await with_topics(scene)
         await join(scene, "g")
-        with pytest.raises(SomeFailed) as raised:
+        with pytest.raises(PartialFailure) as raised:
             await scene.admin.alter_group_offsets("g", {A0: 5})
         assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
-        with pytest.raises(SomeFailed, match="NON_EMPTY_GROUP"):
+        with pytest.raises(PartialFailure, match="NON_EMPTY_GROUP"):
             await scene.admin.delete_groups(["g"])
 
     play(scenario)
@@ -146,7 +146,7 @@ def test_an_offset_of_an_unknown_topic_is_refused_by_partition(play: Play) -> No
     async def scenario(scene: Any) -> None:
         await with_topics(scene)
         missing = TopicPartition("nothing", 0)
-        with pytest.raises(SomeFailed) as raised:
+        with pytest.raises(PartialFailure) as raised:
             await scene.admin.alter_group_offsets("g", {A0: 1, missing: 2})
         assert isinstance(raised.value.errors[missing], UnknownTopic)
         assert set(raised.value.results) == {A0}
@@ -158,7 +158,7 @@ def test_groups_are_deleted_and_unknown_ones_told(play: Play) -> None:
     async def scenario(scene: Any) -> None:
         await with_topics(scene)
         await scene.admin.alter_group_offsets("g", {A0: 1})
-        with pytest.raises(SomeFailed, match="group nobody: GROUP_ID_NOT_FOUND") as raised:
+        with pytest.raises(PartialFailure, match="group nobody: GROUP_ID_NOT_FOUND") as raised:
             await scene.admin.delete_groups(["g", "nobody"])
         assert list(raised.value.results) == ["g"]
         assert await scene.admin.list_groups() == {}
@@ -177,7 +177,7 @@ def test_members_are_sent_away_one_or_all(play: Play, instance: str | None) -> N
         await join(scene, "g", instance)
         await scene.admin.remove_group_members("g")
         assert (await scene.admin.describe_groups(["g"]))["g"].members == ()
-        with pytest.raises(SomeFailed, match="member nobody: UNKNOWN_MEMBER_ID"):
+        with pytest.raises(PartialFailure, match="member nobody: UNKNOWN_MEMBER_ID"):
             await scene.admin.remove_group_members("g", [MemberToRemove("nobody")])
 
     play(scenario)

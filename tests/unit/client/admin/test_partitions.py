@@ -1,4 +1,4 @@
-"""Offsets, records, directories and the cluster through the admin client, against a whole broker."""
+"""OffsetsApi, records, directories and the cluster through the admin client, against a whole broker."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from odradek.client.admin.log_dirs import Replica
 from odradek.client.admin.offsets import OffsetSpec
 from odradek.client.admin.records import ALL_RECORDS
 from odradek.client.admin.topics import NewTopic
-from odradek.model.client_errors import SomeFailed, UnknownTopic
+from odradek.model.acl_operations import Operation
+from odradek.model.client_errors import PartialFailure, UnknownTopic
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.model.operations import Operation
 from odradek.records.batch import BatchBuilder
 from odradek.testing.clock import WALL_START_MS
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -60,7 +60,7 @@ def test_records_are_deleted_up_to_an_offset_or_all(play: Play) -> None:
         assert await scene.admin.delete_records({A0: 2}) == {A0: 2}
         assert (await scene.admin.list_offsets({A0: OffsetSpec.EARLIEST}))[A0].offset == 2
         assert await scene.admin.delete_records({A0: ALL_RECORDS}) == {A0: 5}
-        with pytest.raises(SomeFailed, match="OFFSET_OUT_OF_RANGE"):
+        with pytest.raises(PartialFailure, match="OFFSET_OUT_OF_RANGE"):
             await scene.admin.delete_records({A0: 9})
 
     play(scenario)
@@ -71,7 +71,7 @@ def test_an_unknown_partition_is_told_soon_and_beside_the_others(play: Play) -> 
         await scene.admin.create_topics([NewTopic("a", 1)])
         missing, beyond = TopicPartition("nothing", 0), TopicPartition("a", 7)
         begun = scene.cluster.clock.monotonic_ms()
-        with pytest.raises(SomeFailed) as raised:
+        with pytest.raises(PartialFailure) as raised:
             await scene.admin.list_offsets(dict.fromkeys([A0, missing, beyond], OffsetSpec.LATEST))
         assert scene.cluster.clock.monotonic_ms() - begun < 3000
         assert all(isinstance(one, UnknownTopic) for one in raised.value.errors.values())
@@ -96,9 +96,9 @@ def test_directories_are_described_and_replicas_moved_between_them(play: Play) -
         some = await scene.admin.describe_log_dirs([broker], partitions=[A0])
         assert set(some[broker][path].replicas) == {A0}
         await scene.admin.alter_replica_log_dirs({Replica("a", 0, broker): path})
-        with pytest.raises(SomeFailed, match=f"a-0 of broker {broker}: LOG_DIR_NOT_FOUND"):
+        with pytest.raises(PartialFailure, match=f"a-0 of broker {broker}: LOG_DIR_NOT_FOUND"):
             await scene.admin.alter_replica_log_dirs({Replica("a", 0, broker): "/elsewhere"})
-        with pytest.raises(SomeFailed, match="no broker 77"):
+        with pytest.raises(PartialFailure, match="no broker 77"):
             await scene.admin.describe_log_dirs([77])
 
     play(scenario)

@@ -1,4 +1,4 @@
-"""Topics through the admin client, against a whole broker."""
+"""TopicsApi through the admin client, against a whole broker."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.topics import NewPartitions, NewTopic
-from odradek.model.client_errors import ConnectionFailed, SomeFailed, TimedOut, UnknownTopic
+from odradek.model.acl_operations import Operation
+from odradek.model.client_errors import ConnectionFailed, PartialFailure, TimedOut, UnknownTopic
 from odradek.model.errors import ErrorCode
-from odradek.model.operations import Operation
 
 Play = Callable[..., None]
 
@@ -57,7 +57,7 @@ def test_a_dry_run_makes_nothing_and_finds_what_is_wrong(play: Play) -> None:
     async def scenario(scene: Any) -> None:
         await scene.admin.create_topics(["a"], validate_only=True)
         assert await scene.admin.list_topics() == {}
-        with pytest.raises(SomeFailed, match="INVALID_REPLICATION_FACTOR"):
+        with pytest.raises(PartialFailure, match="INVALID_REPLICATION_FACTOR"):
             await scene.admin.create_topics([NewTopic("a", 1, 9)], validate_only=True)
 
     play(scenario)
@@ -66,7 +66,7 @@ def test_a_dry_run_makes_nothing_and_finds_what_is_wrong(play: Play) -> None:
 def test_one_that_exists_does_not_keep_others_from_being_made(play: Play) -> None:
     async def scenario(scene: Any) -> None:
         await scene.admin.create_topics(["a"])
-        with pytest.raises(SomeFailed, match="topic a: TOPIC_ALREADY_EXISTS") as raised:
+        with pytest.raises(PartialFailure, match="topic a: TOPIC_ALREADY_EXISTS") as raised:
             await scene.admin.create_topics(["a", "b"])
         assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
         assert list(raised.value.errors) == ["a"]
@@ -90,7 +90,7 @@ def test_internal_topics_are_listed_only_if_asked_for(play: Play) -> None:
 
 def test_asking_about_an_unknown_topic_tells_so_and_does_not_make_it(play: Play) -> None:
     async def scenario(scene: Any) -> None:
-        with pytest.raises(SomeFailed) as raised:
+        with pytest.raises(PartialFailure) as raised:
             await scene.admin.describe_topics(["nothing"])
         assert isinstance(raised.value.errors["nothing"], UnknownTopic)
         assert await scene.admin.list_topics() == {}
@@ -105,7 +105,7 @@ def test_topics_are_described_and_deleted_by_id(play: Play) -> None:
         assert list(found) == ["a"]
         await scene.admin.delete_topics(["b"], topic_ids=[made["a"].topic_id])
         assert await scene.admin.list_topics() == {}
-        with pytest.raises(SomeFailed, match="UNKNOWN_TOPIC_ID"):
+        with pytest.raises(PartialFailure, match="UNKNOWN_TOPIC_ID"):
             await scene.admin.delete_topics(topic_ids=[made["a"].topic_id])
 
     play(scenario)
@@ -114,7 +114,7 @@ def test_topics_are_described_and_deleted_by_id(play: Play) -> None:
 def test_deleting_an_unknown_topic_is_told_at_once(play: Play) -> None:
     async def scenario(scene: Any) -> None:
         await scene.admin.create_topics(["a"])
-        with pytest.raises(SomeFailed, match="topic nothing: UNKNOWN_TOPIC_OR_PARTITION") as raised:
+        with pytest.raises(PartialFailure, match="topic nothing: UNKNOWN_TOPIC_OR_PARTITION") as raised:
             await scene.admin.delete_topics(["a", "nothing"])
         assert list(raised.value.results) == ["a"]
 
@@ -128,7 +128,7 @@ def test_partitions_are_added_and_never_taken(play: Play) -> None:
         await scene.admin.create_partitions({"a": 3, "b": NewPartitions(2, [[broker]])})
         described = await scene.admin.describe_topics(["a", "b"])
         assert {name: len(one.partitions) for name, one in described.items()} == {"a": 3, "b": 2}
-        with pytest.raises(SomeFailed, match="INVALID_PARTITIONS"):
+        with pytest.raises(PartialFailure, match="INVALID_PARTITIONS"):
             await scene.admin.create_partitions({"a": 2})
         await scene.admin.create_partitions({"a": 9}, validate_only=True)
         assert len((await scene.admin.describe_topics(["a"]))["a"].partitions) == 3

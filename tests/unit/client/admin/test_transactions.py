@@ -10,7 +10,7 @@ import pytest
 
 from odradek.client.admin.offsets import OffsetSpec
 from odradek.client.admin.topics import NewTopic
-from odradek.model.client_errors import SomeFailed
+from odradek.model.client_errors import PartialFailure
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records.batch import BatchBuilder
@@ -25,7 +25,7 @@ A0 = TopicPartition("a", 0)
 
 async def begin(scene: Any, name: str = "clerk") -> tuple[int, int]:
     """Open a transaction with one record in it; gives producer id and epoch."""
-    with suppress(SomeFailed):  # finds the coordinator, for which its topic is made
+    with suppress(PartialFailure):  # finds the coordinator, for which its topic is made
         await scene.admin.describe_transactions([name])
     given = await scene.raw.request(22, 4, InitProducerIdRequest(name, 60_000))
     assert given.error_code == 0
@@ -105,7 +105,7 @@ def test_a_transaction_that_hangs_is_aborted_in_its_partition(play: Play) -> Non
 
 def test_an_unknown_transactional_id_is_told(play: Play) -> None:
     async def scenario(scene: Any) -> None:
-        with pytest.raises(SomeFailed, match="transactional id nobody") as raised:
+        with pytest.raises(PartialFailure, match="transactional id nobody") as raised:
             await scene.admin.describe_transactions(["nobody"])
         assert raised.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.support.consumer_stage import ReadingStage, play, read_some, values_of
+from tests.support.simulation.consumer_fixture import ConsumerFixture, play, read_some, values_of
 
 from odradek.client.blocking.loop_thread import LoopThread, on_caller
 from odradek.client.consumer.consumer import Consumer
-from odradek.client.consumer.polling import Polling
+from odradek.client.consumer.poller import Poller
 from odradek.client.values import OffsetAndMetadata
-from odradek.model.client_errors import Woken
+from odradek.model.client_errors import WakeupError
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 
@@ -28,12 +28,12 @@ BROKER = {
 }
 
 
-def member(stage: ReadingStage, **options: Any) -> Consumer:
+def member(stage: ConsumerFixture, **options: Any) -> Consumer:
     return stage.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
 
 
 def test_what_was_committed_is_looked_up_anew_for_an_assignment_that_came_later() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2")
         reader, other = member(stage), member(stage)
@@ -63,7 +63,9 @@ class SlowListener:
         await asyncio.sleep(self.work_s)
 
 
-async def reader_with_a_slow_listener(stage: ReadingStage, **options: Any) -> tuple[Consumer, SlowListener]:
+async def reader_with_a_slow_listener(
+    stage: ConsumerFixture, **options: Any
+) -> tuple[Consumer, SlowListener]:
     """A member that has read one record of fifty, and whose listener is about to be called."""
     await stage.create("a")
     await stage.write(A0, *(b"%d" % number for number in range(RECORDS)))
@@ -79,7 +81,7 @@ async def reader_with_a_slow_listener(stage: ReadingStage, **options: Any) -> tu
 
 
 def test_a_poll_that_ended_long_ago_does_not_vouch_for_the_next_one() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         reader, listener = await reader_with_a_slow_listener(
             stage, max_poll_interval_ms=20_000, session_timeout_ms=10_000, enable_auto_commit=False
         )
@@ -100,7 +102,7 @@ def test_a_poll_that_ended_long_ago_does_not_vouch_for_the_next_one() -> None:
 
 
 def test_what_a_poll_gives_is_not_committed_by_what_that_poll_left_behind() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         reader, listener = await reader_with_a_slow_listener(stage, auto_commit_interval_ms=1500)
         listener.work_s = 3.0
         while not listener.is_called.is_set():
@@ -117,7 +119,7 @@ def test_what_a_poll_gives_is_not_committed_by_what_that_poll_left_behind() -> N
 
 
 def test_nobody_joins_a_group_after_leaving_it() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0")
         reader = member(stage, heartbeat_interval_ms=3000)
@@ -125,7 +127,7 @@ def test_nobody_joins_a_group_after_leaving_it() -> None:
         poll = asyncio.create_task(reader.poll(10))
         await asyncio.sleep(1)  # waits for others in its group
         reader.wakeup()
-        with pytest.raises(Woken):
+        with pytest.raises(WakeupError):
             await poll
         await reader.unsubscribe()
         await asyncio.sleep(20)
@@ -138,7 +140,7 @@ def test_nobody_joins_a_group_after_leaving_it() -> None:
 
 @pytest.mark.parametrize("way", ["rebalance", "close"])
 def test_a_deleted_topic_does_not_hold_up_the_last_commit(way: str) -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.create("b")
         b0 = TopicPartition("b", 0)
@@ -167,7 +169,7 @@ def test_a_deleted_topic_does_not_hold_up_the_last_commit(way: str) -> None:
 def test_a_callback_asked_for_in_a_polls_last_step_runs_in_the_next_call_of_the_application() -> None:
     """The poll ends between the request for a callback and its first step: nobody waits for it any more."""
     nothing: Any = None
-    polling = Polling(
+    polling = Poller(
         nothing, nothing, nothing, nothing, nothing, nothing, nothing, on_caller=on_caller, rest_ms=100
     )
     calling: list[asyncio.Task[Any]] = []

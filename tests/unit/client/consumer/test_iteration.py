@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.consumer_stage import ReadingStage, play
+from tests.support.simulation.consumer_fixture import ConsumerFixture, play
 
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.interceptors import ConsumerInterceptor
@@ -27,7 +27,7 @@ RECORDS = 60
 BATCH = 7
 
 
-async def fill(stage: ReadingStage) -> None:
+async def fill(stage: ConsumerFixture) -> None:
     await stage.create("a", len(PLACES))
     for place in PLACES:
         for start in range(0, RECORDS, BATCH):
@@ -145,7 +145,7 @@ steps = st.tuples(deeds_of, st.integers(1, 40), st.sampled_from(PLACES))
 def test_records_follow_positions_whatever_a_program_does_between_loops(
     deeds: list[Any], records_max: int, deserializes: bool
 ) -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         options = {"value_deserializer": lambda value: bytes(value)} if deserializes else {}
         reader = stage.reader(
@@ -169,7 +169,7 @@ def test_records_follow_positions_whatever_a_program_does_between_loops(
 
 
 def test_a_quick_loop_takes_many_records_at_once_and_a_slow_one_takes_them_one_by_one() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         reader = stage.reader(A0)
         took: list[int] = []
@@ -196,7 +196,7 @@ def test_a_quick_loop_takes_many_records_at_once_and_a_slow_one_takes_them_one_b
 
 
 def test_a_slow_loop_stays_in_its_group_and_commits_what_it_was_given() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         options = {"group_id": "g", "auto_offset_reset": "earliest", "max_poll_interval_ms": 10_000}
         reader = stage.consumer(**options, auto_commit_interval_ms=1000)
@@ -223,7 +223,7 @@ def test_a_record_that_cannot_be_deserialized_is_met_after_those_before_it_and_s
     def read(value: bytes) -> int:
         return 1 // (int(value) - 20) and int(value)
 
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         reader = stage.reader(A0, value_deserializer=read)
         seen: list[int] = []
@@ -251,7 +251,7 @@ def test_what_is_given_back_is_neither_deserialized_nor_shown_to_interceptors_tw
         deserialized.append(value)
         return value
 
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         reader = stage.reader(A0, value_deserializer=read, interceptors=[Shown()])
         seen = []
@@ -268,7 +268,7 @@ def test_what_is_given_back_is_neither_deserialized_nor_shown_to_interceptors_tw
 
 
 def test_what_is_given_back_is_not_fetched_again() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         reader = stage.reader(A0)
         await loop_over(reader, 1)
@@ -286,7 +286,7 @@ def test_what_is_given_back_is_not_fetched_again() -> None:
 
 
 def test_loops_inside_loops_share_the_records() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         reader = stage.reader(A0)
         seen = []
@@ -301,7 +301,7 @@ def test_loops_inside_loops_share_the_records() -> None:
 
 
 def test_a_loop_that_goes_on_while_another_task_waits_in_a_call_is_refused() -> None:
-    async def scenario(stage: ReadingStage) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
         await fill(stage)
         reader = stage.reader(A0)
         await loop_over(reader, 20)

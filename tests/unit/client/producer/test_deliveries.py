@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.client.producer.deliveries import Deliveries, LoopWaiting, ThreadWaiting
+from odradek.client.producer.deliveries import Deliveries, LoopNotifier, ThreadNotifier
 from odradek.model.client_errors import InvalidState, TimedOut
 from odradek.records.codec import ProducerBatch
 
@@ -21,8 +21,8 @@ def batch(waiting: object, *values: bytes) -> ProducerBatch:
     return made
 
 
-def elsewhere() -> ThreadWaiting:
-    return ThreadWaiting(lambda: False)
+def elsewhere() -> ThreadNotifier:
+    return ThreadNotifier(lambda: False)
 
 
 def test_a_thread_is_woken_when_its_batch_is_done() -> None:
@@ -104,13 +104,13 @@ def test_patience_ends() -> None:
 
 
 def test_the_loops_own_thread_must_not_wait() -> None:
-    waiting = ThreadWaiting(lambda: True)
+    waiting = ThreadNotifier(lambda: True)
     with pytest.raises(InvalidState, match="callback"):
         waiting.wait(batch(waiting), 1)
 
 
 def test_each_world_says_how_to_wait_in_it() -> None:
-    threads, tasks = elsewhere(), LoopWaiting()
+    threads, tasks = elsewhere(), LoopNotifier()
     with pytest.raises(InvalidState, match="await"):
         tasks.wait(batch(tasks), 1)
     with pytest.raises(InvalidState, match="result"):
@@ -119,7 +119,7 @@ def test_each_world_says_how_to_wait_in_it() -> None:
 
 def test_a_task_waits_for_all_parts_of_a_batch_that_was_cut() -> None:
     async def scenario() -> None:
-        waiting = LoopWaiting()
+        waiting = LoopNotifier()
         sent = batch(waiting, *(bytes(300) for _ in range(4)))
         deliveries = Deliveries(waiting)
         deliveries.add([(sent, 0, 4)])
@@ -139,7 +139,7 @@ def test_a_task_waits_for_all_parts_of_a_batch_that_was_cut() -> None:
 
 def test_giving_up_a_wait_does_not_end_that_of_another() -> None:
     async def scenario() -> None:
-        waiting = LoopWaiting()
+        waiting = LoopNotifier()
         sent = batch(waiting)
         first = asyncio.ensure_future(_wait(waiting, sent))
         second = asyncio.ensure_future(_wait(waiting, sent))
@@ -155,7 +155,7 @@ def test_giving_up_a_wait_does_not_end_that_of_another() -> None:
 
 
 def test_deliveries_tell_what_is_known_so_far() -> None:
-    waiting = LoopWaiting()
+    waiting = LoopNotifier()
     good, bad, open_one = (batch(waiting, b"a", b"b") for _ in range(3))
     deliveries = Deliveries(waiting)
     deliveries.add([(good, 0, 2), (bad, 1, 1), (open_one, 0, 2)])
@@ -168,7 +168,7 @@ def test_deliveries_tell_what_is_known_so_far() -> None:
 
 
 def test_deliveries_tell_where_records_are_also_those_of_a_batch_that_was_cut() -> None:
-    waiting = LoopWaiting()
+    waiting = LoopNotifier()
     whole, cut, failed = (batch(waiting, *(bytes(300) for _ in range(4))) for _ in range(3))
     deliveries = Deliveries(waiting)
     deliveries.add([(whole, 1, 2), (cut, 1, 3), (failed, 0, 4)])
@@ -183,7 +183,7 @@ def test_deliveries_tell_where_records_are_also_those_of_a_batch_that_was_cut() 
 
 
 def test_deliveries_leave_out_records_whose_place_nobody_told() -> None:
-    waiting = LoopWaiting()
+    waiting = LoopNotifier()
     sent = batch(waiting, b"a")
     deliveries = Deliveries(waiting)
     deliveries.add([(sent, 0, 1)])
@@ -195,5 +195,5 @@ async def _result(deliveries: Deliveries) -> int:
     return await deliveries
 
 
-async def _wait(waiting: LoopWaiting, sent: ProducerBatch) -> None:
+async def _wait(waiting: LoopNotifier, sent: ProducerBatch) -> None:
     await waiting.future(sent)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinators.effects import Entry
+from odradek.coordinators.effects import CoordinatorRecord
 from odradek.coordinators.transactions.records import (
     StoredTransaction,
     read_key,
@@ -17,7 +17,7 @@ from odradek.coordinators.transactions.records import (
     write_key,
     write_transaction,
 )
-from odradek.coordinators.transactions.states import PREPARED, State
+from odradek.coordinators.transactions.transaction_state import PREPARED, TransactionState
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 
@@ -36,9 +36,9 @@ PARTITIONS = frozenset(
 )
 
 
-def expected(state: State) -> StoredTransaction:
-    partitions = PARTITIONS if state is State.ONGOING or state in PREPARED else frozenset()
-    start_ms = -1 if state is State.EMPTY else 1_699_999_999_000
+def expected(state: TransactionState) -> StoredTransaction:
+    partitions = PARTITIONS if state is TransactionState.ONGOING or state in PREPARED else frozenset()
+    start_ms = -1 if state is TransactionState.EMPTY else 1_699_999_999_000
     return StoredTransaction(1234567890123, 32766, 60_000, state, partitions, 1_700_000_000_000, start_ms)
 
 
@@ -47,19 +47,21 @@ def test_the_key_is_written_as_kafkas_coordinator_writes_it() -> None:
     assert read_key(SAMPLES["key", "0"]) == NAME
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", TransactionState)
 def test_values_of_every_state_are_written_as_kafka_writes_them_and_read_in_both_versions(
-    state: State,
+    state: TransactionState,
 ) -> None:
     assert write_transaction(expected(state)) == SAMPLES[state.value, "0"]
     for version in ("0", "1"):
         assert read_transaction(SAMPLES[state.value, version]) == expected(state)
 
 
-@pytest.mark.parametrize("state", [State.EMPTY, State.ONGOING, State.COMPLETE_ABORT])
-def test_the_coordinator_of_kafka_chooses_the_same_version(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.COMPLETE_ABORT]
+)
+def test_the_coordinator_of_kafka_chooses_the_same_version(state: TransactionState) -> None:
     stored = expected(state)
-    if state is State.ONGOING:
+    if state is TransactionState.ONGOING:
         stored = stored._replace(partitions=frozenset({TopicPartition("zahlüngen", 2)}))
     assert write_transaction(stored) == SAMPLES[state.value, "coordinator"]
 
@@ -69,8 +71,10 @@ def test_keys_of_unknown_kinds_are_passed_over() -> None:
 
 
 def test_an_entry_without_a_value_is_a_tombstone() -> None:
-    assert transaction_entry(NAME, None) == Entry(SAMPLES["key", "0"], None)
-    assert transaction_entry(NAME, expected(State.EMPTY)) == Entry(SAMPLES["key", "0"], SAMPLES["Empty", "0"])
+    assert transaction_entry(NAME, None) == CoordinatorRecord(SAMPLES["key", "0"], None)
+    assert transaction_entry(NAME, expected(TransactionState.EMPTY)) == CoordinatorRecord(
+        SAMPLES["key", "0"], SAMPLES["Empty", "0"]
+    )
 
 
 @pytest.mark.parametrize("number", [-1, 8, 127])
@@ -104,11 +108,11 @@ transactions = st.builds(
     int64s,
     st.integers(-(2**15), 2**15 - 1),
     st.integers(-(2**31), 2**31 - 1),
-    st.sampled_from(State),
+    st.sampled_from(TransactionState),
     partitions,
     int64s,
     int64s,
-).map(lambda one: one._replace(partitions=frozenset()) if one.state is State.EMPTY else one)
+).map(lambda one: one._replace(partitions=frozenset()) if one.state is TransactionState.EMPTY else one)
 
 
 @given(names, transactions)

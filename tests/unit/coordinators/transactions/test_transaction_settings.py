@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.config import broker
-from odradek.config.table import Settings
+from odradek.config.definition import Settings
 from odradek.coordinators.transactions.settings import TransactionSettings
 
 DEFAULTS = Settings({setting: setting.default for setting in broker.BROKER})

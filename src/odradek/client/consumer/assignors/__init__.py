@@ -8,9 +8,13 @@ from odradek.client.consumer.assignors.assignor import (
     RebalanceProtocol,
     Topics,
 )
-from odradek.client.consumer.assignors.choice import assignors_of, check_cooperative, protocol_of
 from odradek.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
-from odradek.client.consumer.assignors.ranges import RangeAssignor
+from odradek.client.consumer.assignors.range import RangeAssignor
+from odradek.client.consumer.assignors.registry import (
+    check_cooperative,
+    common_protocol,
+    configured_assignors,
+)
 from odradek.client.consumer.assignors.round_robin import RoundRobinAssignor
 from odradek.client.consumer.assignors.sticky import StickyAssignor
 
@@ -25,7 +29,7 @@ __all__ = [
     "RoundRobinAssignor",
     "StickyAssignor",
     "Topics",
-    "assignors_of",
+    "configured_assignors",
     "check_cooperative",
-    "protocol_of",
+    "common_protocol",
 ]

@@ -16,9 +16,9 @@ from odradek.client.consumer.assignors.assignor import (
     RebalanceProtocol,
     Topics,
 )
-from odradek.client.consumer.assignors.claims import Claim
+from odradek.client.consumer.assignors.ownership import Claim
+from odradek.client.consumer.assignors.previous_assignment import read_generation, write_generation
 from odradek.client.consumer.assignors.sticky import stick
-from odradek.client.consumer.assignors.sticky_memory import read_generation, write_generation
 
 
 class CooperativeStickyAssignor:

@@ -16,11 +16,15 @@ from odradek.client.consumer.assignors.assignor import (
     Topics,
     wanted_topics,
 )
-from odradek.client.consumer.assignors.claims import Claim, Ownership, settle
-from odradek.client.consumer.assignors.equal_wishes import Shares
-from odradek.client.consumer.assignors.racks import Racks
-from odradek.client.consumer.assignors.sticky_memory import StickyMemory, read_memory, write_memory
-from odradek.client.consumer.assignors.unequal_wishes import Balance
+from odradek.client.consumer.assignors.constrained_builder import ConstrainedAssignmentBuilder
+from odradek.client.consumer.assignors.general_builder import GeneralAssignmentBuilder
+from odradek.client.consumer.assignors.ownership import Claim, Ownership, settle
+from odradek.client.consumer.assignors.previous_assignment import (
+    PreviousAssignment,
+    decode_previous_assignment,
+    encode_previous_assignment,
+)
+from odradek.client.consumer.assignors.rack_awareness import RackAwareness
 from odradek.model.ids import TopicPartition
 
 
@@ -39,11 +43,11 @@ class StickyAssignor:
     protocols: Final = frozenset({RebalanceProtocol.EAGER})
 
     def __init__(self) -> None:
-        self._memory: StickyMemory | None = None
+        self._memory: PreviousAssignment | None = None
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         del topics
-        return None if self._memory is None else write_memory(self._memory)
+        return None if self._memory is None else encode_previous_assignment(self._memory)
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[str, Assignment]:
         claims = [_claim(member) for member in members]
@@ -51,7 +55,7 @@ class StickyAssignor:
         return {member_id: Assignment(partitions) for member_id, partitions in assigned.items()}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        self._memory = StickyMemory(tuple(assignment.partitions), generation)
+        self._memory = PreviousAssignment(tuple(assignment.partitions), generation)
 
 
 def stick(
@@ -60,13 +64,13 @@ def stick(
     """The assignment that follows from what members want and claim, and what became of the claims."""
     known = {topic: topics[topic] for topic in wanted_topics(topics, members)}
     ownership = settle(claims, known)
-    racks = Racks(known, members)
+    racks = RackAwareness(known, members)
     wishes = {claim.member_id: claim.topics for claim in claims}
     if len(set(wishes.values())) == 1:
-        return Shares(known, ownership, racks).build(), ownership
-    return Balance(known, wishes, ownership, racks).build(), ownership
+        return ConstrainedAssignmentBuilder(known, ownership, racks).build(), ownership
+    return GeneralAssignmentBuilder(known, wishes, ownership, racks).build(), ownership
 
 
 def _claim(member: Member) -> Claim:
-    memory = read_memory(member.user_data) or StickyMemory((), NO_GENERATION)
+    memory = decode_previous_assignment(member.user_data) or PreviousAssignment((), NO_GENERATION)
     return Claim(member.member_id, frozenset(member.topics), memory.partitions, memory.generation)

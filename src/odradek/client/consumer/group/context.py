@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.client.cluster import Cluster, CoordinatorKind
 from odradek.client.consumer.group.membership import Membership
 from odradek.client.consumer.group.requests import GroupRequests
-from odradek.client.consumer.positions import SubscriptionState
-from odradek.config.table import Settings
+from odradek.client.consumer.positions.subscription_state import SubscriptionState
+from odradek.client.network.network_client import CoordinatorType, NetworkClient
+from odradek.config.definition import Settings
 from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 
 
 class GroupContext(NamedTuple):
-    """One member: its cluster, its state, how it speaks, and ``on_news``, called when a poll should look."""
+    """One member: its network, its state, how it speaks, and ``on_news``, called when a poll should look."""
 
-    cluster: Cluster
+    network: NetworkClient
     settings: Settings
     subscription: SubscriptionState
     membership: Membership
@@ -35,8 +35,8 @@ class GroupContext(NamedTuple):
 
     async def coordinator(self, timeout_ms: int) -> int:
         """The node that looks after the group."""
-        return await self.cluster.coordinator(CoordinatorKind.GROUP, self.group_id, timeout_ms)
+        return await self.network.coordinator(CoordinatorType.GROUP, self.group_id, timeout_ms)
 
-    def forget_coordinator(self) -> None:
+    def mark_coordinator_unknown(self) -> None:
         """Look for it anew next time."""
-        self.cluster.forget_coordinator(CoordinatorKind.GROUP, self.group_id)
+        self.network.mark_coordinator_unknown(CoordinatorType.GROUP, self.group_id)

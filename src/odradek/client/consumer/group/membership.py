@@ -29,20 +29,20 @@ from odradek.client.consumer.assignors import (
     Assignor,
     Member,
     RebalanceProtocol,
-    protocol_of,
+    common_protocol,
 )
-from odradek.client.consumer.group.subscription_bytes import (
+from odradek.client.consumer.group.consumer_protocol import (
     read_assignment,
     read_subscription,
     write_subscription,
 )
-from odradek.client.consumer.group.verdicts import GroupCall, Verdict, verdict
+from odradek.client.consumer.group.error_actions import GroupApi, GroupErrorAction, error_action
 from odradek.client.values import GroupMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
 
-class State(enum.Enum):
+class MemberState(enum.Enum):
     UNJOINED = "unjoined"
     PREPARING = "preparing"
     PREPARED = "prepared"
@@ -51,8 +51,8 @@ class State(enum.Enum):
     STABLE = "stable"
 
 
-_S = State
-MAY_FOLLOW: Final[Mapping[State, frozenset[State]]] = {
+_S = MemberState
+MAY_FOLLOW: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     _S.UNJOINED: frozenset({_S.PREPARING, _S.UNJOINED}),
     _S.PREPARING: frozenset({_S.PREPARED, _S.UNJOINED}),
     _S.PREPARED: frozenset({_S.JOINING, _S.UNJOINED}),
@@ -88,7 +88,7 @@ class Join(NamedTuple):
     reason: str
 
 
-class JoinAnswer(NamedTuple):
+class JoinResponse(NamedTuple):
     """An answer to JoinGroup. ``members`` are their id, instance and words, for the leader alone."""
 
     code: ErrorCode
@@ -130,7 +130,7 @@ class Again(NamedTuple):
 class Fail(NamedTuple):
     """The application must hear of it."""
 
-    call: GroupCall
+    call: GroupApi
     code: ErrorCode
 
 
@@ -149,7 +149,7 @@ class Membership:
     ) -> None:
         self.group_id = group_id
         self.instance_id = instance_id
-        self.protocol = protocol_of(assignors)
+        self.protocol = common_protocol(assignors)
         self.state = _S.UNJOINED
         self.generation = Generation()
         self.is_leader = False
@@ -212,17 +212,17 @@ class Membership:
         )
         return Join(self.generation.member_id, protocols, reason)
 
-    def joined(self, answer: JoinAnswer, asked: Generation) -> Lead | Follow | Again | Fail:
+    def joined(self, answer: JoinResponse, asked: Generation) -> Lead | Follow | Again | Fail:
         if self.state is not _S.JOINING or asked != self.generation:
             return Again()
         if answer.code is not ErrorCode.NONE:
             if answer.code is ErrorCode.MEMBER_ID_REQUIRED:
                 self.generation = Generation(NO_GENERATION, answer.member_id)
-            return self._refused(GroupCall.JOIN, answer.code)
+            return self._refused(GroupApi.JOIN, answer.code)
         assignor = self._assignors.get(answer.protocol or "")
         if assignor is None:
             # A group without members in common may have chosen before this one came.
-            return self._fail(GroupCall.JOIN, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return self._fail(GroupApi.JOIN, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self.generation = Generation(answer.generation, answer.member_id, assignor.name)
         self._become(_S.SYNCING)
         if answer.member_id != answer.leader:
@@ -238,9 +238,9 @@ class Membership:
         if self.state is not _S.SYNCING or asked != self.generation:
             return Again()
         if code is not ErrorCode.NONE:
-            return self._refused(GroupCall.SYNC, code)
+            return self._refused(GroupApi.SYNC, code)
         if protocol is not None and protocol != self.generation.protocol:
-            return self._fail(GroupCall.SYNC, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return self._fail(GroupApi.SYNC, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         assert self.generation.protocol is not None
         # Read first: a member that cannot read its assignment has none.
         read = read_assignment(assignment)
@@ -260,20 +260,20 @@ class Membership:
         if self.state in (_S.JOINING, _S.SYNCING):
             self._become(_S.PREPARED)
 
-    def heartbeat_answered(self, code: ErrorCode, asked: Generation) -> Verdict:
+    def heartbeat_answered(self, code: ErrorCode, asked: Generation) -> GroupErrorAction:
         if asked != self.generation:
-            return Verdict.FINE
-        judged = verdict(GroupCall.HEARTBEAT, code)
-        if judged is Verdict.REJOIN and self.state is not _S.STABLE:
+            return GroupErrorAction.FINE
+        judged = error_action(GroupApi.HEARTBEAT, code)
+        if judged is GroupErrorAction.REJOIN and self.state is not _S.STABLE:
             # It is about to do so anyway.
-            return Verdict.FINE
-        if judged is Verdict.FAIL:
+            return GroupErrorAction.FINE
+        if judged is GroupErrorAction.FAIL:
             self._lose(code.name, keep_id=False)
         self._apply(judged, code)
         return judged
 
-    def commit_answered(self, code: ErrorCode, asked: Generation) -> Verdict:
-        judged = verdict(GroupCall.COMMIT, code)
+    def commit_answered(self, code: ErrorCode, asked: Generation) -> GroupErrorAction:
+        judged = error_action(GroupApi.COMMIT, code)
         if asked == self.generation and asked.id >= 0:
             self._apply(judged, code)
         return judged
@@ -290,26 +290,27 @@ class Membership:
 
     # What follows.
 
-    def _refused(self, call: GroupCall, code: ErrorCode) -> Again | Fail:
-        judged = verdict(call, code)
-        if judged is Verdict.FAIL:
+    def _refused(self, call: GroupApi, code: ErrorCode) -> Again | Fail:
+        judged = error_action(call, code)
+        if judged is GroupErrorAction.FAIL:
             return self._fail(call, code)
         self._apply(judged, code)
         self.interrupted()
         return Again(
-            rest=judged in (Verdict.RETRY, Verdict.REDISCOVER), rediscover=judged is Verdict.REDISCOVER
+            rest=judged in (GroupErrorAction.RETRY, GroupErrorAction.REDISCOVER),
+            rediscover=judged is GroupErrorAction.REDISCOVER,
         )
 
-    def _fail(self, call: GroupCall, code: ErrorCode) -> Fail:
+    def _fail(self, call: GroupApi, code: ErrorCode) -> Fail:
         self._lose(code.name, keep_id=False)
         return Fail(call, code)
 
-    def _apply(self, judged: Verdict, code: ErrorCode) -> None:
-        if judged is Verdict.FORGET:
+    def _apply(self, judged: GroupErrorAction, code: ErrorCode) -> None:
+        if judged is GroupErrorAction.FORGET:
             self._lose(code.name, keep_id=False)
-        elif judged is Verdict.RESTART:
+        elif judged is GroupErrorAction.RESTART:
             self._lose(code.name, keep_id=True)
-        elif judged is Verdict.REJOIN:
+        elif judged is GroupErrorAction.REJOIN:
             self.request_rejoin("the group is rebalancing")
 
     def _lose(self, reason: str, keep_id: bool) -> None:
@@ -318,6 +319,6 @@ class Membership:
         self.is_leader = False
         self.request_rejoin(f"the generation was lost: {reason}")
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: MemberState) -> None:
         assert state in MAY_FOLLOW[self.state], f"a member that is {self.state.value} cannot be {state.value}"
         self.state = state

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from odradek.client.consumer.group.membership import Generation, Join, JoinAnswer
+from odradek.client.consumer.group.membership import Generation, Join, JoinResponse
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import UNKNOWN_OFFSET, TopicPartition
-from odradek.net.versions import ByVersion
+from odradek.net.api_versions import RequestBuilder
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -79,7 +79,7 @@ class GroupRequests:
             group_instance_id=self._instance_id,
         )
 
-    def leave(self, member_id: str, reason: str) -> ByVersion:
+    def leave(self, member_id: str, reason: str) -> RequestBuilder:
         def build(version: int) -> Any:
             if version < _MANY_MEMBERS_SINCE:
                 return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
@@ -90,7 +90,7 @@ class GroupRequests:
             )
             return LeaveGroupRequest(group_id=self._group_id, members=[member])
 
-        return ByVersion(LeaveGroupRequest, build)
+        return RequestBuilder(LeaveGroupRequest, build)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: Generation) -> Any:
         topics = [
@@ -116,7 +116,7 @@ class GroupRequests:
             topics=topics,
         )
 
-    def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> ByVersion:
+    def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> RequestBuilder:
         """Offsets that no open transaction may still change, from brokers that can tell."""
         wanted = [(topic, [tp.partition for tp in those]) for topic, those in by_topic(partitions)]
 
@@ -135,10 +135,10 @@ class GroupRequests:
             )
             return OffsetFetchRequest(groups=[group], require_stable=stable)
 
-        return ByVersion(OffsetFetchRequest, build)
+        return RequestBuilder(OffsetFetchRequest, build)
 
 
-class CommittedAnswer(NamedTuple):
+class OffsetFetchResult(NamedTuple):
     """An answer to OffsetFetch: an error of all, offsets (None where there is none), errors of some."""
 
     code: ErrorCode
@@ -146,8 +146,8 @@ class CommittedAnswer(NamedTuple):
     errors: dict[TopicPartition, ErrorCode]
 
 
-def read_join(response: Any) -> JoinAnswer:
-    return JoinAnswer(
+def read_join(response: Any) -> JoinResponse:
+    return JoinResponse(
         ErrorCode(response.error_code),
         response.generation_id,
         response.protocol_name,
@@ -176,7 +176,7 @@ def read_commit(response: Any) -> dict[TopicPartition, ErrorCode]:
     }
 
 
-def read_committed(response: Any) -> CommittedAnswer:
+def read_committed(response: Any) -> OffsetFetchResult:
     group = response.groups[0] if response.groups else response
     offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
@@ -191,7 +191,7 @@ def read_committed(response: Any) -> CommittedAnswer:
                 offsets[partition] = OffsetAndMetadata(
                     each.committed_offset, each.metadata or "", each.committed_leader_epoch
                 )
-    return CommittedAnswer(ErrorCode(group.error_code), offsets, errors)
+    return OffsetFetchResult(ErrorCode(group.error_code), offsets, errors)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:

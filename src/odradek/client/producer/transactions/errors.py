@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.client.producer.transactions.requests import Step
+from odradek.client.errors import broker_error
+from odradek.client.producer.transactions.requests import TxnRequestType
 from odradek.client.producer.transactions.sequences import ProducerIdentity
-from odradek.client.retries import refusal
 from odradek.model.client_errors import (
     ClientClosed,
     ClientError,
@@ -105,16 +105,16 @@ def doubtful(*, can_go_on: bool) -> ClientError:
     return ClientError(f"{what}; {then}", retriable=False)
 
 
-def failed_step(step: Step, code: ErrorCode, about: object) -> ClientError:
-    """A coordinator's refusal; ``about`` is the partition, group or transactional id."""
+def failed_step(step: TxnRequestType, code: ErrorCode, about: object) -> ClientError:
+    """A coordinator's broker_error; ``about`` is the partition, group or transactional id."""
     what = f"cannot {step.value}" if about is None else f"cannot {step.value} ({about})"
-    if step is Step.COMMIT_OFFSETS and code in _GROUP_WENT_ON:
+    if step is TxnRequestType.COMMIT_OFFSETS and code in _GROUP_WENT_ON:
         return CommitFailed(
             f"{what}: {code.name}: the group has gone on without this consumer; abort the transaction",
             code=code,
         )
     hint = "transaction.timeout.ms is more than the broker's transaction.max.timeout.ms"
-    return refusal(code, what, message=hint if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT else None)
+    return broker_error(code, what, message=hint if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT else None)
 
 
 def closed() -> ClientClosed:

@@ -1,7 +1,7 @@
 """The requests of a producer with an id: how they are built, in which order they go, and what answers mean.
 
-An answer's errors are looked up in one table per request (``MEANINGS``); what no table names is retried if
-its error is retriable, and else ends the producer.
+An answer's errors are looked up in one table per request (``TXN_ERROR_ACTIONS``); what no table names is
+retried if its error is retriable, and else ends the producer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_TRANSACTION_TIMEOUT_MS: Final = (1 << 31) - 1
 """What a producer without transactions says for the duration of its transactions."""
 
 
-class Meaning(enum.Enum):
+class TxnErrorAction(enum.Enum):
     """What an error in an answer calls for."""
 
     DONE = enum.auto()
@@ -49,7 +49,7 @@ class Meaning(enum.Enum):
     """The application may ask again once somebody has given it the right."""
 
 
-class Step(enum.Enum):
+class TxnRequestType(enum.Enum):
     """The kinds of requests; values are words for the user."""
 
     INIT = "get a producer id"
@@ -60,46 +60,46 @@ class Step(enum.Enum):
     BUMP = "get the producer's next epoch"
 
 
-PRIORITY: Final[Mapping[Step, int]] = {
-    Step.INIT: 1,
-    Step.ADD_PARTITIONS: 2,
-    Step.ADD_OFFSETS: 2,
-    Step.COMMIT_OFFSETS: 2,
-    Step.END: 3,
-    Step.BUMP: 4,
+PRIORITY: Final[Mapping[TxnRequestType, int]] = {
+    TxnRequestType.INIT: 1,
+    TxnRequestType.ADD_PARTITIONS: 2,
+    TxnRequestType.ADD_OFFSETS: 2,
+    TxnRequestType.COMMIT_OFFSETS: 2,
+    TxnRequestType.END: 3,
+    TxnRequestType.BUMP: 4,
 }
 """A smaller number goes first, equal ones in the order they were asked for: partitions and offsets are added
 in the order of the application's calls, the end comes after all that belongs to a transaction, a bump then.
 """
 
 _E: Final = ErrorCode
-_EVERYWHERE: Final[Mapping[ErrorCode, Meaning]] = {
-    _E.NONE: Meaning.DONE,
-    _E.NOT_COORDINATOR: Meaning.FIND_COORDINATOR,
-    _E.COORDINATOR_NOT_AVAILABLE: Meaning.FIND_COORDINATOR,
-    # Coordinators of old brokers call a fenced producer's epoch invalid.
-    _E.INVALID_PRODUCER_EPOCH: Meaning.FENCED,
-    _E.PRODUCER_FENCED: Meaning.FENCED,
-    _E.TRANSACTION_ABORTABLE: Meaning.ABORT,
+_EVERYWHERE: Final[Mapping[ErrorCode, TxnErrorAction]] = {
+    _E.NONE: TxnErrorAction.DONE,
+    _E.NOT_COORDINATOR: TxnErrorAction.FIND_COORDINATOR,
+    _E.COORDINATOR_NOT_AVAILABLE: TxnErrorAction.FIND_COORDINATOR,
+    # CoordinatorLookup of old brokers call a fenced producer's epoch invalid.
+    _E.INVALID_PRODUCER_EPOCH: TxnErrorAction.FENCED,
+    _E.PRODUCER_FENCED: TxnErrorAction.FENCED,
+    _E.TRANSACTION_ABORTABLE: TxnErrorAction.ABORT,
 }
-_LOST_ID: Final[Mapping[ErrorCode, Meaning]] = {
-    _E.UNKNOWN_PRODUCER_ID: Meaning.ABORT_AND_BUMP,
-    _E.INVALID_PRODUCER_ID_MAPPING: Meaning.ABORT_AND_BUMP,
+_LOST_ID: Final[Mapping[ErrorCode, TxnErrorAction]] = {
+    _E.UNKNOWN_PRODUCER_ID: TxnErrorAction.ABORT_AND_BUMP,
+    _E.INVALID_PRODUCER_ID_MAPPING: TxnErrorAction.ABORT_AND_BUMP,
 }
 _INIT: Final = {
     **_EVERYWHERE,
-    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Meaning.REFUSED,
-    _E.CLUSTER_AUTHORIZATION_FAILED: Meaning.REFUSED,
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TxnErrorAction.REFUSED,
+    _E.CLUSTER_AUTHORIZATION_FAILED: TxnErrorAction.REFUSED,
 }
-MEANINGS: Final[Mapping[Step, Mapping[ErrorCode, Meaning]]] = {
-    Step.INIT: _INIT,
-    Step.BUMP: _INIT,
-    Step.ADD_PARTITIONS: {
+TXN_ERROR_ACTIONS: Final[Mapping[TxnRequestType, Mapping[ErrorCode, TxnErrorAction]]] = {
+    TxnRequestType.INIT: _INIT,
+    TxnRequestType.BUMP: _INIT,
+    TxnRequestType.ADD_PARTITIONS: {
         **_EVERYWHERE,
         **_LOST_ID,
         # Whatever else is wrong is wrong with one partition only.
         **{
-            code: Meaning.ABORT
+            code: TxnErrorAction.ABORT
             for code in ErrorCode
             if not code.retriable
             and code not in _EVERYWHERE
@@ -107,41 +107,45 @@ MEANINGS: Final[Mapping[Step, Mapping[ErrorCode, Meaning]]] = {
             and code not in (_E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _E.INVALID_TXN_STATE)
         },
     },
-    Step.ADD_OFFSETS: {**_EVERYWHERE, **_LOST_ID, _E.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT},
-    Step.COMMIT_OFFSETS: {
+    TxnRequestType.ADD_OFFSETS: {
         **_EVERYWHERE,
-        _E.REQUEST_TIMED_OUT: Meaning.FIND_COORDINATOR,
-        _E.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT,
-        # The group has gone on without the consumer whose offsets these are.
-        _E.FENCED_INSTANCE_ID: Meaning.ABORT,
-        _E.UNKNOWN_MEMBER_ID: Meaning.ABORT,
-        _E.ILLEGAL_GENERATION: Meaning.ABORT,
+        **_LOST_ID,
+        _E.GROUP_AUTHORIZATION_FAILED: TxnErrorAction.ABORT,
     },
-    Step.END: {**_EVERYWHERE, **_LOST_ID},
+    TxnRequestType.COMMIT_OFFSETS: {
+        **_EVERYWHERE,
+        _E.REQUEST_TIMED_OUT: TxnErrorAction.FIND_COORDINATOR,
+        _E.GROUP_AUTHORIZATION_FAILED: TxnErrorAction.ABORT,
+        # The group has gone on without the consumer whose offsets these are.
+        _E.FENCED_INSTANCE_ID: TxnErrorAction.ABORT,
+        _E.UNKNOWN_MEMBER_ID: TxnErrorAction.ABORT,
+        _E.ILLEGAL_GENERATION: TxnErrorAction.ABORT,
+    },
+    TxnRequestType.END: {**_EVERYWHERE, **_LOST_ID},
 }
 
 
-def meaning(step: Step, code: ErrorCode) -> Meaning:
-    found = MEANINGS[step].get(code)
+def txn_error_action(step: TxnRequestType, code: ErrorCode) -> TxnErrorAction:
+    found = TXN_ERROR_ACTIONS[step].get(code)
     if found is not None:
         return found
-    return Meaning.RETRY if code.retriable else Meaning.FATAL
+    return TxnErrorAction.RETRY if code.retriable else TxnErrorAction.FATAL
 
 
 _BY_GRAVITY: Final = (
-    Meaning.FENCED,
-    Meaning.FATAL,
-    Meaning.ABORT_AND_BUMP,
-    Meaning.ABORT,
-    Meaning.REFUSED,
-    Meaning.FIND_COORDINATOR,
-    Meaning.RETRY,
-    Meaning.DONE,
+    TxnErrorAction.FENCED,
+    TxnErrorAction.FATAL,
+    TxnErrorAction.ABORT_AND_BUMP,
+    TxnErrorAction.ABORT,
+    TxnErrorAction.REFUSED,
+    TxnErrorAction.FIND_COORDINATOR,
+    TxnErrorAction.RETRY,
+    TxnErrorAction.DONE,
 )
 
 
 def gravest(
-    step: Step, errors: Mapping[TopicPartition | None, ErrorCode]
+    step: TxnRequestType, errors: Mapping[TopicPartition | None, ErrorCode]
 ) -> tuple[TopicPartition | None, ErrorCode]:
     """The error of an answer that decides what comes of the request, and the partition that has it.
 
@@ -150,7 +154,7 @@ def gravest(
 
     def gravity(item: tuple[TopicPartition | None, ErrorCode]) -> tuple[int, bool]:
         code = item[1]
-        return _BY_GRAVITY.index(meaning(step, code)), code is ErrorCode.OPERATION_NOT_ATTEMPTED
+        return _BY_GRAVITY.index(txn_error_action(step, code)), code is ErrorCode.OPERATION_NOT_ATTEMPTED
 
     return min(errors.items(), key=gravity, default=(None, ErrorCode.NONE))
 
@@ -233,15 +237,15 @@ def end_request(transactional_id: str, identity: ProducerIdentity, *, committed:
     )
 
 
-def errors_in(step: Step, answer: Any) -> dict[TopicPartition | None, ErrorCode]:
+def errors_in(step: TxnRequestType, answer: Any) -> dict[TopicPartition | None, ErrorCode]:
     """The errors of an answer by partition; those of answers about one thing have none."""
-    if step is Step.ADD_PARTITIONS:
+    if step is TxnRequestType.ADD_PARTITIONS:
         return {
             TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
             for topic in answer.results_by_topic_v3_and_below
             for one in topic.results_by_partition
         }
-    if step is Step.COMMIT_OFFSETS:
+    if step is TxnRequestType.COMMIT_OFFSETS:
         return {
             TopicPartition(topic.name, one.partition_index): ErrorCode(one.error_code)
             for topic in answer.topics

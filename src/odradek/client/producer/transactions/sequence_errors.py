@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.client.producer.idempotence import NumberedBatch
 from odradek.client.producer.transactions.sequences import (
     PartitionSequences,
     Sequences,
     is_numbered,
     partition_of,
 )
+from odradek.client.producer.transactions.transaction_manager_port import NumberedBatch
 from odradek.model.errors import ErrorCode
 
 _NO_LOG_START: Final = -1

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from odradek.client.producer.idempotence import NumberedBatch
+from odradek.client.producer.transactions.transaction_manager_port import NumberedBatch
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, UNKNOWN_OFFSET, TopicPartition
 
 SEQUENCE_COUNT: Final = 1 << 31

@@ -1,0 +1,1 @@
+"""Client connections: listeners, sessions, their limits and their fair scheduling."""

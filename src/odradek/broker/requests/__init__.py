@@ -1,0 +1,1 @@
+"""Dispatch of requests to handlers, and what handlers are given and may return."""

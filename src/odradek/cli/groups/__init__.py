@@ -1,0 +1,1 @@
+"""The ``odradek groups`` commands."""

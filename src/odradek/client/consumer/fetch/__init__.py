@@ -1,0 +1,1 @@
+"""Fetching records: planning, fetch sessions, buffered responses, errors."""

@@ -1,0 +1,84 @@
+"""Telling an application's rebalance listener what comes and goes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from odradek.client.consumer.rebalance_listener import RebalanceListener
+from odradek.model.ids import TopicPartition
+from odradek.telemetry import events
+
+_log: Final = events.logger("consumer")
+
+
+OnCaller = Callable[..., Awaitable[Any]]
+"""Calls a function with its arguments where the application wants it to be called."""
+
+
+async def here(function: Callable[..., Any], *args: Any) -> Any:
+    """In the loop itself, which is where an asyncio application is."""
+    return function(*args)
+
+
+class Callbacks:
+    """The application's functions, called in its thread, or awaited in its loop."""
+
+    def __init__(self, on_caller: OnCaller = here) -> None:
+        self._on_caller = on_caller
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> None:
+        result = await self._on_caller(function, *args)
+        if inspect.isawaitable(result):
+            await result
+
+
+class RebalanceListenerInvoker:
+    """Calls to a listener; what it raises is kept until the rebalance is through, and raised then."""
+
+    def __init__(self, group_id: str, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self._log = _log.bind(group=group_id)
+        self._failure: BaseException | None = None
+
+    async def revoked(self, listener: RebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
+        await self._call("partitions_revoked", listener, ("on_partitions_revoked",), partitions)
+
+    async def assigned(
+        self, listener: RebalanceListener | None, partitions: Iterable[TopicPartition]
+    ) -> None:
+        await self._call("partitions_assigned", listener, ("on_partitions_assigned",), partitions)
+
+    async def lost(self, listener: RebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
+        # A listener that knows nothing of losing is told that they go.
+        names = ("on_partitions_lost", "on_partitions_revoked")
+        await self._call("partitions_lost", listener, names, partitions)
+
+    def keep(self, failure: BaseException) -> None:
+        """The first failure is the one that is told."""
+        if self._failure is None:
+            self._failure = failure
+
+    def raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def _call(
+        self,
+        event: str,
+        listener: RebalanceListener | None,
+        names: tuple[str, ...],
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        ordered = sorted(partitions)
+        self._log.info(event, partitions=" ".join(map(str, ordered)))
+        function = next((found for name in names if (found := getattr(listener, name, None))), None)
+        if function is None:
+            return
+        try:
+            await self._callbacks.call(function, ordered)
+        except Exception as failure:  # noqa: BLE001 - an application's listener may raise anything
+            self._log.failure("rebalance_listener_failed", failure, about=event)
+            self.keep(failure)

@@ -1,0 +1,1 @@
+"""One rebalance: joining the group and applying the new assignment."""

@@ -1,0 +1,1 @@
+"""Subscription, fetch positions, and the offset requests that reset and validate them."""

@@ -1,0 +1,1 @@
+"""A client's view of the cluster: metadata, node selection, coordinators, requests to brokers."""

@@ -1,0 +1,1 @@
+"""Options of clients: parsing, validation, types for type checkers."""

@@ -1,0 +1,1 @@
+"""Records waiting to be sent: batches per partition, their memory, growth and compression."""

@@ -1,0 +1,110 @@
+"""Many records in one call: chunks go to the appender, and what it cannot place is sent by itself.
+
+Generators that yield the arguments of each single send and are given its delivery: so that both worlds, which
+wait in different ways, share what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from odradek.client.producer.deliveries import Deliveries
+from odradek.client.producer.record_transforms import RecordTransforms
+from odradek.records.codec import Delivery, RecordAppender, RecordColumns
+
+_CHUNK: Final = 8192
+"""Records of an iterable that are held at a time."""
+
+
+class SendArguments(NamedTuple):
+    """The arguments of one send."""
+
+    topic: str
+    value: Any
+    key: Any = None
+    headers: Any = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+BulkSend = Generator[SendArguments, Delivery, None]
+
+
+def send_values(
+    appender: RecordAppender,
+    preparing: RecordTransforms,
+    deliveries: Deliveries,
+    topic: str,
+    values: Iterable[Any],
+    keys: Iterable[Any] | None,
+    partition: int | None,
+    timestamp_ms: int | None,
+) -> BulkSend:
+    """Send values, each with the key at its place."""
+    for chunk, chunk_keys in _chunks(values, keys):
+        if preparing.interceptors:
+            yield from _one_by_one(deliveries, topic, chunk, chunk_keys, partition, timestamp_ms)
+            continue
+        plain, plain_keys = preparing.columns(topic, chunk, chunk_keys)
+        row, end = 0, len(plain)
+        while row < end:
+            row, ranges = appender.send_many(topic, plain, plain_keys, partition, timestamp_ms, row)
+            deliveries.add(ranges)
+            if row < end:
+                key = None if plain_keys is None else plain_keys[row]
+                deliveries.add_one(
+                    (yield SendArguments(topic, plain[row], key, None, partition, timestamp_ms))
+                )
+                row += 1
+
+
+def _one_by_one(
+    deliveries: Deliveries,
+    topic: str,
+    values: Sequence[Any],
+    keys: Sequence[Any] | None,
+    partition: int | None,
+    timestamp_ms: int | None,
+) -> BulkSend:
+    for index, value in enumerate(values):
+        key = None if keys is None else keys[index]
+        deliveries.add_one((yield SendArguments(topic, value, key, None, partition, timestamp_ms)))
+
+
+def send_columns(
+    appender: RecordAppender,
+    deliveries: Deliveries,
+    topic: str,
+    columns: RecordColumns,
+    partitions: bytearray | None,
+) -> BulkSend:
+    """Send rows of columns; ``partitions`` has an int32 for each, -1 for those that stick."""
+    chosen = None if partitions is None else memoryview(partitions).cast("i")
+    row, end = 0, columns.length
+    while row < end:
+        row, ranges = appender.append_columns(topic, columns, partitions, row, end)
+        deliveries.add(ranges)
+        if row < end:
+            timestamp, key, value, headers = columns.row(row)
+            number = -1 if chosen is None else chosen[row]
+            given = None if number < 0 else number
+            deliveries.add_one((yield SendArguments(topic, value, key, headers, given, timestamp)))
+            row += 1
+
+
+def _chunks(
+    values: Iterable[Any], keys: Iterable[Any] | None
+) -> Iterable[tuple[Sequence[Any], Sequence[Any] | None]]:
+    if isinstance(values, list | tuple) and (keys is None or isinstance(keys, list | tuple)):
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"{len(values)} values cannot have {len(keys)} keys")
+        yield values, keys
+        return
+    value_of, key_of = iter(values), None if keys is None else iter(keys)
+    while chunk := list(islice(value_of, _CHUNK)):
+        chunk_keys = None if key_of is None else list(islice(key_of, len(chunk)))
+        if chunk_keys is not None and len(chunk_keys) != len(chunk):
+            raise ValueError("there are fewer keys than values")
+        yield chunk, chunk_keys

@@ -1,0 +1,1 @@
+"""Sends batches to partition leaders and completes them."""

@@ -1,0 +1,1 @@
+"""Dynamic configuration: a broker's layers, AlterConfigs and DescribeConfigs."""

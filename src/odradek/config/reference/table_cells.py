@@ -1,0 +1,31 @@
+"""Cells of the tables on reference pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.config.definition import Setting
+
+
+def type_cell(setting: Setting[Any]) -> str:
+    return setting.type.name.lower()
+
+
+def default_cell(setting: Setting[Any]) -> str:
+    return value_cell(setting, setting.default)
+
+
+def value_cell(setting: Setting[Any], value: Any) -> str:
+    text = setting.text(value)
+    if text is None:
+        return "none"
+    return f"`{text}`" if text else "empty"
+
+
+def meaning_cell(setting: Setting[Any]) -> str:
+    mark = "*Inert.* " if setting.inert else "*Not available.* " if setting.refused else ""
+    return mark + escaped(setting.doc)
+
+
+def escaped(text: str) -> str:
+    return text.replace("|", "\\|")

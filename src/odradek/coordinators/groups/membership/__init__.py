@@ -1,0 +1,1 @@
+"""Group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup and the rebalance they drive."""

@@ -1,0 +1,33 @@
+"""Producers and aborted transactions in words: the lines of Kafka's own dump tool. Pure."""
+
+from __future__ import annotations
+
+from odradek.log.producers.producer_states import ProducerStateEntry
+from odradek.log.segments.transaction_index import VERSION, AbortedTransaction
+
+
+def producer_line(producer: ProducerStateEntry) -> str:
+    """One producer of a ``.snapshot``. A producer without a batch leaves the line with a space at its end."""
+    offset = producer.transaction_first_offset
+    line = (
+        f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch} "
+        f"coordinatorEpoch: {producer.coordinator_epoch} "
+        f"currentTxnFirstOffset: {'OptionalLong.empty' if offset < 0 else f'OptionalLong[{offset}]'} "
+        f"lastTimestamp: {producer.last_timestamp} "
+    )
+    if not producer.batches:
+        return line
+    batch = producer.batches[-1]
+    return (
+        f"{line}firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
+        f"lastOffset: {batch.last_offset} offsetDelta: {batch.last_offset - batch.first_offset} "
+        f"timestamp: {batch.timestamp}"
+    )
+
+
+def aborted_line(entry: AbortedTransaction) -> str:
+    """One entry of a ``.txnindex``."""
+    return (
+        f"version: {VERSION} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+        f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+    )

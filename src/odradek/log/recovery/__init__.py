@@ -1,0 +1,1 @@
+"""Loading of logs at startup, with recovery after an unclean shutdown."""

@@ -1,0 +1,1 @@
+"""A pipeline's checkpoint: Spark's offset and commit logs, and the files and lease beside them."""

@@ -1,0 +1,1 @@
+"""Progress, lag, status and metrics of pipeline runs."""

@@ -1,0 +1,1 @@
+"""Running pipelines: supervisor, driver process, Spark session and dry runs."""

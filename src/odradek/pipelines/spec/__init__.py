@@ -1,0 +1,1 @@
+"""Pipeline files (TOML): parsing, defaults and validation."""

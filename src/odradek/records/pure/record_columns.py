@@ -1,0 +1,220 @@
+"""Rows that come as Arrow columns, on their way into batches, in plain Python: what the compiled part does.
+
+Invariant: everything here and its namesake in ``_codec`` give equal results for all inputs. A column is
+checked when it is made: no row reaches past its buffers.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import pairwise
+from typing import Literal
+
+from odradek.ports.files import Buffer
+from odradek.records.layout import INT32_MAX
+from odradek.records.pure.murmur2 import partition_for_key
+from odradek.records.pure.record_batch import put_sized, put_varint
+
+Row = tuple[int, Buffer | None, Buffer | None, bytes]
+"""Timestamp, key, value, and the headers as they stand in a record."""
+
+
+def _checked_bits(validity: Buffer | None, needed: int) -> memoryview | None:
+    if validity is None:
+        return None
+    bits = memoryview(validity).cast("B")
+    if len(bits) * 8 < needed:
+        raise ValueError("a column's validity bitmap is shorter than the column")
+    return bits
+
+
+def _checked_ends(ends: Buffer, first: int, length: int, wide: bool, size: int) -> memoryview:
+    plain = memoryview(ends).cast("B")
+    width = 8 if wide else 4
+    numbers = plain[: len(plain) // width * width].cast("q" if wide else "i")
+    if not length:
+        return numbers
+    if len(numbers) < first + length + 1:
+        raise ValueError("a column has fewer offsets than rows")
+    used = numbers[first : first + length + 1].tolist()
+    rising = all(0 <= after - before <= INT32_MAX for before, after in pairwise(used))
+    if used[0] < 0 or not rising or used[-1] > size:
+        raise ValueError("a column's offsets do not rise within its content")
+    return numbers
+
+
+def _is_null(bits: memoryview | None, row: int) -> bool:
+    return bits is not None and not bits[row >> 3] >> (row & 7) & 1
+
+
+class BytesColumn:
+    """Nullable bytes as Arrow lays them out: ends of int32, or of int64 if ``wide``, and their content."""
+
+    __slots__ = ("_content", "_ends", "_first", "_validity", "length")
+
+    def __init__(
+        self,
+        length: int,
+        offset: int,
+        validity: Buffer | None,
+        ends: Buffer,
+        content: Buffer | None,
+        wide: bool = False,
+    ) -> None:
+        if length < 0 or offset < 0:
+            raise ValueError("a column's length and offset are not negative")
+        self._content = memoryview(b"" if content is None else content).cast("B")
+        self._validity = _checked_bits(validity, offset + length)
+        self._ends = _checked_ends(ends, offset, length, wide, len(self._content))
+        self._first = offset
+        self.length = length
+
+    def cell(self, row: int) -> memoryview | None:
+        row += self._first
+        if _is_null(self._validity, row):
+            return None
+        return self._content[self._ends[row] : self._ends[row + 1]]
+
+
+class NumbersColumn:
+    """Nullable int32 or int64, by ``width`` in bytes."""
+
+    __slots__ = ("_first", "_validity", "_values", "length")
+
+    def __init__(
+        self, length: int, offset: int, validity: Buffer | None, values: Buffer, width: Literal[4, 8]
+    ) -> None:
+        if length < 0 or offset < 0 or width not in (4, 8):
+            raise ValueError("a column of numbers has int32 or int64, and a length and an offset from 0 on")
+        plain = memoryview(values).cast("B")
+        if len(plain) // width < offset + length:
+            raise ValueError("a column has fewer numbers than rows")
+        self._values = plain[: len(plain) // width * width].cast("q" if width == 8 else "i")
+        self._validity = _checked_bits(validity, offset + length)
+        self._first = offset
+        self.length = length
+
+    def number(self, row: int) -> int | None:
+        row += self._first
+        return None if _is_null(self._validity, row) else int(self._values[row])
+
+
+class HeadersColumn:
+    """A nullable list of pairs per row: its ends count rows of ``names`` and ``values``."""
+
+    __slots__ = ("_ends", "_first", "_validity", "length", "names", "values")
+
+    def __init__(
+        self,
+        length: int,
+        offset: int,
+        validity: Buffer | None,
+        ends: Buffer,
+        names: BytesColumn,
+        values: BytesColumn,
+        wide: bool = False,
+    ) -> None:
+        if length < 0 or offset < 0:
+            raise ValueError("a column's length and offset are not negative")
+        self._validity = _checked_bits(validity, offset + length)
+        self._ends = _checked_ends(ends, offset, length, wide, min(names.length, values.length))
+        self._first = offset
+        self.names = names
+        self.values = values
+        self.length = length
+
+    def pairs(self, row: int) -> list[tuple[memoryview | None, memoryview | None]]:
+        row += self._first
+        if _is_null(self._validity, row):
+            return []
+        indices = range(self._ends[row], self._ends[row + 1])
+        return [(self.names.cell(index), self.values.cell(index)) for index in indices]
+
+
+class RecordColumns:
+    """The columns of records to send; what a row has no timestamp of gets the time of its append."""
+
+    __slots__ = ("_headers", "_keys", "_timestamps", "_values", "length")
+
+    def __init__(
+        self,
+        length: int,
+        values: BytesColumn | None,
+        keys: BytesColumn | None = None,
+        timestamps: NumbersColumn | None = None,
+        headers: HeadersColumn | None = None,
+    ) -> None:
+        for column in (values, keys, timestamps, headers):
+            if column is not None and column.length < length:
+                raise ValueError("a column is shorter than the table")
+        self.length = length
+        self._values = values
+        self._keys = keys
+        self._timestamps = timestamps
+        self._headers = headers
+
+    def check_range(self, start: int, stop: int) -> None:
+        if start < 0 or stop > self.length:
+            raise ValueError(f"rows {start} to {stop} are not among {self.length}")
+
+    def load(self, row: int, now_ms: int) -> Row | None:
+        """A row as a batch takes it; ``None`` if none can: a time before the epoch, a header without name."""
+        given = None if self._timestamps is None else self._timestamps.number(row)
+        timestamp = now_ms if given is None else given
+        pairs = [] if self._headers is None else self._headers.pairs(row)
+        if timestamp < 0 or any(name is None for name, _ in pairs):
+            return None
+        tail = bytearray()
+        put_varint(tail, len(pairs))
+        for name, value in pairs:
+            put_sized(tail, name)
+            put_sized(tail, value)
+        return timestamp, _cell(self._keys, row), _cell(self._values, row), bytes(tail)
+
+    def row(
+        self, index: int
+    ) -> tuple[int | None, bytes | None, bytes | None, tuple[tuple[str | None, bytes | None], ...]]:
+        """Timestamp, key, value and headers of one row, to be sent by itself."""
+        self.check_range(index, index + 1)
+        headers = tuple(
+            (None if name is None else str(name, "utf-8", "replace"), None if value is None else bytes(value))
+            for name, value in ([] if self._headers is None else self._headers.pairs(index))
+        )
+        timestamp = None if self._timestamps is None else self._timestamps.number(index)
+        key, value = _cell(self._keys, index), _cell(self._values, index)
+        return (
+            timestamp,
+            None if key is None else bytes(key),
+            None if value is None else bytes(value),
+            headers,
+        )
+
+
+def _cell(column: BytesColumn | None, row: int) -> memoryview | None:
+    return None if column is None else column.cell(row)
+
+
+def partitions_for_keys(
+    keys: BytesColumn | None,
+    partition_count: int,
+    given: NumbersColumn | None = None,
+    ignore_keys: bool = False,
+) -> bytearray:
+    """A partition per row as int32: the given one, else the key's, else -1 for whichever is sticky.
+
+    A given number that no partition can have becomes 2**31 - 1, at which appending stops.
+    """
+    if partition_count < 1:
+        raise ValueError("a topic has a partition or more")
+    if keys is None and given is None:
+        raise ValueError("keys or partitions must be given")
+    lengths = [column.length for column in (keys, given) if column is not None]
+    chosen = array("i")
+    for row in range(min(lengths)):
+        number = None if given is None else given.number(row)
+        key = None if keys is None or ignore_keys else keys.cell(row)
+        if number is not None:
+            chosen.append(number if 0 <= number <= INT32_MAX else INT32_MAX)
+        else:
+            chosen.append(-1 if key is None else partition_for_key(key, partition_count))
+    return bytearray(chosen.tobytes())

@@ -1,0 +1,1 @@
+"""Writers of Delta tables: Parquet files, commits and merges."""

@@ -1,0 +1,1 @@
+"""Options of the topic source and sink, parsed and validated."""

@@ -1,0 +1,1 @@
+"""Writers of topics: at least once, or exactly once with marker transactions."""

@@ -1,0 +1,1 @@
+"""State that Spark's Python workers keep from task to task."""

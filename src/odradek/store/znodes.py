@@ -1,0 +1,355 @@
+"""What each node holds: values, and their form in the store, byte for byte as Kafka 3.9 writes it.
+
+The order of fields is Kafka's too (it comes from the iteration order of Scala's maps), so that a node written
+here and one written there can be compared; partitions of a topic are written in the order of their numbers.
+Reading takes every older version that Kafka 3.9 reads; what is neither raises ``BadPayload`` with the path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.model.ids import TopicId, TopicPartition
+from odradek.model.uuids import parse_uuid, uuid_text
+from odradek.store.json_fields import Fields, read_json, write_json
+from odradek.store.port import BadPayload
+
+BROKER_VERSION: Final = 5
+NO_HOST: Final = (None, -1)
+_ENDPOINT: Final = re.compile(r"([A-Za-z0-9_.\-]*)://(?:\[([0-9A-Fa-f:.%\w]*)\]|([^:\[\]]*)):(-?\d{1,5})")
+_NUMBER: Final = re.compile(rb"-?\d{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredEndpoint:
+    listener: str
+    security_protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """``/brokers/ids/N``. ``features`` are supported (lowest, highest) versions by name."""
+
+    endpoints: tuple[RegisteredEndpoint, ...]
+    timestamp_ms: int
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    jmx_port: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAssignment:
+    """Replicas in order of preference; while a reassignment is under way also who comes and who goes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """``/brokers/topics/T``. The id is None only in nodes from before Kafka 2.8."""
+
+    topic_id: TopicId | None
+    partitions: Mapping[int, ReplicaAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderIsrAndControllerEpoch:
+    """``/brokers/topics/T/partitions/N/state``."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    is_recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """``/controller``."""
+
+    broker_id: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """``/latest_producer_id_block``: the ids ``first`` to ``last``, both included, belong to the broker."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """``/feature``: highest finalized version by name."""
+
+    is_enabled: bool
+    versions: Mapping[str, int]
+
+
+def encode_broker(broker: BrokerRegistration) -> bytes:
+    # Clients from before endpoints were listed look for a plain-text host and port.
+    plain = [(e.host, e.port) for e in broker.endpoints if e.security_protocol == "PLAINTEXT"]
+    host, port = plain[0] if plain else NO_HOST
+    features = {
+        name: {"min_version": lowest, "max_version": highest}
+        for name, (lowest, highest) in broker.features.items()
+    }
+    return write_json(
+        {
+            "features": features,
+            "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
+            "endpoints": [str(e) for e in broker.endpoints],
+            **({} if broker.rack is None else {"rack": broker.rack}),
+            "jmx_port": broker.jmx_port,
+            "port": port,
+            "host": host,
+            "version": BROKER_VERSION,
+            "timestamp": str(broker.timestamp_ms),
+        }
+    )
+
+
+def decode_broker(path: str, data: bytes) -> BrokerRegistration:
+    """Versions 1 (host and port only) to 5."""
+    fields = read_json(path, data)
+    version = fields.integer("version")
+    if version < 1:
+        fields.fail(f"version is {version}, the first there was is 1")
+    if version == 1:
+        endpoints = [
+            RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", fields.text("host"), fields.integer("port"))
+        ]
+    else:
+        protocols = fields.inside("listener_security_protocol_map")
+        endpoints = [_decode_endpoint(fields, text, protocols) for text in fields.texts("endpoints")]
+    features = fields.inside("features")
+    return BrokerRegistration(
+        tuple(endpoints),
+        fields.number_in_text("timestamp", -1),
+        fields.text("rack") if "rack" in fields else None,
+        {name: _decode_range(features.inside(name)) for name in features.names()},
+        fields.integer("jmx_port", -1),
+    )
+
+
+def _decode_endpoint(fields: Fields, text: str, protocols: Fields) -> RegisteredEndpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        fields.fail(f"endpoint {text[:80]!r} is not LISTENER://host:port")
+    listener, host_6, host, port = match.groups()
+    # Before version 4 a listener was called like its protocol.
+    return RegisteredEndpoint(listener, protocols.text(listener, listener), host_6 or host or "", int(port))
+
+
+def _decode_range(feature: Fields) -> tuple[int, int]:
+    return feature.integer("min_version"), feature.integer("max_version")
+
+
+def encode_topic(topic: TopicAssignment) -> bytes:
+    partitions = sorted(topic.partitions.items())
+    return write_json(
+        {
+            "partitions": {str(n): p.replicas for n, p in partitions},
+            **({} if topic.topic_id is None else {"topic_id": uuid_text(topic.topic_id)}),
+            "adding_replicas": {str(n): p.adding for n, p in partitions if p.adding},
+            "removing_replicas": {str(n): p.removing for n, p in partitions if p.removing},
+            "version": 3,
+        }
+    )
+
+
+def decode_topic(path: str, data: bytes) -> TopicAssignment:
+    """Version 1 had partitions only, 2 added who comes and goes, 3 the topic's id."""
+    fields = read_json(path, data)
+    topic_id = None
+    if "topic_id" in fields:
+        try:
+            topic_id = parse_uuid(fields.text("topic_id"))
+        except ValueError as bad:
+            raise BadPayload(path, f"topic_id: {bad}") from bad
+    replicas, adding, removing = map(fields.inside, ("partitions", "adding_replicas", "removing_replicas"))
+    partitions = {}
+    for name in replicas.names():
+        if not (name.isascii() and name.isdecimal()):
+            fields.fail(f"{name[:40]!r} is not a partition number")
+        partitions[int(name)] = ReplicaAssignment(
+            replicas.integers(name),
+            adding.integers(name) if name in adding else (),
+            removing.integers(name) if name in removing else (),
+        )
+    return TopicAssignment(topic_id, partitions)
+
+
+def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
+    return write_json(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            **({"leader_recovery_state": 1} if state.is_recovering else {}),
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+        }
+    )
+
+
+def decode_partition_state(path: str, data: bytes) -> LeaderIsrAndControllerEpoch:
+    fields = read_json(path, data)
+    recovery = fields.integer("leader_recovery_state", 0)
+    if recovery not in (0, 1):
+        fields.fail(f"leader_recovery_state is {recovery}, not 0 or 1")
+    return LeaderIsrAndControllerEpoch(
+        fields.integer("leader"),
+        fields.integer("leader_epoch"),
+        fields.integers("isr"),
+        fields.integer("controller_epoch"),
+        recovery == 1,
+    )
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return write_json({"version": 1, "config": dict(config)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """An empty node, or one without settings, overrides nothing."""
+    if not data:
+        return {}
+    config = read_json(path, data).inside("config")
+    return {name: config.text(name) for name in config.names()}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """``entity_path`` is relative to ``/config``: ``topics/orders``."""
+    return write_json({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    """Version 1 gave the type and the name of the entity apart."""
+    fields = read_json(path, data)
+    version = fields.integer("version")
+    if version == 1:
+        return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
+    if version != 2:
+        fields.fail(f"version is {version}, not 1 or 2")
+    return fields.text("entity_path")
+
+
+def encode_controller(controller: ControllerRegistration) -> bytes:
+    return write_json(
+        {
+            "version": 2,
+            "brokerid": controller.broker_id,
+            "timestamp": str(controller.timestamp_ms),
+            "kraftControllerEpoch": -1,
+        }
+    )
+
+
+def decode_controller(path: str, data: bytes) -> ControllerRegistration:
+    fields = read_json(path, data)
+    return ControllerRegistration(fields.integer("brokerid"), fields.number_in_text("timestamp", -1))
+
+
+def encode_number(number: int) -> bytes:
+    """``/controller_epoch`` and consumer offsets: decimal digits, not JSON."""
+    return b"%d" % number
+
+
+def decode_number(path: str, data: bytes) -> int:
+    if not _NUMBER.fullmatch(data):
+        raise BadPayload(path, f"{data[:40]!r} is not a number")
+    return int(data)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return write_json({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(path: str, data: bytes) -> str:
+    return read_json(path, data).text("id")
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    return write_json(
+        {
+            "version": 1,
+            "broker": block.broker_id,
+            "block_start": str(block.first),
+            "block_end": str(block.last),
+        }
+    )
+
+
+def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock:
+    fields = read_json(path, data)
+    block = ProducerIdBlock(
+        fields.integer("broker"), fields.number_in_text("block_start"), fields.number_in_text("block_end")
+    )
+    if not 0 <= block.first <= block.last < 1 << 63:
+        fields.fail(f"{block.first} to {block.last} is not a block of ids")
+    return block
+
+
+def encode_features(features: FinalizedFeatures) -> bytes:
+    versions = {name: {"max_version_level": version} for name, version in features.versions.items()}
+    return write_json({"features": versions, "version": 2, "status": int(features.is_enabled)})
+
+
+def decode_features(path: str, data: bytes) -> FinalizedFeatures:
+    """Version 1 also had the lowest finalized version of each."""
+    fields = read_json(path, data)
+    version, status = fields.integer("version"), fields.integer("status")
+    if version not in (1, 2) or status not in (0, 1):
+        fields.fail(f"version {version} with status {status} is not known")
+    features = fields.inside("features")
+    versions = {name: features.inside(name).integer("max_version_level") for name in features.names()}
+    if any(highest < 1 for highest in versions.values()):
+        fields.fail("a finalized version is below 1")
+    return FinalizedFeatures(status == 1, versions)
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """ISR change notifications and ``/admin/preferred_replica_election``."""
+    listed = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+    return write_json({"version": 1, "partitions": listed})
+
+
+def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
+    items = read_json(path, data).objects("partitions")
+    return [TopicPartition(item.text("topic"), item.integer("partition")) for item in items]
+
+
+def encode_reassignment(targets: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+    """``/admin/reassign_partitions``."""
+    listed = [{"topic": t, "partition": p, "replicas": replicas} for (t, p), replicas in targets.items()]
+    return write_json({"version": 1, "partitions": listed})
+
+
+def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    return {
+        TopicPartition(item.text("topic"), item.integer("partition")): item.integers("replicas")
+        for item in read_json(path, data).objects("partitions")
+    }
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """A log directory of this broker failed (event 1, the only one there is)."""
+    return write_json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    return read_json(path, data).integer("broker")

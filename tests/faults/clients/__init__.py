@@ -1,0 +1,1 @@
+"""Our clients while brokers restart."""

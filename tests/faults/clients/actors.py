@@ -1,0 +1,248 @@
+"""Programs with our clients: they send, transact, poll and commit by chance until they are told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.faults.clients.history import Assigned, ConsumerPart, Poll, ProducerPart, Send, Transaction
+
+import odradek
+import odradek.aio
+from odradek import ClientError, ProducerFenced, TimedOut, TopicPartition
+
+TOPIC = "histories"
+BLOCKED_MS_MAX = 2_000
+PAUSE_SECONDS_MAX = 0.02
+
+
+class Actor(threading.Thread):
+    """A thread that plays until ``stop``; what it did not expect is its part's problem."""
+
+    def __init__(self, part: ProducerPart | ConsumerPart, chance: random.Random) -> None:
+        super().__init__(daemon=True, name=part.name)
+        self.chance = chance
+        self._part = part
+        self._has_to_stop = threading.Event()
+
+    def stop(self) -> None:
+        self._has_to_stop.set()
+
+    @property
+    def is_wanted(self) -> bool:
+        return not self._has_to_stop.is_set()
+
+    def run(self) -> None:
+        try:
+            self.play()
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, the judge must hear of it
+            self._part.problem = f"{type(wrong).__name__}: {wrong}"
+
+    def play(self) -> None:
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        time.sleep(self.chance.random() * PAUSE_SECONDS_MAX)
+
+
+class Sender(Actor):
+    """Sends without transactions; every record is to be acknowledged or refused, and told once."""
+
+    def __init__(
+        self, bootstrap: str, part: ProducerPart, partitions: int, chance: random.Random, **options: Any
+    ) -> None:
+        super().__init__(part, chance)
+        self.part = part
+        self._partitions = partitions
+        self._producer = odradek.Producer(
+            bootstrap_servers=bootstrap, linger_ms=5, batch_size=2000, **options
+        )
+
+    def play(self) -> None:
+        with self._producer:
+            while self.is_wanted:
+                for _ in range(self.chance.randrange(1, 40)):
+                    self._send()
+                if self.chance.random() < 0.2:
+                    self._producer.flush()
+                self.rest()
+
+    def _send(self) -> None:
+        send = Send(f"{self.part.name}-{len(self.part.sends)}", self.chance.randrange(self._partitions))
+        try:
+            self._producer.send(
+                TOPIC, send.value.encode(), partition=send.partition, on_delivery=_noting(send)
+            )
+        except ClientError:
+            return  # it was not taken: it counts as never sent
+        self.part.sends.append(send)
+
+
+def _noting(send: Send) -> Any:
+    def told(metadata: Any, error: BaseException | None) -> None:
+        send.told += 1
+        if error is None and metadata is not None:
+            send.offset = metadata.offset
+        else:
+            send.error = f"{type(error).__name__}: {error}"
+
+    return told
+
+
+class Transactor(Actor):
+    """Sends in transactions, and aborts some; a call that takes too long is made again."""
+
+    def __init__(self, bootstrap: str, part: ProducerPart, partitions: int, chance: random.Random) -> None:
+        super().__init__(part, chance)
+        self.part = part
+        self._address = bootstrap
+        self._partitions = partitions
+        self.failures: list[str] = []
+        """Why transactions had to be aborted."""
+
+    def play(self) -> None:
+        while self.is_wanted:
+            self._live()
+
+    def _live(self) -> None:
+        """One producer until it has had enough transactions; the next one takes its id over."""
+        with self._made() as producer:
+            self._again(producer.init_transactions)
+            for _ in range(self.chance.randrange(1, 30)):
+                if self.is_wanted:
+                    self._transact(producer)
+                    self.rest()
+            self._be_fenced(producer)
+
+    def _made(self) -> Any:
+        return odradek.Producer(
+            bootstrap_servers=self._address,
+            transactional_id=self.part.name,
+            max_block_ms=BLOCKED_MS_MAX,
+            linger_ms=5,
+        )
+
+    def _begun(self, producer: Any) -> Transaction:
+        transaction = Transaction()
+        self.part.transactions.append(transaction)
+        producer.begin_transaction()
+        return transaction
+
+    def _be_fenced(self, producer: Any) -> None:
+        """A twin takes the id in the midst of a transaction, which must then come to nothing."""
+        transaction = self._begun(producer)
+        with self._made() as twin:
+            try:
+                self._send(producer, transaction)
+                self._again(twin.init_transactions)
+                self._send(producer, transaction)
+                self._again(producer.commit_transaction)
+            except ClientError as failed:
+                transaction.outcome = "aborted"
+                self.failures.append(str(failed))
+                return
+        raise AssertionError("a producer that had been fenced has committed")
+
+    def _transact(self, producer: Any) -> None:
+        transaction = self._begun(producer)
+        try:
+            for _ in range(self.chance.randrange(1, 12)):
+                self._send(producer, transaction)
+            if self.chance.random() < 0.3:
+                producer.flush()
+            if self.chance.random() < 0.7:
+                self._again(producer.commit_transaction)
+                transaction.outcome = "committed"
+                return
+        except ProducerFenced:
+            raise
+        except ClientError as failed:
+            self.failures.append(str(failed))
+        self._again(producer.abort_transaction)
+        transaction.outcome = "aborted"
+
+    def _send(self, producer: Any, transaction: Transaction) -> None:
+        send = Send(f"{self.part.name}-{len(self.part.sends)}", self.chance.randrange(self._partitions))
+        producer.send(TOPIC, send.value.encode(), partition=send.partition, on_delivery=_noting(send))
+        self.part.sends.append(send)
+        transaction.sends.append(send)
+
+    def _again(self, call: Any) -> None:
+        while True:
+            try:
+                return call()
+            except TimedOut:
+                continue
+
+
+class Reader(Actor):
+    """A member of a group of readers of committed records, which comes and goes and commits by chance."""
+
+    def __init__(self, bootstrap: str, part: ConsumerPart, chance: random.Random) -> None:
+        super().__init__(part, chance)
+        self.part = part
+        self._address = bootstrap
+
+    # What the consumer tells.
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.part.events.append(Assigned(tuple(one.partition for one in partitions)))
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        """The next owner begins at what is committed by then."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        """So it does here."""
+
+    def play(self) -> None:
+        while self.is_wanted:
+            self._live()
+
+    def _live(self) -> None:
+        options: dict[str, Any] = {
+            "bootstrap_servers": self._address,
+            "group_id": "readers",
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+            "enable_auto_commit": self.chance.random() < 0.5,
+            "auto_commit_interval_ms": 200,
+            "session_timeout_ms": 6_000,
+        }
+        lasts = self.chance.randrange(20, 200)
+        if self.chance.random() < 0.5:
+            asyncio.run(self._live_asyncio(options, lasts))
+            return
+        with odradek.Consumer(**options) as consumer:
+            consumer.subscribe([TOPIC], listener=self)
+            while self.is_wanted and (lasts := lasts - 1) > 0:
+                self._poll(consumer)
+
+    async def _live_asyncio(self, options: dict[str, Any], lasts: int) -> None:
+        """The same under asyncio, where a poll or a commit may also be given up at any moment."""
+        async with odradek.aio.Consumer(**options) as consumer:
+            consumer.subscribe([TOPIC], listener=self)
+            while self.is_wanted and (lasts := lasts - 1) > 0:
+                try:
+                    async with asyncio.timeout(self.chance.choice((0.001, 0.01, 60))):
+                        self._note(await consumer.poll(0.1))
+                        if self.chance.random() < 0.3:
+                            await consumer.commit()
+                            self.part.commits += 1
+                except (ClientError, TimeoutError):
+                    continue
+
+    def _note(self, records: Sequence[Any]) -> None:
+        self.part.events += [Poll(one.partition, one.offset, one.value.decode()) for one in records]
+
+    def _poll(self, consumer: Any) -> None:
+        self._note(consumer.poll(0.1))
+        if self.chance.random() < 0.3:
+            try:
+                consumer.commit()
+                self.part.commits += 1
+            except ClientError:
+                return  # the group has gone on, or the broker is away: what was read is read again

@@ -1,0 +1,178 @@
+"""What must hold of a history of clients, whatever brokers went through.
+
+``written`` is the whole log at the end, ``committed`` what a reader of committed records finds of it. Names
+of violations are those of Jepsen's Kafka workload where it has one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.faults.clients.history import Assigned, ConsumerPart, History, Log, ProducerPart, Send
+
+
+def judge(history: History, written: Log, committed: Log) -> list[str]:
+    """Everything that does not hold."""
+    found = [
+        *problems(history),
+        *not_told_once(history),
+        *lost_writes(history, written, committed),
+        *duplicates(written),
+        *inconsistent_offsets(history, written),
+        *reordered_sends(history, written),
+        *torn_transactions(history, committed),
+    ]
+    for consumer in history.consumers:
+        found += [*aborted_reads(history, consumer), *bad_polls(consumer, committed)]
+    return [*found, *never_polled(history, committed)]
+
+
+def problems(history: History) -> Iterator[str]:
+    """What an actor could not make sense of."""
+    for one in (*history.producers, *history.consumers):
+        if one.problem:
+            yield f"{one.name}: {one.problem}"
+
+
+def _sends(history: History) -> Iterator[tuple[ProducerPart, Send]]:
+    for producer in history.producers:
+        for send in producer.sends:
+            yield producer, send
+
+
+def _at(log: Log) -> dict[tuple[int, int], str]:
+    return {(partition, offset): value for partition, records in log.items() for offset, value in records}
+
+
+def not_told_once(history: History) -> Iterator[str]:
+    """Callbacks that were lost, or came twice."""
+    for producer, send in _sends(history):
+        if send.told != 1:
+            yield f"callback: {producer.name} heard {send.told} times of {send.value}"
+
+
+def lost_writes(history: History, written: Log, committed: Log) -> Iterator[str]:
+    """Acknowledged records that are not where they were said to be; in a transaction once it is committed."""
+    everything, visible = _at(written), _at(committed)
+    of_transactions = {
+        send.value: transaction.outcome
+        for producer in history.producers
+        for transaction in producer.transactions
+        for send in transaction.sends
+    }
+    for producer, send in _sends(history):
+        if send.offset < 0:
+            continue
+        place = (send.partition, send.offset)
+        if everything.get(place) != send.value:
+            yield f"lost-write: {send.value} of {producer.name} is not at {place}"
+        elif of_transactions.get(send.value, "committed") == "committed" and place not in visible:
+            yield f"lost-write: {send.value} of {producer.name} is committed and not read"
+
+
+def duplicates(written: Log) -> Iterator[str]:
+    """Records that are written twice."""
+    seen: dict[str, tuple[int, int]] = {}
+    for (partition, offset), value in _at(written).items():
+        if value in seen:
+            yield f"duplicate: {value} is at {seen[value]} and {(partition, offset)}"
+        seen[value] = (partition, offset)
+
+
+def inconsistent_offsets(history: History, written: Log) -> Iterator[str]:
+    """Places at which a consumer saw something else than is there."""
+    everything = _at(written)
+    for consumer in history.consumers:
+        for event in consumer.events:
+            if isinstance(event, Assigned):
+                continue
+            there = everything.get((event.partition, event.offset))
+            if there != event.value:
+                yield (
+                    f"inconsistent-offsets: {consumer.name} read {event.value} at "
+                    f"{(event.partition, event.offset)}, where {there} is"
+                )
+
+
+def reordered_sends(history: History, written: Log) -> Iterator[str]:
+    """Records of a producer that are in a partition in another order than they were sent."""
+    ranks = {
+        send.value: (producer.name, rank)
+        for producer in history.producers
+        for rank, send in enumerate(producer.sends)
+    }
+    for partition, records in written.items():
+        last: dict[str, tuple[int, str]] = {}
+        for _, value in records:
+            name, rank = ranks.get(value, ("", 0))
+            before = last.get(name)
+            if name and before is not None and rank < before[0]:
+                yield f"nonmonotonic-send: {value} of {name} is after {before[1]} in partition {partition}"
+            last[name] = (rank, value)
+
+
+def torn_transactions(history: History, committed: Log) -> Iterator[str]:
+    """Transactions of which a part is there; aborted ones of which anything is."""
+    visible = {value for records in committed.values() for _, value in records}
+    for producer in history.producers:
+        for number, transaction in enumerate(producer.transactions):
+            values = {send.value for send in transaction.sends}
+            there = values & visible
+            if transaction.outcome == "committed" and there != values:
+                missing = f"{len(values - there)} of {len(values)} records"
+                yield f"torn: {missing} of {producer.name} {number} are missing"
+            elif transaction.outcome == "aborted" and there:
+                yield f"aborted-read: {min(there)} of {producer.name} {number} is there, which was aborted"
+            elif there and there != values:
+                yield f"torn: {len(there)} of {len(values)} records of {producer.name} {number} are there"
+
+
+def aborted_reads(history: History, consumer: ConsumerPart) -> Iterator[str]:
+    """Records of aborted transactions that a reader of committed records got (G1a)."""
+    aborted = {
+        send.value
+        for producer in history.producers
+        for transaction in producer.transactions
+        if transaction.outcome == "aborted"
+        for send in transaction.sends
+    }
+    for event in consumer.events:
+        if not isinstance(event, Assigned) and event.value in aborted:
+            yield f"aborted-read: {consumer.name} read {event.value}"
+
+
+def bad_polls(consumer: ConsumerPart, committed: Log) -> Iterator[str]:
+    """Records that a consumer got out of order, or that it did not get between two that it got."""
+    offsets = {partition: [offset for offset, _ in records] for partition, records in committed.items()}
+    last: dict[int, int] = {}
+    for event in consumer.events:
+        if isinstance(event, Assigned):
+            for partition in event.partitions:
+                last.pop(partition, None)
+            continue
+        before = last.get(event.partition)
+        last[event.partition] = event.offset
+        if before is None:
+            continue
+        if event.offset <= before:
+            places = f"{event.offset} of {event.partition} after {before}"
+            yield f"nonmonotonic-poll: {consumer.name} read {places}"
+        skipped = [one for one in offsets.get(event.partition, []) if before < one < event.offset]
+        if skipped:
+            yield f"poll-skip: {consumer.name} did not read {skipped[0]} of partition {event.partition}"
+
+
+def never_polled(history: History, committed: Log) -> Iterator[str]:
+    """Committed records that no consumer of the group got."""
+    if not history.consumers:
+        return
+    polled: dict[int, set[int]] = defaultdict(set)
+    for consumer in history.consumers:
+        for event in consumer.events:
+            if not isinstance(event, Assigned):
+                polled[event.partition].add(event.offset)
+    for partition, records in committed.items():
+        unseen = [offset for offset, _ in records if offset not in polled[partition]]
+        if unseen:
+            yield f"never-polled: {len(unseen)} records of partition {partition}, the first at {unseen[0]}"

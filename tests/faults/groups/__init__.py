@@ -1,0 +1,1 @@
+"""Consumer groups while members and brokers die."""

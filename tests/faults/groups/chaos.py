@@ -1,0 +1,366 @@
+"""A group of three kinds of clients over fifty partitions, while its members come, go, hang and die.
+
+Members are processes of their own (``member.py``). A producer writes all the time, an observer asks
+for the committed offsets all the time. In the end the members that are left read what there is, and
+``groups_judge.py`` has the word.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Producer
+from tests.faults.broker_partitions import create
+from tests.faults.fault_report import FaultReport
+from tests.faults.groups import journal
+from tests.faults.groups.checker import Observed, judge
+from tests.faults.groups.member import COOPERATIVE, SESSION_MS
+from tests.support.broker import Broker
+from tests.support.kio_requests import kio_requests
+from tests.support.raw_connection import ConnectionEnded, RawConnection
+
+TOPIC, GROUP = "chaos", "chaos"
+PARTITIONS = 50
+CAST = (*("confluent",) * 3, *("kafka_python",) * 2, *("aiokafka",) * 2)
+COOPERATING = (*("confluent",) * 4, *("kafka_python",) * 3)
+"""Those that can move partitions without giving all of them up."""
+MEMBERS_MIN, MEMBERS_MAX = 4, 9
+RECORDS_PER_SECOND = 400
+JOIN_SECONDS_MAX = 150.0
+DRAIN_SECONDS_MAX = 150.0
+LEAVE_SECONDS_MAX = 60.0
+OBSERVED_EVERY_SECONDS = 0.2
+HANG_SECONDS = SESSION_MS / 1000 * 1.6
+SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "300"}
+
+offset_fetch = kio_requests("offset_fetch", 5)
+
+
+class Member:
+    """One process of the cast, and its journal."""
+
+    def __init__(self, client: str, number: int, directory: Path, bootstrap: str, assignor: str) -> None:
+        self.client = client
+        self.name = f"{number}-{client}"
+        self.journal = directory / f"{self.name}.jsonl"
+        self.output = directory / f"{self.name}.txt"
+        script = Path(__file__).with_name("member.py")
+        command = [sys.executable, str(script), client, bootstrap, GROUP, TOPIC, assignor, str(self.journal)]
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=directory
+            )
+        self.wakes_at: float | None = None
+        self._is_leaving = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def hang(self) -> None:
+        """Stop without a word, for longer than the session."""
+        self.send(signal.SIGSTOP)
+        self.wakes_at = time.monotonic() + HANG_SECONDS
+
+    def wake(self) -> None:
+        self.send(signal.SIGCONT)
+        self.wakes_at = None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def ask_to_leave(self) -> None:
+        """Once: a second signal would end the process as it is ending."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self.send(signal.SIGTERM)
+
+    def leave(self) -> int | None:
+        """Leave in order; the exit status, or None if that took too long."""
+        self.ask_to_leave()
+        try:
+            return self._process.wait(LEAVE_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+
+
+class Writing(threading.Thread):
+    """Writes all the time; counts what was acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "log_level": 2,
+                "message.timeout.ms": 0,
+            }
+        )
+        self._ending = threading.Event()
+        self.stored: Counter[int] = Counter()
+        self.refused: list[str] = []
+
+    def run(self) -> None:
+        number = 0
+        while not self._ending.wait(0.02):
+            for _ in range(RECORDS_PER_SECOND // 50):
+                self._producer.produce(
+                    TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._delivered
+                )
+                number += 1
+            self._producer.poll(0)
+
+    def finish(self) -> None:
+        """Write no more, and wait until all that was written is acknowledged."""
+        self._ending.set()
+        self.join()
+        left = self._producer.flush(30)
+        if left:
+            self.refused.append(f"{left} records were not acknowledged in 30 s")
+
+    def _delivered(self, error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            self.refused.append(str(error))
+        else:
+            self.stored[message.partition()] += 1  # type: ignore[attr-defined]
+
+
+class Observing(threading.Thread):
+    """Asks for the committed offsets of the group all the time; a broker that is away is asked again."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self._address = bootstrap
+        self._ending = threading.Event()
+        self.observed: list[Observed] = []
+
+    def run(self) -> None:
+        while not self._ending.wait(OBSERVED_EVERY_SECONDS):
+            with suppress(ConnectionEnded, OSError), RawConnection(self._address) as connection:
+                while not self._ending.wait(OBSERVED_EVERY_SECONDS):
+                    self._ask(connection)
+
+    def _ask(self, connection: RawConnection) -> None:
+        asked_ns = time.monotonic_ns()
+        answer = connection.exchange(offset_fetch.OffsetFetchRequest(group_id=GROUP, topics=None))
+        if answer.error_code == 0:
+            offsets = {
+                one.partition_index: one.committed_offset
+                for topic in answer.topics
+                for one in topic.partitions
+                if one.error_code == 0 and one.committed_offset >= 0
+            }
+            self.observed.append(Observed(asked_ns, offsets))
+
+    def finish(self) -> None:
+        self._ending.set()
+        self.join()
+
+
+class Chaos:
+    """One run: the members of the moment and all that there were."""
+
+    def __init__(
+        self, directory: Path, broker: Broker, report: FaultReport, assignor: str, kills_broker: bool
+    ) -> None:
+        self._directory = directory
+        self._broker = broker
+        self._report = report
+        self._assignor = assignor
+        self.cast = COOPERATING if assignor == COOPERATIVE else CAST
+        self._chance = random.Random(report.seed)
+        self._actions = [self._add, self._kill, self._hang, self._leave]
+        if kills_broker:
+            self._actions.append(self._kill_broker)
+        self._turns: list[int] = []
+        self.all: list[Member] = []
+        self.members: list[Member] = []
+
+    def start(self, client: str) -> None:
+        one = Member(client, len(self.all), self._directory, self._broker.bootstrap, self._assignor)
+        self.all.append(one)
+        self.members.append(one)
+
+    def act(self) -> None:
+        """Something happens: each kind of thing once, in an order by chance, before any of them again."""
+        for one in self.members:
+            if one.wakes_at is not None and one.wakes_at <= time.monotonic():
+                one.wake()
+        if not self._turns:
+            self._turns = self._chance.sample(range(len(self._actions)), len(self._actions))
+        self._actions[self._turns.pop()]()
+        self._report.faults += 1
+
+    def _awake(self) -> list[Member]:
+        return [one for one in self.members if one.wakes_at is None]
+
+    def _pick(self) -> Member | None:
+        awake = self._awake()
+        return self._chance.choice(awake) if len(awake) > MEMBERS_MIN else None
+
+    def _add(self) -> None:
+        if len(self.members) < MEMBERS_MAX:
+            self.start(self._chance.choice(self.cast))
+            self._report.outcomes["added"] += 1
+
+    def _kill(self) -> None:
+        """Killed, and another of its kind started at once: a restart."""
+        if (one := self._pick()) is not None:
+            one.kill()
+            self.members.remove(one)
+            self.start(one.client)
+            self._report.outcomes["killed and restarted"] += 1
+
+    def _hang(self) -> None:
+        if (one := self._pick()) is not None:
+            one.hang()
+            self._report.outcomes["stopped for longer than its session"] += 1
+
+    def _leave(self) -> None:
+        if (one := self._pick()) is not None:
+            self.members.remove(one)
+            self._part(one)
+            self._report.outcomes["left in order"] += 1
+
+    def _kill_broker(self) -> None:
+        self._broker.kill()
+        self._broker.start()
+        self._report.outcomes["killed the broker"] += 1
+
+    def _part(self, one: Member) -> None:
+        status = one.leave()
+        if status != 0:
+            self._report.outcomes[f"{one.client} ended with {status} when asked to leave"] += 1
+
+    def wake_all(self) -> None:
+        for one in self.members:
+            if one.wakes_at is not None:
+                one.wake()
+
+    def check_lives(self) -> None:
+        for one in self.members:
+            words = one.output.read_text(errors="replace")[-600:]
+            self._report.check(one.is_alive, f"{one.name} ended by itself: {words}")
+
+    def end(self) -> None:
+        """Leave all together."""
+        for one in self.members:
+            one.ask_to_leave()
+        for one in self.members:
+            self._part(one)
+
+    def clear(self) -> None:
+        """Whatever happened, leave no process behind."""
+        for one in self.all:
+            if one.is_alive:
+                one.kill()
+
+
+def play(
+    directory: Path, seconds: float, seed: int, assignor: str = "range", *, kills_broker: bool = False
+) -> FaultReport:
+    """Let things happen to a group for so long."""
+    report = FaultReport(f"members of a group come and go, {assignor}", seed)
+    broker = Broker(directory / "broker", SETTINGS).start()
+    with RawConnection(broker.bootstrap) as connection:
+        report.check(create(connection, TOPIC, PARTITIONS) == 0, "the topic was not created")
+    chaos = Chaos(directory, broker, report, assignor, kills_broker)
+    writing, observing = Writing(broker.bootstrap), Observing(broker.bootstrap)
+    try:
+        writing.start()
+        observing.start()
+        for client in chaos.cast:
+            chaos.start(client)
+        _wait_until_all_own(chaos, report)
+        _happen(chaos, seconds)
+        writing.finish()
+        _drain(observing, writing, report)
+        chaos.check_lives()
+        chaos.end()
+        observing.finish()
+        broker.stop()
+    finally:
+        chaos.clear()
+        if broker.is_running:
+            broker.kill_if_running()
+    _conclude(chaos, writing, observing, report)
+    return report
+
+
+def _journals(chaos: Chaos) -> dict[str, list[journal.Event]]:
+    return {one.name: journal.read(one.journal) for one in chaos.all}
+
+
+def _wait_until_all_own(chaos: Chaos, report: FaultReport) -> None:
+    """Each of the cast has a share, and together they have everything."""
+    deadline = time.monotonic() + JOIN_SECONDS_MAX
+    while time.monotonic() < deadline:
+        shares = [journal.owned_last(events) for events in _journals(chaos).values()]
+        if all(shares) and sorted(itertools.chain(*shares)) == list(range(PARTITIONS)):
+            return
+        time.sleep(0.2)
+    report.violate(f"the cast had not come together after {JOIN_SECONDS_MAX:.0f} s")
+
+
+def _happen(chaos: Chaos, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    chance = random.Random(seconds)
+    while time.monotonic() < deadline:
+        chaos.act()
+        time.sleep(0.5 + 1.5 * chance.random())
+    chaos.wake_all()
+
+
+def _drain(observing: Observing, writing: Writing, report: FaultReport) -> None:
+    """Wait until all that was stored is committed."""
+    deadline = time.monotonic() + DRAIN_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if observing.observed and not any(_behind(observing.observed[-1], writing)):
+            return
+        time.sleep(0.2)
+    behind = list(_behind(observing.observed[-1], writing)) if observing.observed else ["nothing observed"]
+    report.violate(f"not all committed after {DRAIN_SECONDS_MAX:.0f} s: {behind[:5]}")
+
+
+def _behind(observed: Observed, writing: Writing) -> Iterator[tuple[int, int, int]]:
+    """Partition, records stored, offset committed."""
+    for partition, count in writing.stored.items():
+        if (committed := observed.offsets.get(partition, 0)) < count:
+            yield partition, count, committed
+
+
+def _conclude(chaos: Chaos, writing: Writing, observing: Observing, report: FaultReport) -> None:
+    journals = _journals(chaos)
+    for words in [*writing.refused, *judge(journals, observing.observed, writing.stored)]:
+        report.violate(words)
+    kinds = Counter(type(event).__name__.lower() for events in journals.values() for event in events)
+    generations = {
+        event.generation
+        for events in journals.values()
+        for event in events
+        if isinstance(event, journal.Owned)
+    }
+    report.acknowledged = writing.stored.total()
+    report.outcomes["generations"] = len(generations)
+    report.outcomes["commits acknowledged"] = kinds["committed"]
+    report.outcomes["commits refused"] = kinds["refused"]
+    report.outcomes["observations of the committed offsets"] = len(observing.observed)
+    report.check(len(generations) > 1, "there was no rebalance")
+    report.check(kinds["committed"] > 0, "nothing was committed")

@@ -1,0 +1,1 @@
+"""A log played beside a simple model of it."""

@@ -1,0 +1,547 @@
+"""A log in a data directory in memory, played step by step beside its model.
+
+A step is a name and three numbers, so that a run is a plain list: Hypothesis makes and shrinks such lists,
+``python -m tests.faults.run --only model`` makes them from a seed. After each step the log must show what the
+model holds; a process that ends, or power that is lost, at rest or before any single change of a file, must
+leave a part of it that ends no earlier than what was flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tests.faults.log_model.comparison import as_in_one_of, as_sifted, compare, read_batches
+from tests.faults.log_model.history import History, Written, WrittenBatch, latest_by_key, records_of
+from tests.faults.storage.watched_files import WatchedFiles
+
+from odradek.log.cleaning.log_cleaner import LogCleaner
+from odradek.log.log import Log
+from odradek.log.log_config import CleanerConfig, LogConfig
+from odradek.log.log_directory import LogDirectory
+from odradek.model.errors import BrokerError, ErrorCode, StorageError
+from odradek.model.ids import TopicPartition
+from odradek.model.protocol_enums import Compression
+from odradek.records.batch import BatchBuilder
+from odradek.testing.entropy import SeededEntropy
+from odradek.testing.files import MemoryFileSystem
+
+ORDERS = TopicPartition("orders", 0)
+KEYS = 4
+NUMBER_MAX = 200
+"""Of the numbers of a step."""
+STARTS_MAX = 6
+"""Armed errors and ends are used up by then."""
+NAMES = (".log", ".index", ".timeindex", "checkpoint.tmp", "", ".cleaned", ".snapshot", ".txnindex")
+CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4)
+CONFIG = LogConfig(
+    segment_bytes=500,
+    index_interval_bytes=100,
+    retention_ms=-1,
+    file_delete_delay_ms=20,
+    segment_ms=10**9,
+    delete_retention_ms=50,
+    min_cleanable_dirty_ratio=0.01,
+)
+
+
+class Step(NamedTuple):
+    """What to do, and three numbers that say how; what they mean is for each step to say."""
+
+    kind: str
+    one: int = 0
+    two: int = 0
+    three: int = 0
+
+
+class ProcessEnded(BaseException):
+    """Nothing that runs may catch this: there is nobody left."""
+
+
+class Hazard(NamedTuple):
+    """What the step under way may leave behind if the process ends in its midst."""
+
+    batches: list[WrittenBatch]
+    end_min: int
+    start_max: int
+    may_be_empty: bool = False
+    is_compacting: bool = False
+
+
+class StandingClock:
+    """Time does not pass while a step is taken."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._now_ms
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        raise AssertionError(f"a wait of {duration_ms} ms where nothing is throttled")
+
+
+class ModelledLog:
+    """Made by ``play``. ``steps`` of the same name as the methods that end in ``_step``."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.memory = MemoryFileSystem(lambda: self.now_ms)
+        self.memory.make_directories("/data")
+        self.memory.sync_dir("/")
+        self.files = WatchedFiles(self.memory, self._operation)
+        self.entropy = SeededEntropy(0)
+        self.model = History()
+        self.config = CONFIG
+        self.leader_epoch = 0
+        self.producers = 0
+        self.was_compacted = False
+        self.ends = 0
+        """How often the process ended."""
+        self.refusals = 0
+        self._operations_left = -1
+        self._is_power_lost = False
+        self._crash_seed = 0
+        self._is_over = False
+        self._hazard = Hazard([], 0, 0)
+        self.directory: LogDirectory
+        self.log: Log
+
+    # The world.
+
+    def _operation(self, operation: str, path: str) -> None:
+        del operation, path
+        if self._operations_left == 0 or self._is_over:
+            self._is_over = True
+            raise ProcessEnded
+        self._operations_left -= 1
+
+    async def begin(self) -> None:
+        self.directory = LogDirectory.open(self.files, "/data", self.entropy)
+        await self.directory.load(lambda _: self.config, self.now_ms)
+        self.log = await self.directory.create(ORDERS, self.config, None)
+
+    async def play(self, step: Step) -> None:
+        """Do one step, whatever becomes of it, and compare."""
+        self._hazard, ends = self._at_rest(), self.ends
+        work: Callable[[Step], Awaitable[None]] = getattr(self, f"{step.kind}_step")
+        try:
+            await work(step)
+        except ProcessEnded:
+            await self._start_again()
+        except (BrokerError, StorageError) as refused:
+            self.refusals += 1
+            self._require_storage_error(refused)
+        if self.directory.failure is not None:
+            self.directory.abandon()
+            await self._start_again()
+        if step.kind == "restart_at" and self.ends != ends:
+            await self.play(step)  # as the follower will, which still is too far behind
+        self.check(thorough=False)
+
+    def _require_storage_error(self, refused: Exception) -> None:
+        if isinstance(refused, BrokerError):
+            assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR, refused
+
+    def _at_rest(self) -> Hazard:
+        return Hazard(self.model.batches, self.model.end, self.model.start)
+
+    # Appends.
+
+    def _batch(self, step: Step, **how: Any) -> tuple[bytearray, WrittenBatch]:
+        model = self.model
+        count = 1 + step.two % 4
+        builder = BatchBuilder(compression=CODECS[step.three % len(CODECS)], **how)
+        records = []
+        for number in range(count):
+            offset = model.end + number
+            timestamp = self.now_ms + (step.three * 7 + number * 13) % 40 - 20
+            key = b"key %d" % ((step.one + number) % KEYS)
+            is_tombstone = (step.two + number) % 11 == 10
+            value = None if is_tombstone else b"%d " % offset * (1 + step.one % 12)
+            builder.append(timestamp, key, value)
+            records.append(Written(offset, timestamp, key, value, self.leader_epoch))
+        written = WrittenBatch(tuple(records), model.end + count, count=count)
+        return bytearray(builder.build()), written
+
+    async def append_step(self, step: Step) -> None:
+        """A batch of one to four records, by a leader or by a follower."""
+        as_follower = step.one % 5 == 4
+        how = {"base_offset": self.model.end, "leader_epoch": self.leader_epoch} if as_follower else {}
+        data, batch = self._batch(step, **how)
+        self._append(data, batch, as_follower=as_follower)
+
+    async def produce_step(self, step: Step) -> None:
+        """A batch of one of up to three producers with an id, which goes on where its last one ended."""
+        known = self.model.last_batches()
+        producer = sorted(known)[step.one % len(known)] if len(known) > step.one % 3 else -1
+        sequence = 0
+        if producer < 0:
+            self.producers += 1
+            producer = self.producers
+        else:
+            sequence = known[producer].base_sequence + known[producer].count
+        how = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+        data, batch = self._batch(step, **how)
+        self._append(data, batch._replace(producer_id=producer, base_sequence=sequence))
+
+    async def repeat_step(self, step: Step) -> None:
+        """A producer sends its last batch again: it is answered with its offsets, and not stored."""
+        known = self.model.last_batches()
+        if not known:
+            return
+        batch = known[sorted(known)[step.one % len(known)]]
+        if len(batch.records) != batch.count:
+            return
+        builder = BatchBuilder(
+            producer_id=batch.producer_id, producer_epoch=0, base_sequence=batch.base_sequence
+        )
+        for record in batch.records:
+            builder.append(record.timestamp, record.key, record.value)
+        appended = self.log.append_as_leader(bytearray(builder.build()), self.leader_epoch, self.now_ms)
+        assert appended.is_duplicate
+        assert appended.first_offset == batch.first_offset
+
+    def _append(self, data: bytearray, batch: WrittenBatch, *, as_follower: bool = False) -> None:
+        model = self.model
+        self._hazard = self._at_rest()._replace(batches=[*model.batches, batch])
+        append = self.log.append_as_follower if as_follower else self.log.append_as_leader
+        appended = append(data, self.leader_epoch, self.now_ms)
+        assert appended.first_offset == model.end
+        model.append(batch)
+        self.log.high_watermark = model.high_watermark = model.end
+
+    async def epoch_step(self, step: Step) -> None:
+        """A new leader. Its epoch is known at once, or with its first batch."""
+        self.leader_epoch += 1 + step.one % 2
+        if step.two % 2:
+            self.log.assign_leader_epoch(self.leader_epoch)
+
+    async def lag_step(self, step: Step) -> None:
+        """The high watermark lags behind, as with followers that have not fetched yet."""
+        model = self.model
+        model.high_watermark = model.start + step.one % (model.end - model.start + 1)
+        self.log.high_watermark = model.high_watermark
+
+    async def clock_step(self, step: Step) -> None:
+        self.now_ms += step.one
+
+    # Segments.
+
+    async def roll_step(self, step: Step) -> None:
+        del step
+        self.log.roll(self.now_ms)
+
+    async def flush_step(self, step: Step) -> None:
+        del step
+        before = self.log.recovery_point
+        await self.log.flush()
+        assert self.log.recovery_point == self.model.end
+        if before != self.model.end:
+            self.model.synced(before)
+
+    async def checkpoint_step(self, step: Step) -> None:
+        """One of the three checkpoints, or all."""
+        which = step.one % 4
+        if which in (0, 3):
+            await self.directory.checkpoint_recovery_points()
+        if which in (1, 3):
+            await self.directory.checkpoint_log_start_offsets()
+            if self.model.start > self.log.segments[0].base_offset:
+                self.model.start_kept = self.model.start
+        if which in (2, 3):
+            await self.directory.checkpoint_high_watermarks()
+
+    # What takes records away.
+
+    async def advance_step(self, step: Step) -> None:
+        """DeleteRecords."""
+        model = self.model
+        offset = model.start + step.one % (model.high_watermark - model.start + 1)
+        self.log.advance_log_start_offset(offset)
+        model.start = offset
+
+    async def retain_step(self, step: Step) -> None:
+        """Deletion by time, by size or by start, and removal of what was deleted before."""
+        model, log = self.model, self.log
+        self._hazard = self._at_rest()._replace(start_max=model.high_watermark)
+        bounds = ({"retention_ms": step.two}, {"retention_bytes": step.two * 10}, {})[step.one % 3]
+        log.configure(replace(self.config, **bounds))
+        try:
+            gone = await log.delete_old_segments(self.now_ms, self.now_ms)
+            await log.delete_pending_segments(self.now_ms)
+        finally:
+            log.configure(self.config)
+            self._see_retained(bounds)
+        if gone:
+            model.start_kept = max(model.start_kept, log.segments[0].base_offset)
+
+    def _see_retained(self, bounds: dict[str, int]) -> None:
+        model, log = self.model, self.log
+        assert model.start <= log.log_start_offset <= max(model.high_watermark, model.start)
+        gone = model.records(model.start, log.log_start_offset)
+        if gone and "retention_ms" in bounds:
+            assert max(record.timestamp for record in gone) < self.now_ms - bounds["retention_ms"]
+        if gone and "retention_bytes" in bounds:
+            assert log.size_bytes >= bounds["retention_bytes"]
+        assert not gone or (bounds and "delete" in self.config.cleanup_policy)
+        model.start = log.log_start_offset
+
+    async def truncate_step(self, step: Step) -> None:
+        """A follower that has what its leader has not. Its broker then writes checkpoints."""
+        model = self.model
+        starts = [batch.first_offset for batch in model.batches if batch.first_offset >= model.start]
+        if not starts:
+            return
+        offset = starts[-1 - step.one % len(starts)]
+        self._hazard = self._at_rest()._replace(end_min=offset)
+        model.flushed = min(model.flushed, offset)
+        undone = (list(model.batches), offset)
+        model.undone.append(undone)
+        self.log.truncate_to(offset, self.now_ms)
+        model.undone.remove(undone)
+        model.cut(offset)
+        self._hazard = self._at_rest()
+        await self._checkpoint_after_cut()
+
+    async def restart_at_step(self, step: Step) -> None:
+        """A follower that is too far behind begins anew where its leader's log begins."""
+        offset = self.model.end + step.one % 50
+        self._hazard = Hazard(self.model.batches, 0, self.model.end, may_be_empty=True)
+        self.model.flushed = 0
+        self.model.undone.append((self.model.batches, 0))
+        self.log.truncate_fully_and_start_at(offset, self.now_ms)
+        self.model.begin_at(offset)
+        self._hazard = self._at_rest()._replace(end_min=0, may_be_empty=True)
+        await self._checkpoint_after_cut()
+
+    async def _checkpoint_after_cut(self) -> None:
+        for _ in range(STARTS_MAX):
+            with suppress(StorageError):
+                await self.directory.checkpoint_recovery_points()
+                await self.directory.checkpoint_log_start_offsets()
+                await self.cleaner().maybe_truncate_checkpoint(ORDERS, self.model.end)
+                return
+            if self.directory.failure is not None:
+                return
+
+    # Compaction.
+
+    async def policy_step(self, step: Step) -> None:
+        """The topic is compacted from now on, or no longer."""
+        policy = (("delete",), ("compact",), ("compact", "delete"))[step.one % 3]
+        self.config = replace(self.config, cleanup_policy=policy)
+        self.log.configure(self.config)
+
+    async def compact_step(self, step: Step) -> None:
+        """A round of the cleaner; by turns all is flushed and in segments that have ended."""
+        if step.one % 3:
+            self.log.roll(self.now_ms)
+            await self.flush_step(step)
+        model = self.model
+        self._hazard = self._at_rest()._replace(is_compacting=True)
+        self.was_compacted |= self.config.is_compacted
+        before = model.shown()
+        await self.cleaner().clean_filthiest_log()
+        first = self.log.segments[0].base_offset
+        gone = [batch for batch in model.batches if batch.next_offset <= first]
+        model.batches = gone + read_batches(self.log)
+        after = model.shown()
+        newest = latest_by_key(before)
+        assert set(after) <= set(before)
+        assert {one for one in newest.values() if one.value is not None} <= set(after)
+        if not self.config.is_compacted:
+            assert after == before
+
+    def cleaner(self) -> LogCleaner:
+        return LogCleaner([self.directory], CleanerConfig, StandingClock(self.now_ms), self.entropy)
+
+    # What breaks.
+
+    async def full_step(self, step: Step) -> None:
+        """The next write to some kind of file finds no room."""
+        self.memory.fail_next_write(
+            errno.ENOSPC, written=step.two % 60, name_end=NAMES[step.one % len(NAMES)]
+        )
+
+    async def broken_step(self, step: Step) -> None:
+        """The next sync of some kind of file fails."""
+        self.memory.fail_next_sync(errno.EIO, name_end=NAMES[step.one % len(NAMES)])
+
+    async def end_step(self, step: Step) -> None:
+        """The process is killed (or, by turns, power is lost) before a change of a file that is to come."""
+        self._operations_left = step.one % 25
+        self._is_power_lost = bool(step.two % 2)
+        self._crash_seed = step.three
+
+    async def kill_step(self, step: Step) -> None:
+        del step
+        self._is_power_lost = False
+        raise ProcessEnded
+
+    async def power_step(self, step: Step) -> None:
+        self._is_power_lost = True
+        self._crash_seed = step.one
+        raise ProcessEnded
+
+    async def stop_step(self, step: Step) -> None:
+        """A stop in order. One that could not bring everything to the disk is none."""
+        del step
+        before, is_open = self.log.recovery_point, self.log._active is not None
+        try:
+            await self.directory.close()
+        except StorageError:
+            self.refusals += 1
+            self._is_power_lost = False
+        else:
+            self.model.start_kept = self.model.start
+            if is_open or before != self.model.end:
+                self.model.synced(before)
+        await self._start_again()
+
+    # Starts.
+
+    async def _start_again(self) -> None:
+        """Open what is there, again and again if that is cut off too, and take it over if it may be so."""
+        lost = False
+        for _ in range(STARTS_MAX):
+            self._let_go()
+            lost |= self._lose_power()
+            try:
+                await self._open()
+            except ProcessEnded:
+                continue
+            except StorageError:
+                self.directory.abandon()
+                continue
+            break
+        else:
+            raise AssertionError("no start succeeds")
+        self._take_over(lost)
+        self.check(thorough=True)
+
+    def _let_go(self) -> None:
+        self.ends += 1
+        self._is_over = False
+        self._operations_left = -1
+        self.directory.abandon()
+
+    def _lose_power(self) -> bool:
+        if not self._is_power_lost:
+            return False
+        self._is_power_lost = False
+        self.memory.crash(SeededEntropy(self._crash_seed))
+        return True
+
+    async def _open(self) -> None:
+        self.directory = LogDirectory.open(self.files, "/data", self.entropy)
+        await self.directory.load(lambda _: self.config, self.now_ms)
+        if ORDERS in self.directory.unusable and not await self.directory.reopen(ORDERS):
+            raise self.directory.unusable[ORDERS]
+        log = self.directory.get(ORDERS)
+        assert log is not None, "the log is gone"
+        self.log = log
+
+    def _take_over(self, power_was_lost: bool) -> None:
+        """Compare what a start found with what it may have found, and go on from there."""
+        model, hazard, log = self.model, self._hazard, self.log
+        with self._on_a_sound_disk():
+            found = read_batches(log)
+        start, end = log.log_start_offset, log.log_end_offset
+        end_min = min(hazard.end_min, model.flushed) if power_was_lost else hazard.end_min
+        if self.config.is_compacted or self.was_compacted:
+            # The last batch before a cut may have been compacted away, and the log ends before it then.
+            end_min = max(
+                (one.next_offset for one in hazard.batches if one.next_offset <= end_min), default=0
+            )
+        may_be = [hazard.batches, *(batches for batches, _ in model.undone if power_was_lost)]
+        shown = records_of(found, start, end)
+        is_empty_anew = not shown and start == end and (hazard.may_be_empty or start == model.start_kept)
+        assert is_empty_anew or model.start_kept <= start <= hazard.start_max, (start, model, hazard)
+        assert is_empty_anew or end >= end_min, (end, end_min)
+        if self.config.is_compacted or self.was_compacted:
+            is_possible = as_sifted(may_be, shown, start, end_min, compacting=hazard.is_compacting)
+            gone = [batch for batch in hazard.batches if batch.next_offset <= log.segments[0].base_offset]
+            taken = gone + found if is_possible else None
+        else:
+            taken = as_in_one_of(may_be, shown, start, end)
+        assert taken is not None or is_empty_anew, (start, end, shown, may_be)
+        model.batches = [batch for batch in taken or () if batch.next_offset <= end]
+        model.start, model.end = start, end
+        model.start_max = min(model.start_max, end)
+        model.start_kept = min(model.start_kept, start)
+        model.flushed = min(model.flushed, end)
+        if power_was_lost:
+            model.undone = []
+        model.high_watermark = min(max(self.directory.high_watermarks.get(ORDERS, 0), start), end)
+        log.high_watermark = model.high_watermark
+
+    # Comparisons.
+
+    def check(self, *, thorough: bool) -> None:
+        """The log shows what the model holds."""
+        with self._on_a_sound_disk():
+            compare(self.log, self.model, thorough=thorough)
+
+    @contextmanager
+    def _on_a_sound_disk(self) -> Iterator[None]:
+        """A reader may have to rebuild an index: the errors that lie in wait are for others."""
+        memory = self.memory
+        armed = memory._write_failure, memory._sync_failure, self._operations_left
+        memory._write_failure = memory._sync_failure = None
+        self._operations_left = -1
+        try:
+            yield
+        finally:
+            memory._write_failure, memory._sync_failure, self._operations_left = armed
+
+
+def play(steps: Iterable[Step], config: LogConfig = CONFIG) -> ModelledLog:
+    """Play steps from an empty log on; what does not hold raises AssertionError."""
+
+    async def main() -> ModelledLog:
+        one = ModelledLog()
+        one.config = config
+        await one.begin()
+        for step in steps:
+            await one.play(step)
+        await one.play(Step("kill"))
+        one.check(thorough=True)
+        return one
+
+    return asyncio.run(main())
+
+
+WEIGHTS = {
+    "append": 8,
+    "produce": 4,
+    "repeat": 2,
+    "epoch": 1,
+    "lag": 1,
+    "clock": 2,
+    "roll": 2,
+    "flush": 3,
+    "checkpoint": 3,
+    "advance": 1,
+    "retain": 3,
+    "truncate": 2,
+    "restart_at": 1,
+    "policy": 2,
+    "compact": 4,
+    "full": 1,
+    "broken": 1,
+    "end": 3,
+    "kill": 1,
+    "power": 2,
+    "stop": 1,
+}
+"""How often each step is taken, beside the others."""
+
+KINDS = tuple(kind for kind, weight in WEIGHTS.items() for _ in range(weight))

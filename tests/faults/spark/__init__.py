@@ -1,0 +1,1 @@
+"""Spark drivers and brokers killed while a topic is copied."""

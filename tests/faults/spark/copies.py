@@ -1,0 +1,126 @@
+"""The source topic while it is fed, and its three copies: how much is written, and whether all is there once.
+
+The judge compares with the log of the source itself, record by record: each partition and offset of it must
+be in a copy, once where the copy promises that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from tests.faults.fault_report import FaultReport
+from tests.faults.spark.driver import SINKS, SOURCE, TABLE, TOPICS
+
+from odradek import Admin, Consumer, NewTopic, OffsetSpec, Producer, TopicPartition
+from odradek.model.client_errors import ClientError
+
+PARTITIONS = 2
+FEED_RECORDS = 25
+FEED_SECONDS = 0.2
+
+
+class Feed:
+    """Writes to the source, a little at a time, until it is told to stop; waits for a broker that is away."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: list[str] = []
+        self.failure: ClientError | None = None
+        self._bootstrap = bootstrap
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> Feed:
+        names = [SOURCE, *(f"{SOURCE}.{guarantee}" for guarantee in TOPICS)]
+        with Admin(bootstrap_servers=self._bootstrap) as admin:
+            admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names])
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            with Producer(bootstrap_servers=self._bootstrap) as producer:
+                while not self._stopping.wait(FEED_SECONDS):
+                    values = [f"record {number + more}" for more in range(FEED_RECORDS)]
+                    number += FEED_RECORDS
+                    sent = [value.encode() for value in values]
+                    producer.send_many(SOURCE, sent, keys=sent).result()
+                    self.acknowledged += values
+        except ClientError as failed:
+            self.failure = failed
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+class Copies:
+    """What the queries have written so far."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self._bootstrap = bootstrap
+        self._table = directory / TABLE
+
+    def mark(self, admin: Admin, sink: str) -> Callable[[], int]:
+        """How much is visible in this copy, as a number that grows."""
+
+        def end() -> int:
+            wanted = dict.fromkeys(_places(f"{SOURCE}.{sink}"), OffsetSpec.LATEST)
+            found = admin.list_offsets(wanted, isolation_level="read_committed")
+            return sum(answer.offset for answer in found.values())
+
+        def versions() -> int:
+            return len(list((self._table / "_delta_log").glob("*.json")))
+
+        return versions if sink == TABLE else end
+
+    def judge(self, acknowledged: list[str], report: FaultReport) -> None:
+        """Compare each copy with the log."""
+        log = self._read(SOURCE, with_place=True)
+        stored = {value.split(":", 2)[2] for value in log}
+        lost = [value for value in acknowledged if value not in stored]
+        report.check(not lost, f"{len(lost)} acknowledged records are not in the source, as {lost[:3]}")
+        report.acknowledged = len(acknowledged)
+        report.outcomes["records in the source"] = len(log)
+        for sink in SINKS:
+            rows = self._rows() if sink == TABLE else self._read(f"{SOURCE}.{sink}", with_place=False)
+            _judge(sink, set(log), Counter(rows), report)
+
+    def _rows(self) -> list[str]:
+        rows: list[str] = pa.table(DeltaTable(str(self._table)).scan())["value"].to_pylist()
+        return rows
+
+    def _read(self, topic: str, *, with_place: bool) -> list[str]:
+        """Values that readers of committed records are given, in front of each its place if wanted."""
+        with Consumer(bootstrap_servers=self._bootstrap, isolation_level="read_committed") as consumer:
+            places = _places(topic)
+            consumer.assign(places)
+            consumer.seek_to_beginning()
+            ends = consumer.end_offsets(places)
+            found = []
+            while any(consumer.position(place) < ends[place] for place in places):
+                for record in consumer.poll(timeout_s=1):
+                    value = record.value.decode()
+                    found.append(f"{record.partition}:{record.offset}:{value}" if with_place else value)
+        return found
+
+
+def _places(topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+
+def _judge(sink: str, expected: set[str], copies: Counter[str], report: FaultReport) -> None:
+    missing, strange = expected - copies.keys(), copies.keys() - expected
+    surplus = copies.total() - len(copies)
+    report.check(not missing, f"{sink}: {len(missing)} records are missing, as {sorted(missing)[:3]}")
+    report.check(not strange, f"{sink}: {len(strange)} records nobody sent, as {sorted(strange)[:3]}")
+    if sink != "at_least_once":
+        twice = [value for value, count in copies.items() if count > 1]
+        report.check(not surplus, f"{sink}: {surplus} records too many, as {twice[:3]}")
+    report.outcomes[f"{sink}: records too many"] = surplus
+    report.outcomes[f"{sink}: records missing"] = len(missing)

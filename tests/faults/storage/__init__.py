@@ -1,0 +1,1 @@
+"""Faults of files, disks and processes under one broker."""

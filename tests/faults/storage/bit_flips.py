@@ -1,0 +1,199 @@
+"""R13: one bit of one file is not what it was, or one file is gone.
+
+Every file of a data directory is tried, bit by bit, by a whole broker in memory: after a stop in order and
+after the end of a process. The broker starts or refuses with one line that names the file; it never serves
+bytes that pass a reader's checksum and are not what was written; nothing ends in a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import struct
+from collections.abc import Iterator, Mapping
+
+from tests.faults.fault_report import FaultReport
+from tests.faults.storage.specimen import (
+    AFTER_CRC,
+    FIRST_TIMESTAMP,
+    SETTINGS,
+    START,
+    STATES,
+    Served,
+    Specimen,
+    batch_of,
+    list_offset,
+    make_specimen,
+    produce,
+    read_all,
+)
+
+from odradek.model.errors import ConfigError, StorageError
+from odradek.records import codec
+from odradek.store.port import StoreError
+from odradek.testing.broker import MemoryBroker, MemoryCluster
+from odradek.testing.clock import run_virtually
+
+BATCHES = 24
+NEXT_BATCH = BATCHES + (2 - BATCHES % 3)
+"""A batch of the idempotent producer, so that its state is read from the log."""
+
+
+SOUND = ("all served", "cut at a batch", "start changed")
+"""Outcomes after which the log is in order, so that what is appended can be read."""
+
+
+class Tracebacks(logging.Handler):
+    """Counts what the broker said about errors that nobody expected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            self.seen.append(record.getMessage()[:300])
+
+
+def kind_of(path: str) -> str:
+    """The file's kind: its ending, or its name."""
+    name = path.rpartition("/")[2]
+    return name[20:] if name[:20].isdigit() else name
+
+
+def flips(specimen: Specimen, count: int | None, seed: int) -> Iterator[tuple[str, int]]:
+    """Path and bit: all there are, or some by chance, as many of each kind of file."""
+    everything = [(path, bit) for path, content in specimen.files.items() for bit in range(8 * len(content))]
+    if count is None:
+        yield from everything
+        return
+    chance = random.Random(seed)
+    kinds = sorted({kind_of(path) for path, _ in everything})
+    for kind in kinds:
+        of_kind = [one for one in everything if kind_of(one[0]) == kind]
+        yield from chance.sample(of_kind, min(len(of_kind), count // len(kinds)))
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def play(count: int | None, seed: int, *, clean: bool) -> FaultReport:
+    """Flip so many bits (all if None), one at a time, then delete each file once."""
+    report = FaultReport(f"bit flips after {'a stop in order' if clean else 'the end of the process'}", seed)
+
+    async def main() -> None:
+        cluster = MemoryCluster(seed)
+        specimen = await make_specimen(cluster, BATCHES, clean=clean)
+        report.acknowledged = specimen.end_offset
+        for path, bit in flips(specimen, count, seed):
+            change = {path: flipped(specimen.files[path], bit)}
+            await _try(specimen, change, f"{path} bit {bit}", report)
+        for path in specimen.files:
+            await _try(specimen, {path: None}, f"{path} deleted", report)
+        await cluster.close()
+
+    tracebacks = Tracebacks()
+    logger = logging.getLogger("odradek")
+    logger.addHandler(tracebacks)
+    try:
+        run_virtually(main)
+    finally:
+        logger.removeHandler(tracebacks)
+    for said in tracebacks.seen:
+        report.violate(f"traceback: {said}")
+    return report
+
+
+async def _try(
+    specimen: Specimen, change: Mapping[str, bytes | None], what: str, report: FaultReport
+) -> None:
+    report.faults += 1
+    [path] = change
+    kind = kind_of(path) + (" deleted" if change[path] is None else "")
+    specimen.on_files(change)
+    try:
+        broker = await specimen.cluster.start(SETTINGS)
+    except (StorageError, ConfigError, StoreError) as refused:
+        names_it = path in str(refused) or path.rpartition("/")[0] in str(refused)
+        report.check(names_it and "\n" not in str(refused), f"{what}: an unclear refusal: {refused}")
+        report.outcomes[f"{kind}: start refused"] += 1
+        return
+    except Exception as broken:  # noqa: BLE001 - this is what must not happen
+        report.violate(f"{what}: start broke with {broken!r}")
+        return
+    try:
+        outcome = await _judge(specimen, broker, what, report)
+    finally:
+        await broker.stop()
+    report.outcomes[f"{kind}: {outcome}"] += 1
+
+
+async def _judge(specimen: Specimen, broker: MemoryBroker, what: str, report: FaultReport) -> str:
+    client = await broker.connect()
+    served = await read_all(client, broker)
+    outcome = _compare(specimen, served, what, report)
+    code, offset = await list_offset(client, FIRST_TIMESTAMP + 10 * (BATCHES // 2))
+    if code == 0 and outcome == "all served":
+        expected = sorted(specimen.batches)[BATCHES // 2]
+        report.check(offset == expected, f"{what}: a search by time gave {offset}, not {expected}")
+    code, _ = await list_offset(client, -3)
+    _judge_states(specimen, await read_all(client, broker, STATES), what, report)
+    entry = await produce(client, batch_of(NEXT_BATCH))
+    if outcome == "all served":
+        report.check(entry.error_code == 0, f"{what}: append refused with {entry.error_code}")
+        report.check(entry.base_offset == specimen.end_offset, f"{what}: appended at {entry.base_offset}")
+    if entry.error_code == 0 and outcome in SOUND:
+        again = await read_all(client, broker)
+        found = again.batches.get(entry.base_offset, b"")
+        is_there = found[AFTER_CRC:] == batch_of(NEXT_BATCH)[AFTER_CRC:]
+        report.check(
+            is_there or again.problem is not None, f"{what}: appended and not there: {again.problem}"
+        )
+    return outcome
+
+
+def _judge_states(specimen: Specimen, served: Served, what: str, report: FaultReport) -> None:
+    """Of the compacted topic no other record is served and, if its files are sound, none that is the newest
+    of its key is missing. A cleaner may have run meanwhile."""
+    found = {}
+    for batch in served.batches.values():
+        for one in codec.decode(batch):
+            found[one.offset] = one
+    by_value = {one.value for one in specimen.states.values()}
+    report.check(all(one.value in by_value for one in found.values()), f"{what}: {STATES} has other records")
+    if served.problem is None and f"/{STATES}-0/" not in what:
+        newest = {one.key: one for one in specimen.states.values()}
+        values = {one.value for one in found.values()}
+        missing = [key for key, one in newest.items() if one.value not in values]
+        report.check(not missing, f"{what}: {STATES} has lost {missing}")
+
+
+def _compare(specimen: Specimen, served: Served, what: str, report: FaultReport) -> str:
+    """Name what the reader got; a batch that looks whole and is not what was written is a violation."""
+    moved = 0
+    by_content = {batch[AFTER_CRC:]: offset for offset, batch in specimen.batches.items()}
+    for offset, batch in served.batches.items():
+        written = by_content.get(batch[AFTER_CRC:])
+        if written is None:
+            report.violate(f"{what}: a batch at {offset} is not what was written")
+        elif written != offset:
+            moved += 1
+    if moved:
+        return "offset of a batch changed"
+    if served.problem is not None:
+        return served.problem
+    expected = {offset for offset, batch in specimen.batches.items() if _last(offset, batch) >= served.start}
+    missing = expected - set(served.batches)
+    if missing:
+        is_prefix = min(missing) > max(served.batches, default=-1)
+        return "cut at a batch" if is_prefix else "hole"
+    if served.end != specimen.end_offset:
+        return "end changed"
+    return "all served" if served.start <= START else "start changed"
+
+
+def _last(offset: int, batch: bytes) -> int:
+    return offset + int(struct.unpack_from(">i", batch, 23)[0])

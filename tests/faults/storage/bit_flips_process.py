@@ -1,0 +1,107 @@
+"""R13 with real processes: one bit of one file is flipped, or the file is gone, and ``odradek serve`` starts.
+
+The start succeeds and serves what passes a reader's checks, or ends with one line that names the file.
+The embedded store is tried too, and counted apart.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.faults.broker_partitions import append, batch_of, create, fetch_page
+from tests.faults.fault_report import FaultReport
+from tests.faults.storage.bit_flips import flipped, kind_of
+from tests.faults.storage.specimen import is_whole, whole_batches
+from tests.support.broker import Broker
+from tests.support.raw_connection import RawConnection
+
+TOPIC = "flipped"
+BATCHES = 30
+SETTINGS = {"log.segment.bytes": "2000", "log.index.interval.bytes": "300"}
+
+
+def make(directory: Path, *, clean: bool) -> dict[bytes, int]:
+    """A data directory, and the offsets of its batches by what checksums cover."""
+    broker = Broker(directory, SETTINGS).start()
+    written = {}
+    with RawConnection(broker.bootstrap) as connection:
+        assert create(connection, TOPIC) == 0
+        for number in range(BATCHES):
+            batch = batch_of(b"value %d" % number, b"x" * 40)
+            written[batch[21:]] = append(connection, TOPIC, 0, batch).base_offset
+    if clean:
+        broker.stop()
+    else:
+        broker.kill()
+    return written
+
+
+def play(directory: Path, starts: int, seed: int) -> FaultReport:
+    """So many starts, each on a copy with one fault."""
+    report = FaultReport("bit flips, real processes", seed)
+    chance = random.Random(seed)
+    written = {clean: make(directory / f"made-{clean}", clean=clean) for clean in (True, False)}
+    report.acknowledged = 2 * sum(map(len, written.values()))
+    for number in range(starts):
+        clean = bool(number % 2)
+        data = directory / f"made-{clean}" / "data"
+        files = sorted(path for path in data.rglob("*") if path.is_file() and path.stat().st_size)
+        kinds = sorted({kind_of(str(path)) for path in files})
+        kind = kinds[number // 2 % len(kinds)]
+        path = chance.choice([one for one in files if kind_of(str(one)) == kind])
+        copy = directory / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(data, copy / "data")
+        victim = copy / "data" / path.relative_to(data)
+        if number % 5 == 4:
+            victim.unlink()
+            how = "deleted"
+        else:
+            content = victim.read_bytes()
+            victim.write_bytes(flipped(content, chance.randrange(8 * len(content))))
+            how = "flipped"
+        report.faults += 1
+        outcome = _start(copy, victim, written[clean], f"{victim.name} {how}, clean {clean}", report)
+        report.outcomes[f"{kind} {how}: {outcome}"] += 1
+    return report
+
+
+def _start(directory: Path, victim: Path, written: dict[bytes, int], what: str, report: FaultReport) -> str:
+    broker = Broker(directory, SETTINGS)
+    try:
+        broker.start()
+    except pytest.fail.Exception:
+        lines = [line for line in broker.output().splitlines() if line.startswith("odradek: ")]
+        names_it = any(victim.name in line or victim.parent.name in line for line in lines)
+        is_clear = len(lines) == 1 and names_it and broker.traceback() is None
+        report.check(is_clear, f"{what}: an unclear refusal to start: {broker.output()[-600:]}")
+        return "start refused"
+    outcome = _read(broker, written, what, report)
+    broker.stop()
+    return outcome
+
+
+def _read(broker: Broker, written: dict[bytes, int], what: str, report: FaultReport) -> str:
+    """Name what a reader gets."""
+    offset, seen, moved = 0, 0, 0
+    with RawConnection(broker.bootstrap) as connection:
+        while seen <= BATCHES:
+            entry = fetch_page(connection, TOPIC, 0, offset)
+            if entry.error_code:
+                return f"refused with {entry.error_code}"
+            batches = list(whole_batches(entry.records))
+            for batch in batches:
+                if not is_whole(batch):
+                    return "seen by the reader"
+                report.check(batch[21:] in written, f"{what}: a batch that was never written")
+                moved += written.get(batch[21:]) != int.from_bytes(batch[:8], "big")
+                offset = int.from_bytes(batch[:8], "big") + int.from_bytes(batch[23:27], "big") + 1
+                seen += 1
+            if not batches:
+                break
+    if moved:
+        return "offset of a batch changed"
+    return "all served" if seen == len(written) else "a part served"

@@ -1,0 +1,135 @@
+"""R11: a disk that fails: EIO, a failed sync, a short write, no file descriptor left.
+
+A whole broker in memory; one operation on one kind of file fails. Appends are acknowledged or refused, never
+both; what was acknowledged is there after the end of the process; what is full refuses and goes on, what is
+broken refuses until the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.faults.fault_report import FaultReport
+from tests.faults.storage.bit_flips import Tracebacks
+from tests.faults.storage.specimen import (
+    AFTER_CRC,
+    Specimen,
+    batch_of,
+    create,
+    files_of,
+    produce,
+    read_all,
+)
+
+from odradek.model.errors import StorageError
+from odradek.testing.broker import Client, ConnectionEnded, MemoryBroker, MemoryCluster
+from odradek.testing.clock import run_virtually
+from odradek.testing.files import MemoryFileSystem
+
+KAFKA_STORAGE_ERROR = 56
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
+NAMES = (".log", ".index", ".timeindex", "checkpoint.tmp", "")
+"""Endings of the files that fail; the last means any."""
+APPENDS = 30
+
+Fail = Callable[[MemoryFileSystem], None]
+
+
+def play(rounds: int, seed: int) -> FaultReport:
+    """Let one operation fail in each round."""
+    report = FaultReport("failing disk", seed)
+    chance = random.Random(seed)
+    tracebacks = Tracebacks()
+    logger = logging.getLogger("odradek")
+    logger.addHandler(tracebacks)
+    try:
+        for number in range(rounds):
+            what, code, fail = _choose(chance)
+            run_virtually(lambda seed=number, one=(what, code, fail): _round(seed, one, chance, report))
+    finally:
+        logger.removeHandler(tracebacks)
+    for said in tracebacks.seen:
+        report.violate(f"traceback: {said}")
+    return report
+
+
+def _choose(chance: random.Random) -> tuple[str, int, Fail]:
+    name_end = chance.choice(NAMES)
+    if chance.random() < 0.4:
+        code = chance.choice((errno.EIO, errno.ENOSPC))
+        return f"sync of *{name_end}", code, lambda files: files.fail_next_sync(code, name_end=name_end)
+    code = chance.choice((errno.EIO, *FULL))
+    written = chance.choice((0, 1, 30, 61, 90))
+    return (
+        f"write to *{name_end}",
+        code,
+        lambda files: files.fail_next_write(code, written=written, name_end=name_end),
+    )
+
+
+async def _round(seed: int, fault: tuple[str, int, Fail], chance: random.Random, report: FaultReport) -> None:
+    what, code, fail = fault
+    cluster = MemoryCluster(seed)
+    broker = await cluster.start()
+    client = await broker.connect()
+    settings = {"segment_bytes": "900", "index_interval_bytes": "150", "retention_ms": "-1"}
+    assert await create(client, **settings) == 0
+    kept: dict[int, bytes] = {}
+    at = chance.randrange(APPENDS)
+    refused = 0
+    for number in range(APPENDS):
+        if number == at:
+            fail(cluster.files)
+        entry = await _append(client, batch_of(3 * number))
+        if entry is None:
+            break
+        if entry.error_code == 0:
+            report.check(entry.base_offset not in kept, f"{what}: offset {entry.base_offset} was given twice")
+            kept[entry.base_offset] = batch_of(3 * number)
+        else:
+            refused += 1
+            report.check(entry.error_code == KAFKA_STORAGE_ERROR, f"{what}: refused with {entry.error_code}")
+        if chance.random() < 0.2:
+            await asyncio.sleep(chance.choice((1, 5, 70)))
+    report.faults += 1
+    report.acknowledged += len(kept)
+    if code in FULL and what.startswith("write"):
+        report.check(
+            refused <= 1, f"{what}, {errno.errorcode[code]}: {refused} appends refused after one error"
+        )
+    report.outcomes[f"{errno.errorcode[code]}: {'appends refused' if refused else 'nobody noticed'}"] += 1
+    await _end_and_read(cluster, broker, kept, f"{what}, {errno.errorcode[code]}", report)
+
+
+async def _append(client: Client, batch: bytes) -> Any:
+    """The entry of the answer; None if the connection ended: a broker without a disk may end."""
+    try:
+        return await produce(client, batch)
+    except ConnectionEnded:
+        return None
+
+
+async def _end_and_read(
+    cluster: MemoryCluster, broker: MemoryBroker, kept: dict[int, bytes], what: str, report: FaultReport
+) -> None:
+    """End the process, start another on what it left, and look for all that was acknowledged."""
+    left = files_of(cluster.files)
+    with contextlib.suppress(StorageError):
+        await broker.stop()
+    Specimen(left, {}, 0, cluster).on_files({})
+    broker = await cluster.start()
+    served = await read_all(await broker.connect(), broker)
+    report.check(served.problem is None, f"{what}: cannot be read: {served.problem}")
+    for offset, batch in kept.items():
+        found = served.batches.get(offset, b"")
+        report.check(
+            found[AFTER_CRC:] == batch[AFTER_CRC:], f"{what}: acknowledged batch at {offset} is lost"
+        )
+    await broker.stop()
+    await cluster.close()

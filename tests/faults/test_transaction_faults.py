@@ -1,0 +1,136 @@
+"""Exactly once in short; and judge and reader themselves: they must find what they are there to find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.faults.fault_report import FaultReport
+from tests.faults.transactions import hung, ledger, steps
+from tests.faults.transactions.checker import Entry, Fate, judge
+from tests.faults.transactions.reader import Aborted
+from tests.support.proxy import Moment
+
+SEED = 1912
+TRANSACTIONS = 10_000
+
+
+def check(report: FaultReport) -> None:
+    """Show the figures, and fail on a violation."""
+    print(report.text())
+    assert report.faults
+    assert report.violations == []
+
+
+@pytest.mark.timeout(600)
+def test_each_input_is_seen_exactly_once_over_ten_thousand_transactions(tmp_path: Path) -> None:
+    report = ledger.play(tmp_path, TRANSACTIONS, 2, SEED)
+    check(report)
+    assert report.acknowledged >= TRANSACTIONS
+
+
+@pytest.mark.timeout(600)
+def test_clients_and_the_broker_may_die_at_any_step_of_a_transaction(tmp_path: Path) -> None:
+    check(steps.play(tmp_path, steps.some_steps(SEED), 3, SEED))
+
+
+def test_a_hung_transaction_holds_readers_back_for_its_timeout_and_one_look(tmp_path: Path) -> None:
+    check(hung.play(tmp_path, 2, SEED))
+
+
+def test_the_short_form_has_every_request_with_every_victim_and_every_client_and_moment() -> None:
+    for seed in range(20):
+        drawn = steps.some_steps(seed)
+        assert {(one.api_key, one.victim) for one in drawn} == {
+            (one.api_key, one.victim) for one in steps.all_steps()
+        }
+        assert {(one.client, one.moment) for one in drawn} == {
+            (client, moment) for client in steps.CLIENTS for moment in Moment
+        }
+
+
+# The judge.
+
+DEBITS = [[Entry(0, 0, "a", 2), Entry(0, 1, "a", 2), Entry(0, 2, "b", 1)], [Entry(1, 0, "c", 1)]]
+CREDITS = [[Entry(0, 0, "a", 2), Entry(0, 1, "a", 2), Entry(1, 0, "c", 1)], [Entry(0, 2, "b", 1)]]
+ENDS = {0: 3, 1: 1}
+FATES = {"a": Fate.COMMITTED, "b": Fate.UNKNOWN, "c": Fate.COMMITTED, "x": Fate.ABORTED}
+
+
+def test_what_was_done_exactly_once_is_not_blamed() -> None:
+    assert judge([DEBITS, CREDITS], ENDS, FATES) == []
+
+
+def test_an_entry_that_is_there_twice_is_found() -> None:
+    twice = [DEBITS[0], [*DEBITS[1], Entry(1, 0, "c", 1)]]
+    assert "debits: input 0 of 1 is there 2 times" in judge([twice, CREDITS], ENDS, FATES)
+
+
+def test_an_input_done_by_two_attempts_is_found() -> None:
+    sides = [[*side, [Entry(0, 2, "d", 1)]] for side in (DEBITS, CREDITS)]
+    found = judge(sides, ENDS, FATES)
+    assert found == ["debits: input 2 of 0 is there 2 times", "credits: input 2 of 0 is there 2 times"]
+
+
+def test_an_input_that_was_consumed_and_not_written_is_found() -> None:
+    assert judge([DEBITS, CREDITS], {0: 4, 1: 1}, FATES) == [
+        "debits: input 3 of 0 is there 0 times",
+        "credits: input 3 of 0 is there 0 times",
+    ]
+
+
+def test_entries_whose_offset_was_not_committed_are_found() -> None:
+    found = judge([DEBITS, CREDITS], {0: 2, 1: 1}, FATES)
+    assert found[0] == "debits: input 2 of 0 is there, and was not consumed: 2 is committed"
+
+
+def test_a_torn_transaction_is_found() -> None:
+    found = judge([[DEBITS[0][:-1], DEBITS[1]], CREDITS], ENDS, FATES)
+    assert found[0] == "attempt b: 0 of 1 entries among the debits"
+
+
+def test_two_halves_of_different_attempts_are_found() -> None:
+    sides = [DEBITS, [CREDITS[0], [Entry(0, 2, "d", 1)]]]
+    assert "input 2 of 0: debit by b, credit by d" in judge(sides, ENDS, FATES)
+
+
+@pytest.mark.parametrize("name", ["x", "mine!"])
+def test_an_aborted_attempt_that_is_seen_is_found(name: str) -> None:
+    sides = [[*side, [Entry(1, 1, name, 1)]] for side in (DEBITS, CREDITS)]
+    assert judge(sides, {0: 3, 1: 2}, FATES) == [f"attempt {name} was aborted and is seen"]
+
+
+def test_a_committed_attempt_that_is_not_seen_is_found() -> None:
+    assert judge([DEBITS, CREDITS], ENDS, {**FATES, "e": Fate.COMMITTED}) == [
+        "attempt e was committed and is not seen"
+    ]
+
+
+def test_entries_out_of_order_are_found() -> None:
+    found = judge([[DEBITS[0][::-1], DEBITS[1]], CREDITS], ENDS, FATES)
+    assert "debits: partition 0: input 1 of 0 after 2" in found
+
+
+def test_an_entry_is_read_as_it_was_written() -> None:
+    entry = Entry(3, 41, "app-7!", 2)
+    assert Entry.read(entry.value()) == entry
+
+
+# The reader.
+
+
+def test_a_batch_is_aborted_from_the_first_offset_listed_to_the_marker() -> None:
+    aborted = Aborted([(10, 7)])
+    assert not aborted.has(7, end=10)
+    assert not aborted.has(8, end=12)
+    assert aborted.has(7, end=13)
+    aborted.ends(7, end=14)
+    assert not aborted.has(7, end=15)
+
+
+def test_two_aborted_transactions_of_one_producer_are_told_apart() -> None:
+    aborted = Aborted([(20, 7), (10, 7)])
+    assert aborted.has(7, end=12)
+    aborted.ends(7, end=13)
+    assert not aborted.has(7, end=19)
+    assert aborted.has(7, end=21)

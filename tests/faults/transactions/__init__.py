@@ -1,0 +1,1 @@
+"""Transactions while clients and brokers die."""

@@ -1,0 +1,157 @@
+"""A read_committed reader by hand: it fetches, drops what the list of aborted transactions names, and notes.
+
+It goes on where it was when the broker comes back. That it is never served beyond the last stable offset, and
+that this never falls behind what it has read, is checked with every answer.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from tests.faults.broker_partitions import NOT_YET
+from tests.faults.storage.specimen import is_whole, whole_batches
+from tests.faults.transactions.checker import SIDES, Entry
+from tests.support.kio_requests import fetch
+from tests.support.raw_connection import ConnectionEnded, RawConnection
+
+from odradek.records import codec
+
+READ_COMMITTED = 1
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+DRAIN_SECONDS_MAX = 60.0
+Place = tuple[str, int]
+
+
+class Aborted:
+    """The list of aborted transactions of one answer, gone through as a client does."""
+
+    def __init__(self, listed: Iterable[tuple[int, int]]) -> None:
+        self._listed = deque(sorted(listed))
+        self._open: set[int] = set()
+
+    def has(self, producer_id: int, end: int) -> bool:
+        """True if a batch of this producer, which ends here, is part of an aborted transaction."""
+        self._reach(end)
+        return producer_id in self._open
+
+    def ends(self, producer_id: int, end: int) -> None:
+        """A marker of this producer: only that of an abort can end what is listed."""
+        self._reach(end)
+        self._open.discard(producer_id)
+
+    def _reach(self, end: int) -> None:
+        while self._listed and self._listed[0][0] < end:
+            self._open.add(self._listed.popleft()[1])
+
+
+class Reader(threading.Thread):
+    """Reads both sides all the time."""
+
+    def __init__(self, address: str, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self._address = address
+        self._partitions = partitions
+        self._places: list[Place] = [(side, number) for side in SIDES for number in range(partitions)]
+        self._next = dict.fromkeys(self._places, 0)
+        self._stable = dict.fromkeys(self._places, 0)
+        self._ends = dict.fromkeys(self._places, 0)
+        self._seen: dict[Place, list[Entry]] = {place: [] for place in self._places}
+        self._ending = threading.Event()
+        self.wrong: list[str] = []
+        self.aborted_batches = 0
+
+    def run(self) -> None:
+        while not self._ending.wait(0.05):
+            with suppress(ConnectionEnded, OSError), RawConnection(self._address) as connection:
+                while not self._ending.is_set():
+                    self._poll(connection)
+
+    def finish(self) -> None:
+        """Read to the end of the logs; transactions that stay open are noted as wrong."""
+        self._ending.set()
+        self.join()
+        deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        with RawConnection(self._address) as connection:
+            while not self._is_at_end(self._poll(connection)) and time.monotonic() < deadline:
+                pass
+        for place in self._places:
+            if self._stable[place] != self._ends[place]:
+                self.wrong.append(f"{place}: stable to {self._stable[place]} of {self._ends[place]}")
+
+    def sides(self) -> list[list[Sequence[Entry]]]:
+        """What was seen, for the judge."""
+        return [[self._seen[side, number] for number in range(self._partitions)] for side in SIDES]
+
+    def _is_at_end(self, answered: int) -> bool:
+        at_end = all(self._next[place] >= self._ends[place] for place in self._places)
+        return at_end and answered == len(self._places)
+
+    def _poll(self, connection: RawConnection) -> int:
+        """One fetch; how many partitions answered without an error."""
+        answered = 0
+        for topic in connection.exchange(self._request()).responses:
+            for entry in topic.partitions:
+                place = (topic.topic, entry.partition_index)
+                if entry.error_code == 0:
+                    answered += 1
+                    self._take(place, entry)
+                elif entry.error_code not in NOT_YET:
+                    self.wrong.append(f"{place} at {self._next[place]}: error {entry.error_code}")
+        return answered
+
+    def _request(self) -> Any:
+        topics = tuple(
+            fetch.FetchTopic(
+                topic=side,
+                partitions=tuple(
+                    fetch.FetchPartition(
+                        partition=number, fetch_offset=self._next[side, number], partition_max_bytes=1 << 18
+                    )
+                    for number in range(self._partitions)
+                ),
+            )
+            for side in SIDES
+        )
+        return fetch.FetchRequest(
+            max_wait=timedelta(milliseconds=200),
+            min_bytes=4096,
+            max_bytes=1 << 24,
+            isolation_level=READ_COMMITTED,
+            topics=topics,
+            forgotten_topics_data=(),
+        )
+
+    def _take(self, place: Place, entry: Any) -> None:
+        if entry.last_stable_offset < self._stable[place]:
+            self.wrong.append(f"{place}: stable to {self._stable[place]}, then {entry.last_stable_offset}")
+        self._stable[place] = entry.last_stable_offset
+        self._ends[place] = entry.high_watermark
+        aborted = Aborted((one.first_offset, one.producer_id) for one in entry.aborted_transactions or ())
+        for batch in whole_batches(entry.records or b""):
+            self._take_batch(place, batch, aborted)
+
+    def _take_batch(self, place: Place, batch: bytes, aborted: Aborted) -> None:
+        if not is_whole(batch):
+            self.wrong.append(f"{place} at {self._next[place]}: a batch with a wrong checksum")
+        (first,) = struct.unpack_from(">q", batch)
+        attributes, delta = struct.unpack_from(">hi", batch, 21)
+        (producer_id,) = struct.unpack_from(">q", batch, 43)
+        end = first + delta + 1
+        if end <= self._next[place]:
+            return
+        if end > self._stable[place]:
+            self.wrong.append(f"{place}: served to {end}, stable to {self._stable[place]}")
+        if attributes & CONTROL:
+            aborted.ends(producer_id, end)
+        elif attributes & TRANSACTIONAL and aborted.has(producer_id, end):
+            self.aborted_batches += 1
+        else:
+            self._seen[place] += [Entry.read(one.value or b"") for one in codec.decode(batch)]
+        self._next[place] = end

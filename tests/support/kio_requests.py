@@ -1,0 +1,123 @@
+"""The few requests that tests make by hand, built with kio at one version each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from tests.support.raw_connection import RawConnection
+
+LED = (0, 1)
+"""Error codes of a fetch from a leader: none, or an offset out of range."""
+
+Message = Any
+"""A kio message: its classes are made from tables, share no base, and want their own kinds of numbers."""
+
+
+def kio_requests(api: str, version: int) -> Any:
+    """The module of kio that holds a request and its structures."""
+    return import_module(f"kio.schema.{api}.v{version}.request")
+
+
+create_topics = kio_requests("create_topics", 5)
+fetch = kio_requests("fetch", 11)
+metadata = kio_requests("metadata", 9)
+produce = kio_requests("produce", 8)
+
+
+def produce_request(topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0) -> Message:
+    """Produce 8 of one partition."""
+    data = produce.PartitionProduceData(index=partition, records=records)
+    return produce.ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout=timedelta(seconds=5),
+        topic_data=(produce.TopicProduceData(name=topic, partition_data=(data,)),),
+    )
+
+
+def produced_partition(response: Message) -> Message:
+    """The answer of the one partition that a Produce asked about."""
+    (topic,) = response.responses
+    (partition,) = topic.partition_responses
+    return partition
+
+
+def fetch_request(
+    topic: str, offset: int = 0, *, wait_ms: int = 0, bytes_min: int = 1, bytes_max: int = 1 << 26
+) -> Message:
+    """Fetch 11 of partition 0 without a session."""
+    wanted = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
+    return fetch.FetchRequest(
+        max_wait=timedelta(milliseconds=wait_ms),
+        min_bytes=bytes_min,
+        max_bytes=bytes_max,
+        topics=(fetch.FetchTopic(topic=topic, partitions=(wanted,)),),
+        forgotten_topics_data=(),
+    )
+
+
+def fetched_partition(response: Message) -> Message:
+    """The answer of the one partition that a Fetch asked about."""
+    (topic,) = response.responses
+    (partition,) = topic.partitions
+    return partition
+
+
+def create_topics_request(
+    topic: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None, *, replicas: int = 1
+) -> Message:
+    """CreateTopics 5 of one topic."""
+    new = create_topics.CreatableTopic(
+        name=topic,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=(),
+        configs=tuple(
+            create_topics.CreatableTopicConfig(name=name, value=value)
+            for name, value in (configs or {}).items()
+        ),
+    )
+    return create_topics.CreateTopicsRequest(
+        topics=(new,), timeout=timedelta(seconds=10), validate_only=False
+    )
+
+
+def metadata_request(*topics: str, create: bool = False) -> Message:
+    """Metadata 9 of some topics, or of all if none is named."""
+    wanted = tuple(metadata.MetadataRequestTopic(name=topic) for topic in topics)
+    return metadata.MetadataRequest(
+        topics=wanted or None,
+        allow_auto_topic_creation=create,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def create_topic(
+    connection: RawConnection, topic: str, configs: Mapping[str, str | None] | None = None
+) -> None:
+    """Create a topic of one partition, or fail."""
+    (created,) = connection.exchange(create_topics_request(topic, 1, configs)).topics
+    assert created.error_code == 0, created
+
+
+def stored_batches(bootstrap: str, topic: str, offset: int = 0) -> bytes:
+    """The batches of partition 0 as they lie in the log."""
+    with RawConnection(bootstrap) as connection:
+        partition = fetched_partition(connection.exchange(fetch_request(topic, offset)))
+    assert partition.error_code == 0, partition
+    return bytes(partition.records or b"")
+
+
+def wait_until_led(bootstrap: str, topic: str, within_seconds: float = 20) -> None:
+    """Wait until partition 0 can be read: after a restart a broker may first have to be made its leader."""
+    deadline = time.monotonic() + within_seconds
+    with RawConnection(bootstrap) as connection:
+        # Offset 0 may be gone already; only a leader says so.
+        while (answer := fetched_partition(connection.exchange(fetch_request(topic)))).error_code not in LED:
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.05)

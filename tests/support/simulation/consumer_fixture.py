@@ -1,0 +1,124 @@
+"""Consumers on virtual time against a whole broker in memory, and records for them to read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from tests.support.simulation.client_fixture import ADDRESS, client_environment
+
+from odradek.client.consumer.consumer import Consumer
+from odradek.model.ids import TopicPartition
+from odradek.records.batch import BatchBuilder
+from odradek.records.codec import ConsumerRecord
+from odradek.records.layout import Compression
+from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster
+from odradek.testing.clock import WALL_START_MS, run_virtually
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+PRODUCE, CREATE_TOPICS, DELETE_RECORDS = 0, 19, 21
+AUTHOR_HOST = "author"
+
+
+def batch(*values: bytes | None, base_timestamp: int = WALL_START_MS, **how: Any) -> bytes:
+    """One batch of records with these values; each key says its index."""
+    builder = BatchBuilder(**how)
+    for index, value in enumerate(values):
+        builder.append(base_timestamp + index, b"k%d" % index, value, [("h", b"%d" % index)])
+    return bytes(builder.build())
+
+
+class ConsumerFixture:
+    """A broker with topics, an author who writes to them, and consumers; nothing may be left at the end."""
+
+    def __init__(self, memory: MemoryCluster, broker: MemoryBroker) -> None:
+        self.memory = memory
+        self.broker = broker
+        self.consumers: list[Consumer] = []
+        self._author: Client | None = None
+
+    def consumer(self, **options: Any) -> Consumer:
+        environment = client_environment(self.memory.network, self.memory.clock)
+        made = Consumer(**{"bootstrap_servers": ADDRESS, "environment": environment, **options})
+        self.consumers.append(made)
+        return made
+
+    def reader(self, *partitions: TopicPartition, **options: Any) -> Consumer:
+        """A consumer of these partitions, from their beginning."""
+        made = self.consumer(**{"auto_offset_reset": "earliest", **options})
+        made.assign(partitions)
+        return made
+
+    async def author(self) -> Client:
+        if self._author is None or not self._author.is_open:
+            self._author = await self.broker.connect(host=AUTHOR_HOST)
+        return self._author
+
+    async def ask(self, api_key: int, version: int, request: Any) -> Any:
+        return await (await self.author()).request(api_key, version, request)
+
+    async def create(self, topic: str, partitions: int = 1) -> None:
+        wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+        answer = await self.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
+        assert answer.topics[0].error_code == 0, answer.topics[0]
+
+    async def write_batch(self, partition: TopicPartition, records: bytes) -> int:
+        """The offset that the broker gave to the first record."""
+        data = PartitionProduceData(index=partition.partition, records=bytearray(records))
+        topic = TopicProduceData(name=partition.topic, partition_data=[data])
+        request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+        answer = await self.ask(PRODUCE, 8, request)
+        told = answer.responses[0].partition_responses[0]
+        assert told.error_code == 0, told
+        return int(told.base_offset)
+
+    async def write(self, partition: TopicPartition, *values: bytes | None, **how: Any) -> int:
+        return await self.write_batch(partition, batch(*values, **how))
+
+    async def close(self) -> None:
+        for one in self.consumers:
+            await one.close()
+        if self._author is not None:
+            self._author.close()
+        assert [one.peer for one in self.memory.network.connections if one.host == CLIENT_HOST] == []
+
+
+def play(
+    scenario: Callable[[ConsumerFixture], Awaitable[None]],
+    settings: Mapping[str, str] | None = None,
+    **how: Any,
+) -> None:
+    """Run a scenario with a broker of its own, or with several, one after another."""
+
+    async def main() -> None:
+        memory = MemoryCluster(**{"seed": 0, **how})
+        try:
+            stage = ConsumerFixture(memory, await memory.start(settings))
+            try:
+                await scenario(stage)
+            finally:
+                await stage.close()
+                await stage.broker.stop()
+        finally:
+            await memory.close()
+
+    run_virtually(main)
+
+
+async def read_some(consumer: Consumer, count: int, timeout_s: float = 5.0) -> list[ConsumerRecord]:
+    """Poll until so many records came, or the time is over."""
+    records: list[ConsumerRecord] = []
+    while len(records) < count:
+        polled = await consumer.poll(timeout_s)
+        if not polled:
+            break
+        records += polled
+    return records
+
+
+def values_of(records: Sequence[ConsumerRecord]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+COMPRESSIONS = tuple(Compression)

@@ -1,0 +1,151 @@
+"""A world around a group shard in which time and the log do as they are told.
+
+It holds the effects of a shard as a runtime would: timers by name, writes in order, answers by whom they
+are for. ``committed`` is the log: a shard can be made anew from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+from odradek.coordinators.effects import (
+    AppendRecords,
+    CancelTimer,
+    CoordinatorRecord,
+    Effect,
+    Effects,
+    Now,
+    Reply,
+    ScheduleTimer,
+)
+from odradek.coordinators.groups.settings import GroupSettings
+from odradek.coordinators.groups.shard import GroupCoordinatorShard
+from odradek.model.errors import ErrorCode
+
+T0 = 1_000_000
+"""The wall clock when the world begins."""
+
+
+class GroupSimulation:
+    def __init__(self, **settings: int) -> None:
+        self.settings = GroupSettings(**settings)
+        self.elapsed_ms = 0
+        self.timers: dict[Hashable, int] = {}
+        self.writes: list[AppendRecords] = []
+        self.committed: list[tuple[CoordinatorRecord, int] | tuple[int, bool]] = []
+        """Entries with their producer, or ends of transactions: a producer, and whether it committed."""
+        self.answers: list[tuple[Any, Any]] = []
+        self.on_effect: Callable[[Effect], None] = lambda _effect: None
+        self._ids = 0
+        self.shard = self._new_shard()
+        self._do(self.shard.on_loaded(self.now))
+
+    def _new_shard(self) -> GroupCoordinatorShard:
+        return GroupCoordinatorShard(lambda: self.settings, self._new_id)
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return str(self._ids)
+
+    @property
+    def now(self) -> Now:
+        return Now(T0 + self.elapsed_ms, self.elapsed_ms)
+
+    def set(self, **settings: int) -> None:
+        self.settings = replace(self.settings, **settings)
+
+    def submit(self, command: Any, to: Any) -> None:
+        self._do(self.shard.handle(command, to, self.now))
+
+    def answers_to(self, to: Any) -> list[Any]:
+        return [answer for whom, answer in self.answers if whom == to]
+
+    # Time.
+
+    def wait(self, ms: int) -> None:
+        """Let time pass; timers fire in order, each at its time."""
+        end = self.elapsed_ms + ms
+        while due := [timer for timer, deadline in self.timers.items() if deadline <= end]:
+            timer = min(due, key=self.timers.__getitem__)
+            self.elapsed_ms = max(self.elapsed_ms, self.timers.pop(timer))
+            self._do(self.shard.on_timer(timer, self.now))
+        self.elapsed_ms = end
+
+    def fire_next(self) -> None:
+        """Let time pass until something happens."""
+        if self.timers:
+            self.wait(max(min(self.timers.values()) - self.elapsed_ms, 0))
+
+    # The log.
+
+    def commit(self) -> None:
+        """The oldest write gets through."""
+        write = self.writes.pop(0)
+        self._apply(write)
+        self._do(self.shard.on_append_committed(write.completion, self.now))
+
+    def commit_all(self) -> None:
+        while self.writes:
+            self.commit()
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The oldest write fails, and nothing of it is in the log."""
+        self._do(self.shard.on_append_failed(self.writes.pop(0).completion, code, self.now))
+
+    def time_out(self) -> None:
+        """All writes take too long, but get through after all."""
+        writes, self.writes = self.writes, []
+        for write in writes:
+            self._do(self.shard.on_append_failed(write.completion, ErrorCode.REQUEST_TIMED_OUT, self.now))
+        for write in writes:
+            self._apply(write)
+
+    def _apply(self, write: AppendRecords) -> None:
+        producer_id = -1 if write.producer is None else write.producer.producer_id
+        for entry in write.entries:
+            self.committed.append((entry, producer_id))
+            self.shard.replay(entry, producer_id)
+
+    def end_transaction(self, producer_id: int, *, commits: bool) -> None:
+        """A marker gets through, behind all writes before it."""
+        self.commit_all()
+        self.committed.append((producer_id, commits))
+        self.shard.replay_end_transaction_marker(producer_id, commits=commits)
+
+    # Moves.
+
+    def move(self) -> None:
+        """The partition goes and comes back: what is under way is lost, what is committed is not."""
+        effects = self.shard.on_unloaded()
+        assert all(isinstance(effect, Reply) for effect in effects)
+        self._do(effects)
+        self.timers.clear()
+        self.writes.clear()
+        self.shard = self.reloaded()
+        self._do(self.shard.on_loaded(self.now))
+
+    def reloaded(self) -> GroupCoordinatorShard:
+        """A shard that knows what the log knows, before it begins to serve."""
+        shard = self._new_shard()
+        for one in self.committed:
+            if isinstance(one[0], CoordinatorRecord):
+                shard.replay(one[0], one[1])
+            else:
+                shard.replay_end_transaction_marker(one[0], commits=bool(one[1]))
+        return shard
+
+    def _do(self, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(to, answer):
+                    self.answers.append((to, answer))
+                case AppendRecords():
+                    self.writes.append(effect)
+                case ScheduleTimer(timer, delay_ms):
+                    self.timers.pop(timer, None)
+                    self.timers[timer] = self.elapsed_ms + delay_ms
+                case CancelTimer(timer):
+                    self.timers.pop(timer, None)
+            self.on_effect(effect)

@@ -1,0 +1,117 @@
+"""Producers on virtual time against a whole broker in memory, and what the broker then has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from tests.support.simulation.client_fixture import ADDRESS, client_environment
+
+from odradek.client.producer.producer import Producer
+from odradek.ports.files import FileSlice
+from odradek.records import codec
+from odradek.records.batch import Record
+from odradek.testing.broker import CLIENT_HOST, Client, MemoryBroker, MemoryCluster
+from odradek.testing.clock import run_virtually
+from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+FETCH, CREATE_TOPICS = 1, 19
+READER = "reader"
+
+
+class ProducerFixture:
+    """A broker, producers made for it, and what was written."""
+
+    def __init__(self, memory: MemoryCluster, settings: Mapping[str, str] | None) -> None:
+        self.memory = memory
+        self._settings = settings
+        self._broker: MemoryBroker | None = None
+        self.made: list[Producer] = []
+        self._reader: Client | None = None
+
+    async def start_broker(self) -> None:
+        self._broker = await self.memory.start(self._settings)
+
+    async def stop_broker(self) -> None:
+        if self._broker is not None:
+            broker, self._broker = self._broker, None
+            self._reader = None
+            await broker.stop()
+
+    @property
+    def clock(self) -> Any:
+        return self.memory.clock
+
+    def producer(self, **options: Any) -> Producer:
+        environment = client_environment(self.memory.network, self.memory.clock)
+        made = Producer(environment=environment, bootstrap_servers=ADDRESS, **options)
+        self.made.append(made)
+        return made
+
+    async def ask(self, api_key: int, version: int, message: Any) -> Any:
+        if self._reader is None or not self._reader.is_open:
+            assert self._broker is not None
+            self._reader = await self._broker.connect("reader", READER)
+        return await self._reader.request(api_key, version, message)
+
+    async def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
+        configs = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
+        wish = CreatableTopic(topic, partitions, 1, [], configs)
+        answer = await self.ask(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        assert answer.topics[0].error_code == 0
+
+    async def records(self, topic: str, partition: int = 0, offset: int = 0) -> list[Record]:
+        """All that a partition holds from an offset on."""
+        found: list[Record] = []
+        while True:
+            part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+            asked = FetchTopic(topic=topic, partitions=[part])
+            request = FetchRequest(topics=[asked], min_bytes=1, max_wait_ms=0, max_bytes=1 << 24)
+            answer = await self.ask(FETCH, 12, request)
+            entry = answer.responses[0].partitions[0]
+            assert entry.error_code == 0
+            data = entry.records
+            plain = data.read() if isinstance(data, FileSlice) else bytes(data or b"")
+            records = [one for one in codec.decode(plain) if one.offset >= offset]
+            if not records:
+                return found
+            found += records
+            offset = records[-1].offset + 1
+
+    async def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        return [one.value for one in await self.records(topic, partition)]
+
+    def cut_connections(self) -> None:
+        """Every connection of producers breaks, whatever is under way on it."""
+        self.memory.network.reset_all(CLIENT_HOST)
+
+    async def close(self) -> None:
+        for one in self.made:
+            await one.close(0)
+        left = [one.peer for one in self.memory.network.connections if one.host == CLIENT_HOST]
+        assert left == []
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        assert not names & {"metadata", "close", "errand"}, names
+        assert not [name for name in names if name.startswith(("dial", "reach"))], names
+
+
+def run_with_producer(
+    scenario: Callable[[ProducerFixture], Awaitable[None]],
+    settings: Mapping[str, str] | None = None,
+    **how: Any,
+) -> None:
+    """Run a scenario with a broker of its own; its producers must leave nothing behind."""
+
+    async def main() -> None:
+        studio = ProducerFixture(MemoryCluster(**how), settings)
+        await studio.start_broker()
+        try:
+            await scenario(studio)
+            await studio.close()
+        finally:
+            await studio.stop_broker()
+            await studio.memory.close()
+
+    run_virtually(main)

@@ -1,0 +1,112 @@
+"""Wishes for topics and partitions: what is planned, and every refusal with its code."""
+
+import pytest
+
+from odradek.broker.topics.topic_planning import (
+    NewTopic,
+    PartitionIncrease,
+    Surroundings,
+    plan_more_partitions,
+    plan_topic,
+)
+from odradek.cluster.replica_assignment import BrokerRack
+from odradek.model.errors import BrokerError, ErrorCode
+
+
+def around(topics=(), brokers=3):
+    return Surroundings(
+        dict.fromkeys(topics), [BrokerRack(number, None) for number in range(brokers)], 2, 1, 0, 0
+    )
+
+
+def test_counts_are_placed_on_brokers():
+    plan = plan_topic(NewTopic("orders", 4, 2), around())
+    assert sorted(plan) == [0, 1, 2, 3]
+    assert all(len(set(replicas)) == 2 for replicas in plan.values())
+
+
+def test_defaults_fill_what_is_not_said():
+    plan = plan_topic(NewTopic("orders"), around())
+    assert len(plan) == 2
+    assert all(len(replicas) == 1 for replicas in plan.values())
+    assert len(plan_topic(NewTopic("orders", 5), around())) == 5
+    assert len(plan_topic(NewTopic("orders", replication_factor=3), around())[0]) == 3
+
+
+def test_as_many_partitions_as_are_allowed():
+    assert len(plan_topic(NewTopic("orders", 20_000, 1), around())) == 20_000
+
+
+def test_given_replicas_are_taken_as_they_are():
+    given = {0: (2, 1), 1: (1, 0)}
+    assert plan_topic(NewTopic("orders", assignments=given), around()) == given
+
+
+REFUSED = {
+    "empty name": (NewTopic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "dot": (NewTopic("."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "slash": (NewTopic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "too long": (NewTopic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "exists": (NewTopic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+    "collides": (NewTopic("with.dot"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "null setting": (NewTopic("t", settings={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+    "counts and replicas": (NewTopic("t", 1, assignments={0: (1,)}), ErrorCode.INVALID_REQUEST),
+    "factor and replicas": (
+        NewTopic("t", replication_factor=1, assignments={0: (1,)}),
+        ErrorCode.INVALID_REQUEST,
+    ),
+    "no partitions": (NewTopic("t", 0, 1), ErrorCode.INVALID_PARTITIONS),
+    "negative partitions": (NewTopic("t", -2, 1), ErrorCode.INVALID_PARTITIONS),
+    "far too many partitions": (NewTopic("t", 2**31 - 1, 1), ErrorCode.INVALID_PARTITIONS),
+    "no replicas": (NewTopic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+    "too many replicas": (NewTopic("t", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+    "gap": (NewTopic("t", assignments={0: (1,), 2: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "not from 0": (NewTopic("t", assignments={1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "empty replicas": (NewTopic("t", assignments={0: ()}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "broker twice": (NewTopic("t", assignments={0: (1, 1)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "uneven": (NewTopic("t", assignments={0: (1,), 1: (1, 2)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "nobody there": (NewTopic("t", assignments={0: (1,), 1: (99,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+}
+
+
+def test_some_replicas_may_be_given_on_brokers_that_are_not_there_yet():
+    """Unlike for added partitions: Kafka does not look at all. But somebody must be there to lead."""
+    assert plan_topic(NewTopic("t", assignments={0: (99, 1)}), around()) == {0: (99, 1)}
+
+
+@pytest.mark.parametrize(("wish", "code"), REFUSED.values(), ids=REFUSED)
+def test_a_topic_that_cannot_be_is_refused(wish, code):
+    with pytest.raises(BrokerError) as refused:
+        plan_topic(wish, around(["there", "with_dot"]))
+    assert refused.value.code == code
+    assert refused.value.message
+
+
+EXISTING = {0: (0,), 1: (1,)}
+
+
+def test_partitions_are_added_after_those_there_are():
+    plan = plan_more_partitions(PartitionIncrease("t", 5), EXISTING, around())
+    assert sorted(plan) == [2, 3, 4]
+    given = plan_more_partitions(PartitionIncrease("t", 4, [(2,), (0,)]), EXISTING, around())
+    assert given == {2: (2,), 3: (0,)}
+
+
+NOT_MORE = {
+    "fewer": (PartitionIncrease("t", 1), ErrorCode.INVALID_PARTITIONS),
+    "as many": (PartitionIncrease("t", 2), ErrorCode.INVALID_PARTITIONS),
+    "far too many": (PartitionIncrease("t", 2**31 - 1), ErrorCode.INVALID_PARTITIONS),
+    "too few assignments": (PartitionIncrease("t", 4, [(0,)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "too many assignments": (PartitionIncrease("t", 3, [(0,), (1,)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "unknown broker": (PartitionIncrease("t", 3, [(9,)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "other factor": (PartitionIncrease("t", 3, [(0, 1)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "twice": (PartitionIncrease("t", 3, [(0, 0)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "empty": (PartitionIncrease("t", 3, [()]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+}
+
+
+@pytest.mark.parametrize(("wish", "code"), NOT_MORE.values(), ids=NOT_MORE)
+def test_partitions_that_cannot_be_are_refused(wish, code):
+    with pytest.raises(BrokerError) as refused:
+        plan_more_partitions(wish, EXISTING, around())
+    assert refused.value.code == code

@@ -1,0 +1,628 @@
+"""A whole consumer against a whole broker on virtual time: what polls give, in which order, from where."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.simulation.consumer_fixture import (
+    COMPRESSIONS,
+    DELETE_RECORDS,
+    ConsumerFixture,
+    play,
+    read_some,
+    values_of,
+)
+
+from odradek.client.consumer.fetch.buffer import COMPLETED_FETCHES_MAX
+from odradek.client.interceptors import ConsumerInterceptor
+from odradek.client.values import OffsetAndMetadata, OffsetAndTimestamp
+from odradek.model.client_errors import (
+    ClientClosed,
+    ConcurrentUse,
+    InvalidState,
+    NoOffset,
+    OffsetOutOfRange,
+    RequestRefused,
+    SerializationFailed,
+    TimedOut,
+    UnknownTopic,
+    WakeupError,
+)
+from odradek.model.ids import TopicPartition
+from odradek.records.codec import ConsumerRecord
+from odradek.records.layout import Compression
+from odradek.testing.clock import WALL_START_MS
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+
+A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
+NOWHERE = TopicPartition("nowhere", 0)
+
+
+def test_records_come_whole_and_in_order() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        for start in range(0, 100, 10):
+            await stage.write(A0, *(b"%d" % index for index in range(start, start + 10)))
+        records = await read_some(stage.reader(A0), 100)
+        assert [record.offset for record in records] == list(range(100))
+        assert values_of(records) == [b"%d" % index for index in range(100)]
+        assert (records[3].topic, records[3].partition, records[3].key) == ("a", 0, b"k3")
+        assert (records[3].timestamp, records[3].headers) == (WALL_START_MS + 3, (("h", b"3"),))
+
+    play(scenario)
+
+
+def test_a_poll_gives_at_most_what_was_asked_for_and_loses_nothing() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, *(b"%d" % index for index in range(10)))
+        reader = stage.reader(A0, max_poll_records=4)
+        assert values_of(await reader.poll(5)) == [b"0", b"1", b"2", b"3"]
+        assert values_of(await reader.poll(5, max_records=1)) == [b"4"]
+        assert values_of(await reader.poll(5)) == [b"5", b"6", b"7", b"8"]
+        assert values_of(await reader.poll(5)) == [b"9"]
+        assert await reader.poll(0.1) == []
+        with pytest.raises(InvalidState, match="at least 1"):
+            await reader.poll(1, max_records=0)
+
+    play(scenario)
+
+
+def test_a_poll_without_records_lasts_as_long_as_was_said() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        reader = stage.reader(A0)
+        await reader.position(A0)
+        began_ms = stage.memory.clock.monotonic_ms()
+        assert await reader.poll(3) == []
+        assert 3000 <= stage.memory.clock.monotonic_ms() - began_ms < 3100
+
+    play(scenario)
+
+
+def test_a_waiting_poll_returns_as_soon_as_a_record_comes() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        reader = stage.reader(A0)
+        polled = asyncio.create_task(reader.poll(float("inf")))
+        await asyncio.sleep(7)
+        began_ms = stage.memory.clock.monotonic_ms()
+        await stage.write(A0, b"now")
+        assert values_of(await polled) == [b"now"]
+        assert stage.memory.clock.monotonic_ms() - began_ms < 100
+
+    play(scenario)
+
+
+def test_polls_without_time_get_on_too() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"x")
+        reader = stage.reader(A0)
+        for _ in range(1000):
+            if records := await reader.poll(0):
+                break
+            await asyncio.sleep(0.001)
+        assert values_of(records) == [b"x"]
+
+    play(scenario)
+
+
+def test_partitions_take_turns() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 3)
+        for partition in (A0, A1, A2):
+            for _ in range(20):
+                await stage.write(partition, bytes(1000))
+        reader = stage.reader(A0, A1, A2, max_partition_fetch_bytes=2100, fetch_max_bytes=4000)
+        seen: list[int] = []
+        for record in await read_some(reader, 60):
+            if seen[-1:] != [record.partition]:
+                seen.append(record.partition)
+        assert sorted(set(seen)) == [0, 1, 2]
+        assert len(seen) > 15
+
+    play(scenario)
+
+
+def test_records_of_paused_partitions_wait() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        await stage.write(A0, b"0", b"1")
+        await stage.write(A1, b"2")
+        reader = stage.reader(A0, A1, max_poll_records=1)
+        assert len(await reader.poll(5)) == 1
+        await asyncio.sleep(1)  # the rest is fetched meanwhile
+        reader.pause(A0)
+        assert reader.paused() == {A0}
+        rest = await read_some(reader, 3, 1)
+        assert {record.partition for record in rest} <= {1}
+        reader.resume(A0)
+        rest += await read_some(reader, 3 - len(rest), 1)
+        assert sorted(values_of(rest))[-1] == b"2"
+        assert sorted(record.offset for record in rest if record.partition == 0)[-1] == 1
+
+    play(scenario)
+
+
+def test_what_was_fetched_before_a_seek_is_not_given() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, *(b"%d" % index for index in range(10)))
+        reader = stage.reader(A0, max_poll_records=2)
+        assert values_of(await reader.poll(5)) == [b"0", b"1"]
+        reader.seek(A0, 7)
+        assert values_of(await reader.poll(5)) == [b"7", b"8"]
+        reader.seek(A0, OffsetAndMetadata(1))
+        assert values_of(await reader.poll(5)) == [b"1", b"2"]
+        reader.seek_to_end()
+        assert await reader.poll(1) == []
+        assert await reader.position(A0) == 10
+        reader.seek_to_beginning(A0)
+        assert await reader.position(A0) == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("pause_s", [0, 1, 60])
+def test_a_seek_is_not_held_up_by_what_was_fetched_before(pause_s: int) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        for index in range(6):
+            await stage.write(A0, b"%d" % index)
+        reader = stage.reader(A0, max_partition_fetch_bytes=1, max_poll_records=1)
+        assert values_of(await reader.poll(5)) == [b"0"]
+        await asyncio.sleep(pause_s)  # two chunks wait by now
+        reader.seek(A0, 4)
+        await asyncio.sleep(pause_s)
+        began_ms = stage.memory.clock.monotonic_ms()
+        assert values_of(await reader.poll(30)) == [b"4"]
+        assert stage.memory.clock.monotonic_ms() - began_ms < 1000
+
+    play(scenario)
+
+
+def test_a_topic_that_cannot_be_is_told() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        reader = stage.consumer()
+        reader.assign([TopicPartition("no/topic", 0)])
+        with pytest.raises(RequestRefused, match="no/topic: INVALID_TOPIC_EXCEPTION"):
+            await reader.poll(5)
+
+    play(scenario)
+
+
+def test_partitions_no_longer_assigned_are_not_given_and_others_keep_their_positions() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        await stage.write(A0, b"0", b"1", b"2")
+        await stage.write(A1, b"3")
+        reader = stage.reader(A0, max_poll_records=1)
+        assert values_of(await reader.poll(5)) == [b"0"]
+        reader.assign([A0, A1])
+        assert sorted(values_of(await read_some(reader, 3))) == [b"1", b"2", b"3"]
+        reader.assign([A1])
+        await stage.write(A0, b"4")
+        await stage.write(A1, b"5")
+        assert values_of(await reader.poll(5)) == [b"5"]
+        assert reader.assignment() == {A1}
+        with pytest.raises(InvalidState, match="a-0 is not assigned"):
+            await reader.position(A0)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", [b"old", b"new"]), ("latest", [b"new"])])
+def test_without_a_commit_the_policy_says_where_to_begin(policy: str, expected: list[bytes]) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"old")
+        reader = stage.consumer(auto_offset_reset=policy)
+        reader.assign([A0])
+        await reader.position(A0)
+        await stage.write(A0, b"new")
+        assert values_of(await read_some(reader, len(expected))) == expected
+
+    play(scenario)
+
+
+def test_without_policy_and_commit_there_is_no_position() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        reader = stage.consumer(auto_offset_reset="none")
+        reader.assign([A0])
+        with pytest.raises(NoOffset, match="a-0"):
+            await reader.poll(5)
+        reader.seek(A0, 0)
+        await stage.write(A0, b"x")
+        assert values_of(await reader.poll(5)) == [b"x"]
+
+    play(scenario)
+
+
+async def delete_before(stage: ConsumerFixture, partition: TopicPartition, offset: int) -> None:
+    wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+    topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
+    await stage.ask(DELETE_RECORDS, 1, DeleteRecordsRequest(topics=[topic], timeout_ms=5000))
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", [6, 7, 8, 9]), ("latest", [])])
+def test_a_position_outside_the_log_is_reset_by_policy(policy: str, expected: list[int]) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, *(b"%d" % index for index in range(10)))
+        await delete_before(stage, A0, 6)
+        reader = stage.consumer(auto_offset_reset=policy)
+        reader.assign([A0])
+        reader.seek(A0, 2)
+        assert [record.offset for record in await read_some(reader, 4, 2)] == expected
+        assert await reader.position(A0) == 10
+
+    play(scenario)
+
+
+def test_without_a_policy_a_position_outside_the_log_is_told_until_somebody_seeks() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0")
+        reader = stage.consumer(auto_offset_reset="none")
+        reader.assign([A0])
+        reader.seek(A0, 17)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRange, match="offset 17 of a-0") as told:
+                await reader.poll(5)
+            assert "broker" in str(told.value)
+        reader.seek(A0, 0)
+        assert values_of(await reader.poll(5)) == [b"0"]
+
+    play(scenario)
+
+
+def test_a_busy_partition_does_not_keep_another_from_its_reset() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        await stage.write(A1, b"there")
+        reader = stage.reader(A0, A1)
+        reader.seek(A1, 17)
+        seen: list[ConsumerRecord] = []
+        for _ in range(50):
+            await stage.write(A0, b"busy")
+            seen += await reader.poll(5)
+            await asyncio.sleep(0.1)
+        assert b"there" in values_of(seen)
+        assert len(seen) == 51
+
+    play(scenario)
+
+
+def test_a_batch_larger_than_all_limits_is_given_whole() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, bytes(50_000), b"next")
+        await stage.write(A0, b"last")
+        reader = stage.reader(A0, max_partition_fetch_bytes=100, fetch_max_bytes=100)
+        sizes = [len(record.value) for record in await read_some(reader, 3)]
+        assert sizes == [50_000, 4, 4]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda one: one.name)
+def test_columns_say_the_same_as_records(compression: Compression) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        for partition in (A0, A1):
+            await stage.write(partition, b"x" * 300, None, b"", b"z", compression=compression)
+        records = sorted(
+            await read_some(stage.reader(A0, A1), 8), key=lambda one: (one.partition, one.offset)
+        )
+        reader, rows = stage.reader(A0, A1), list[dict[str, Any]]()
+        while len(rows) < 8:
+            rows += (await reader.poll_arrow(5)).to_pylist()
+        rows.sort(key=lambda row: (row["partition"], row["offset"]))
+        assert [row["value"] for row in rows] == values_of(records)
+        assert [row["key"] for row in rows] == [record.key for record in records]
+        assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [
+            (record.topic, record.partition, record.offset) for record in records
+        ]
+        assert [round(row["timestamp"].timestamp() * 1000) for row in rows] == [
+            record.timestamp for record in records
+        ]
+        assert [tuple((pair["key"], pair["value"]) for pair in row["headers"]) for row in rows] == [
+            record.headers for record in records
+        ]
+
+    play(scenario)
+
+
+def test_rows_are_bounded_and_none_is_an_empty_batch_with_its_columns() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1", b"2")
+        reader = stage.reader(A0)
+        assert (await reader.poll_arrow(5, max_records=2)).column("value").to_pylist() == [b"0", b"1"]
+        assert (await reader.poll_arrow(5)).column("value").to_pylist() == [b"2"]
+        nothing = await reader.poll_arrow(0.2)
+        assert nothing.num_rows == 0
+        assert nothing.schema.field("headers").type.value_type.num_fields == 2
+
+    play(scenario)
+
+
+def test_a_record_that_cannot_be_deserialized_stays_next_until_it_is_passed() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1", b"two", b"3")
+        reader = stage.reader(A0, value_deserializer=int, key_deserializer="str")
+        records = await reader.poll(5)
+        assert [(record.key, record.value) for record in records] == [("k0", 0), ("k1", 1)]
+        for _ in range(2):
+            with pytest.raises(SerializationFailed, match="offset 2 of a-0") as told:
+                await reader.poll(5)
+            assert isinstance(told.value.__cause__, SerializationFailed)
+            assert await reader.position(A0) == 2
+        assert (await reader.poll_arrow(5, max_records=1)).column("value").to_pylist() == [b"two"]
+        assert [record.value for record in await reader.poll(5)] == [3]
+
+    play(scenario)
+
+
+def test_a_seek_passes_over_a_record_that_cannot_be_deserialized() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"zero", b"1")
+        reader = stage.reader(A0, value_deserializer=int)
+        with pytest.raises(SerializationFailed):
+            await reader.poll(5)
+        reader.seek(A0, 1)
+        assert [record.value for record in await reader.poll(5)] == [1]
+
+    play(scenario)
+
+
+class Louder(ConsumerInterceptor):
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def on_consume(self, records: list[Any]) -> list[Any]:
+        return [record.deserialized(record.key, record.value.upper()) for record in records]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_interceptors_see_records_first() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"x")
+        louder = Louder()
+        reader = stage.reader(A0, interceptors=[louder])
+        assert values_of(await reader.poll(5)) == [b"X"]
+        await reader.close()
+        assert louder.closed == 1
+
+    play(scenario)
+
+
+def test_iteration_gives_record_after_record() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1")
+        seen: list[ConsumerRecord] = []
+        async with stage.reader(A0) as reader:
+            async for record in reader:
+                seen.append(record)
+                if len(seen) == 2:
+                    await stage.write(A0, b"2")
+                if len(seen) == 3:
+                    break
+        assert values_of(seen) == [b"0", b"1", b"2"]
+
+    play(scenario)
+
+
+def test_wakeup_ends_a_wait_or_the_next_one_and_nothing_else() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        reader = stage.reader(A0, allow_auto_create_topics=False)
+        polled = asyncio.create_task(reader.poll(600))
+        await asyncio.sleep(1)
+        reader.wakeup()
+        with pytest.raises(WakeupError):
+            await polled
+        reader.wakeup()
+        with pytest.raises(WakeupError):
+            await reader.poll(600)
+        asked = asyncio.create_task(reader.beginning_offsets([NOWHERE]))
+        await asyncio.sleep(1)
+        reader.wakeup()
+        with pytest.raises(WakeupError):
+            await asked
+        await stage.write(A0, b"x")
+        assert values_of(await reader.poll(5)) == [b"x"]
+
+    play(scenario)
+
+
+def test_two_tasks_in_one_consumer_are_told() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        reader = stage.reader(A0)
+        polled = asyncio.create_task(reader.poll(5))
+        await asyncio.sleep(1)
+        with pytest.raises(ConcurrentUse, match="two tasks"):
+            await reader.poll(1)
+        with pytest.raises(ConcurrentUse):
+            reader.pause(A0)
+        assert await polled == []
+        reader.pause(A0)
+
+    play(scenario)
+
+
+def test_calls_that_make_no_sense_say_why() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        reader = stage.consumer()
+        with pytest.raises(InvalidState, match="reads nothing"):
+            await reader.poll(1)
+        with pytest.raises(InvalidState, match=r"needs a group: set group\.id"):
+            reader.subscribe(["a"])
+        with pytest.raises(InvalidState, match=r"group\.id"):
+            await reader.commit()
+        with pytest.raises(InvalidState, match=r"group\.id"):
+            await reader.committed(A0)
+        reader.assign([A0])
+        with pytest.raises(InvalidState, match="-1 is no offset of a-0"):
+            reader.seek(A0, -1)
+        with pytest.raises(InvalidState, match="not assigned"):
+            reader.pause(A1)
+        await reader.close()
+        await reader.close()
+        with pytest.raises(ClientClosed):
+            await reader.poll(1)
+        with pytest.raises(ClientClosed):
+            reader.assign([A0])
+
+    play(scenario)
+
+
+def test_subscribing_takes_names_or_a_pattern() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        reader = stage.consumer(group_id="g")
+        for wrong in ({}, {"topics": ["a"], "pattern": "a"}, {"topics": []}):
+            with pytest.raises(InvalidState):
+                reader.subscribe(**wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="topics must be several names, as a list, got 'a'"):
+            reader.subscribe("a")
+        reader.subscribe(["a"])
+        with pytest.raises(InvalidState, match="exclude each other"):
+            reader.assign([A0])
+        await reader.unsubscribe()
+        reader.assign([A0])
+
+    play(scenario)
+
+
+def test_offsets_are_looked_up_by_time_and_at_both_ends() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        await stage.write(A0, b"0", b"1", b"2", base_timestamp=5000)
+        reader = stage.consumer()
+        assert await reader.beginning_offsets([A0, A1]) == {A0: 0, A1: 0}
+        assert await reader.end_offsets([A0, A1]) == {A0: 3, A1: 0}
+        found = await reader.offsets_for_times({A0: 5001, A1: 5001})
+        assert found == {A0: OffsetAndTimestamp(1, 5001, 0), A1: None}
+        with pytest.raises(InvalidState, match="-1"):
+            await reader.offsets_for_times({A0: -1})
+
+    play(scenario)
+
+
+def test_topics_that_do_not_exist_are_told_or_left_out() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        reader = stage.consumer(allow_auto_create_topics=False, default_api_timeout_ms=2000)
+        assert [one.partition for one in await reader.partitions_for("a")] == [0, 1]
+        assert await reader.partitions_for("nowhere") == []
+        assert list(await reader.list_topics()) == ["a"]
+        with pytest.raises(UnknownTopic):
+            await reader.end_offsets([NOWHERE])
+        reader.assign([NOWHERE])
+        with pytest.raises(TimedOut, match="nowhere-0"):
+            await reader.position(NOWHERE)
+        assert await reader.poll(1) == []
+
+    play(scenario, {"auto.create.topics.enable": "false"})
+
+
+def test_lag_is_known_without_a_poll_soon_after_it_was_asked_for() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1", b"2")
+        reader = stage.reader(A0)
+        assert reader.current_lag(A0) is None
+        reader.seek(A0, 1)
+        await reader.end_offsets([A0])
+        assert reader.current_lag(A0) == 2
+        await reader.poll(5)
+        assert reader.current_lag(A0) == 0
+
+    play(scenario)
+
+
+def test_memory_is_bounded_whatever_waits_to_be_read() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 3)
+        for partition in (A0, A1, A2):
+            for _ in range(10):
+                await stage.write(partition, bytes(10_000))
+        reader = stage.reader(A0, A1, A2, max_partition_fetch_bytes=10_200, fetch_max_bytes=40_000)
+        await reader.poll(5, max_records=1)
+        await asyncio.sleep(60)
+        buffer = reader._engine._buffer
+        # A partition of which nothing waits is fetched in any case, so that none can starve another.
+        assert buffer.size_bytes <= 40_000 + 10_200
+        assert all(each.fetch_count <= COMPLETED_FETCHES_MAX for each in buffer.waiting().values())
+        assert len(await read_some(reader, 29)) == 29
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("slots", ["1000", "0"], ids=["with sessions", "without"])
+def test_restarts_in_mid_flight_lose_and_repeat_nothing(slots: str) -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        reader = stage.reader(A0, A1)
+        seen: list[ConsumerRecord] = []
+        for life in range(3):
+            for index in range(5):
+                await stage.write(A0, b"%d.%d" % (life, index))
+                await stage.write(A1, b"%d.%d" % (life, index))
+                if index < 4:
+                    seen += await reader.poll(1)
+            await stage.broker.stop()
+            stage.broker = await stage.memory.start(settings)
+            seen += await read_some(reader, 1, 10)
+        seen += await read_some(reader, 30 - len(seen), 10)
+        for partition in (0, 1):
+            offsets = [record.offset for record in seen if record.partition == partition]
+            assert offsets == list(range(15))
+
+    settings = {"max.incremental.fetch.session.cache.slots": slots}
+    play(scenario, settings)
+
+
+def test_a_slow_network_in_small_pieces_changes_nothing() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a", 2)
+        for _ in range(20):
+            await stage.write(A0, b"x", b"y")
+            await stage.write(A1, b"z")
+        records = await read_some(stage.reader(A0, A1, max_poll_records=3), 60, 20)
+        for partition, count in ((0, 40), (1, 20)):
+            offsets = [record.offset for record in records if record.partition == partition]
+            assert offsets == list(range(count))
+
+    play(scenario, seed=7, delay_max_ms=50, splits=True)
+
+
+def test_what_a_consumer_counts_about_itself() -> None:
+    async def scenario(stage: ConsumerFixture) -> None:
+        await stage.create("a")
+        await stage.write(A0, b"0", b"1", b"2")
+        reader = stage.reader(A0, max_poll_records=2)
+        await reader.poll(5)
+        await asyncio.sleep(4)
+        read = reader.metrics()
+        assert (read["records-consumed-total"], read["last-poll-seconds-ago"]) == (2, 4)
+        assert (read["records-lag-max"], read["fetch-total"] > 0) == (1, True)
+        await reader.poll(5)
+        assert reader.metrics()["time-between-poll-max"] >= 4000
+
+    play(scenario)

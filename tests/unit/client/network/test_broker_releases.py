@@ -1,0 +1,105 @@
+"""A client with brokers of other releases: what they offer differs, what it does must not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.simulation.broker_releases import RELEASES, ReleaseProxy
+from tests.support.simulation.client_fixture import client_environment, connection_settings
+
+from odradek.client.network.network_client import ANY_NODE, CONTROLLER, CoordinatorType, NetworkClient
+from odradek.config.client.connection import BOOTSTRAP_SERVERS
+from odradek.model.client_errors import UnsupportedVersion
+from odradek.net.api_versions import RequestBuilder
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+BROKER = {
+    "advertised.listeners": "PLAINTEXT://disguised:9092",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+OURS_ENDS_AT = {0: 11, 1: 17, 3: 12, 10: 6, 19: 7}
+
+
+@pytest.fixture(scope="session")
+def with_release(stage):
+    """Run a scenario with a cluster whose broker passes for one of a release."""
+
+    def run(release, scenario):
+        async def main(town):
+            disguise = ReleaseProxy(town.network, "disguised", RELEASES[release], ("broker", 9092))
+            await disguise.listen(9092)
+            settings = connection_settings({BOOTSTRAP_SERVERS: ("disguised:9092",)})
+            cluster = NetworkClient(
+                client_environment(town.network, town.memory.clock), settings, client_id="tester"
+            )
+            await cluster.start()
+            try:
+                await scenario(cluster, disguise)
+                assert disguise.refused == []
+            finally:
+                await cluster.close()
+                disguise.close()
+
+        stage(main, BROKER)
+
+    return run
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_records_are_written_and_read_and_coordinators_found(with_release, make_records, release):
+    async def scenario(cluster, disguise):
+        answer = await cluster.send(CONTROLLER, CreateTopicsRequest([CreatableTopic("letters", 1, 1)], 5000))
+        assert answer.topics[0].error_code == 0
+        topic = await cluster.wait_for_topic("letters", 5000)
+        leader = topic.partitions[0].leader
+        parts = [PartitionProduceData(0, make_records(b"a", b"b"))]
+        written = await cluster.send(
+            leader, ProduceRequest(None, -1, 1000, [TopicProduceData("letters", parts)])
+        )
+        assert written.responses[0].partition_responses[0].error_code == 0
+        read = await cluster.send(leader, _fetch(topic))
+        assert read.responses[0].partitions[0].error_code == 0
+        assert isinstance(read.responses[0].partitions[0].records, memoryview)
+        assert len(read.responses[0].partitions[0].records) == len(parts[0].records)
+        for kind in CoordinatorType:
+            await cluster.wait_until_ready(await cluster.coordinator(kind, "some", 30_000), 5000)
+        expected = {key: min(last, RELEASES[release][key][1]) for key, last in OURS_ENDS_AT.items()}
+        assert {key: disguise.spoken[key] for key in expected} == expected
+
+    with_release(release, scenario)
+
+
+@pytest.mark.parametrize(("release", "epoch"), [("0.11", -1), ("2.0", -1), ("2.8", 0), ("4.0", 0)])
+def test_leader_epochs_are_trusted_from_brokers_that_can_be(with_release, release, epoch):
+    async def scenario(cluster, disguise):
+        topic = await cluster.wait_for_topic("made-on-the-way", 5000)
+        assert topic.partitions[0].leader_epoch == epoch
+        assert (topic.topic_id == bytes(16)) == (release in {"0.11", "2.0"})
+
+    with_release(release, scenario)
+
+
+def test_what_an_old_release_does_not_have_is_said_clearly(with_release):
+    async def scenario(cluster, disguise):
+        await cluster.await_update(0, 5000)
+        with pytest.raises(UnsupportedVersion, match=r"does not offer DescribeCluster \(broker 1001 "):
+            await cluster.send(cluster.metadata.controller_id, DescribeClusterRequest())
+        with pytest.raises(UnsupportedVersion):
+            await cluster.send(ANY_NODE, DescribeClusterRequest())
+
+    with_release("0.11", scenario)
+
+
+def _fetch(topic):
+    def build(version):
+        part = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+        named = FetchTopic(topic_id=topic.topic_id) if version >= 13 else FetchTopic(topic=topic.name)
+        named.partitions = [part]
+        return FetchRequest(max_wait_ms=0, min_bytes=1, topics=[named])
+
+    return RequestBuilder(FetchRequest, build)

@@ -1,0 +1,194 @@
+"""The cluster image: lookups, and news taken in piece by piece."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.cluster.metadata_cache import (
+    BrokerEndpoint,
+    BrokerMetadata,
+    MetadataCache,
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from odradek.model.ids import ZERO_TOPIC_ID
+
+ORDERS, BILLS = b"o" * 16, b"b" * 16
+
+
+def led(partition: int, leader: int = 1, partition_epoch: int = 0) -> PartitionMetadata:
+    return PartitionMetadata(partition, leader, 0, (1, 2), (1, 2), (), partition_epoch)
+
+
+def topic(name: str, topic_id: bytes, *partitions: PartitionMetadata) -> TopicMetadata:
+    return TopicMetadata(name, topic_id, {each.partition: each for each in partitions})
+
+
+def image() -> MetadataCache:
+    made = MetadataCache()
+    made.apply(
+        MetadataUpdate(
+            brokers={
+                2: BrokerMetadata(2, {"PLAIN": BrokerEndpoint("b", 9092)}, "r2", 20),
+                1: BrokerMetadata(
+                    1, {"PLAIN": BrokerEndpoint("a", 9092), "TLS": BrokerEndpoint("a", 9093, "SSL")}
+                ),
+            },
+            topics={
+                "orders": topic("orders", ORDERS, led(1), led(0)),
+                "bills": topic("bills", BILLS, led(0)),
+            },
+            controller_id=1,
+        )
+    )
+    return made
+
+
+def test_an_empty_image_knows_nothing() -> None:
+    empty = MetadataCache()
+    assert empty.controller_id == -1
+    assert list(empty.alive_brokers) == []
+    assert empty.topic("orders") is empty.topic_by_id(ORDERS) is empty.name_of(ORDERS) is None
+    assert empty.partition("orders", 0) is None
+    assert list(empty.nodes("PLAIN")) == []
+
+
+def test_topics_are_found_by_name_and_by_id() -> None:
+    made = image()
+    found = made.topic("orders")
+    assert found is not None
+    assert found is made.topic_by_id(ORDERS)
+    assert (found.name, found.topic_id, found.has_all_leaders) == ("orders", ORDERS, True)
+    assert made.name_of(BILLS) == "bills"
+    assert list(made.topics) == ["orders", "bills"]
+
+
+def test_partitions_are_found_and_come_in_order() -> None:
+    made = image()
+    assert made.partition("orders", 1) == led(1)
+    assert made.partition("orders", 2) is None
+    assert made.partition("none", 0) is None
+    assert list(made.topics["orders"].partitions) == [0, 1]
+
+
+def test_brokers_are_listed_by_listener() -> None:
+    made = image()
+    assert [(node.id, endpoint.host) for node, endpoint in made.nodes("PLAIN")] == [(1, "a"), (2, "b")]
+    assert [(node.id, endpoint.port) for node, endpoint in made.nodes("TLS")] == [(1, 9093)]
+    assert set(made.alive_brokers) == {1, 2}
+    assert made.is_alive(2)
+    assert not made.is_alive(3)
+
+
+def test_a_broker_that_is_gone_is_listed_no_more() -> None:
+    made = image()
+    alive = made.alive_brokers
+    assert made.apply(MetadataUpdate(brokers={1: None, 9: None})) == []
+    assert list(alive) == [2]
+    assert list(made.nodes("TLS")) == []
+    assert [node.id for node, _ in made.nodes("PLAIN")] == [2]
+
+
+def test_the_controller_stays_unless_there_is_news_of_it() -> None:
+    made = image()
+    made.apply(MetadataUpdate())
+    assert made.controller_id == 1
+    made.apply(MetadataUpdate(controller_id=-1))
+    assert made.controller_id == -1
+
+
+def test_a_changed_partition_replaces_its_topic_and_leaves_the_others_alone() -> None:
+    made = image()
+    before, other = made.topics["orders"], made.topics["bills"]
+    assert made.apply(MetadataUpdate(partitions={"orders": [led(0, -1, 1), led(2)]})) == ["orders"]
+    after = made.topic("orders")
+    assert after is not None
+    assert after is made.topic_by_id(ORDERS)
+    assert list(after.partitions.values()) == [led(0, -1, 1), led(1), led(2)]
+    assert not after.has_all_leaders
+    assert list(before.partitions.values()) == [led(0), led(1)]
+    assert made.topics["bills"] is other
+
+
+def test_news_of_partitions_of_an_unknown_topic_are_passed_over() -> None:
+    made = image()
+    assert made.apply(MetadataUpdate(partitions={"gone": [led(0)], "orders": []})) == []
+    assert made.topic("gone") is None
+
+
+def test_a_deleted_topic_is_found_neither_by_name_nor_by_id() -> None:
+    made = image()
+    assert made.apply(MetadataUpdate(topics={"orders": None, "never": None})) == ["orders"]
+    assert made.topic("orders") is made.topic_by_id(ORDERS) is None
+
+
+def test_a_topic_made_again_is_found_by_its_new_id_only() -> None:
+    made = image()
+    fresh = topic("orders", b"n" * 16, led(0))
+    assert made.apply(MetadataUpdate(topics={"orders": fresh}, partitions={"orders": [led(1)]})) == ["orders"]
+    assert made.topic_by_id(ORDERS) is None
+    assert made.name_of(b"n" * 16) == "orders"
+    assert len(made.topics["orders"].partitions) == 2
+
+
+def test_topics_without_an_id_are_found_by_name_only() -> None:
+    made = image()
+    made.apply(
+        MetadataUpdate(topics={"old": topic("old", ZERO_TOPIC_ID), "older": topic("older", ZERO_TOPIC_ID)})
+    )
+    assert made.topic_by_id(ZERO_TOPIC_ID) is None
+    made.apply(MetadataUpdate(topics={"old": None}))
+    assert made.topic("older") is not None
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        MetadataUpdate(topics={"a": topic("b", ORDERS)}),
+        MetadataUpdate(brokers={1: BrokerMetadata(2, {})}),
+    ],
+)
+def test_what_is_put_under_a_wrong_name_is_a_mistake(delta: MetadataUpdate) -> None:
+    with pytest.raises(AssertionError, match="put under"):
+        MetadataCache().apply(delta)
+
+
+topic_news = st.dictionaries(
+    st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 5).map(lambda n: bytes([n]) * 16)), max_size=3
+)
+partition_news = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 3), max_size=3), max_size=3)
+
+
+@given(st.lists(st.tuples(topic_news, partition_news), max_size=12))
+def test_names_and_ids_always_agree(news: list[tuple[dict[str, bytes | None], dict[str, list[int]]]]) -> None:
+    made = MetadataCache()
+    model: dict[str, tuple[bytes, set[int]]] = {}
+    taken: set[bytes] = set()
+    for topics, partitions in news:
+        delta_topics: dict[str, TopicMetadata | None] = {}
+        for name, topic_id in topics.items():
+            if topic_id is None:
+                delta_topics[name] = None
+                model.pop(name, None)
+            elif topic_id not in taken:  # ids are never used twice
+                taken.add(topic_id)
+                delta_topics[name] = topic(name, topic_id)
+                model[name] = (topic_id, set())
+        for name, numbers in partitions.items():
+            if name in model:
+                model[name][1].update(numbers)
+        made.apply(
+            MetadataUpdate(
+                topics=delta_topics, partitions={n: [led(p) for p in ps] for n, ps in partitions.items()}
+            )
+        )
+        assert {name: (t.topic_id, set(t.partitions)) for name, t in made.topics.items()} == model
+        assert {t.name: topic_id for topic_id, t in made._by_id.items()} == {
+            name: topic_id for name, (topic_id, _) in model.items() if topic_id != ZERO_TOPIC_ID
+        }
+        assert all(
+            made.topic_by_id(t.topic_id) is t for t in made.topics.values() if t.topic_id != ZERO_TOPIC_ID
+        )

@@ -1,0 +1,237 @@
+import pytest
+
+from odradek.config.dynamic.alter_configs import (
+    AlterOperation,
+    alter_broker,
+    alter_topic,
+    create_topic,
+    replace_broker,
+    replace_topic,
+)
+from odradek.config.dynamic.broker_config import DynamicBrokerConfig
+from odradek.model.errors import BrokerError, ErrorCode
+from odradek.model.protocol_enums import AlterOp
+
+SET, DELETE, APPEND, SUBTRACT = AlterOp.SET, AlterOp.DELETE, AlterOp.APPEND, AlterOp.SUBTRACT
+REQUEST, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
+
+
+@pytest.fixture
+def layers() -> DynamicBrokerConfig:
+    return DynamicBrokerConfig({"log.retention.hours": "5"})
+
+
+@pytest.mark.parametrize(
+    ("current", "operations", "after"),
+    [
+        ({}, [("retention.ms", SET, "5")], {"retention.ms": "5"}),
+        ({"retention.ms": "5"}, [("retention.ms", SET, "6")], {"retention.ms": "6"}),
+        ({"retention.ms": "5", "segment.ms": "1"}, [("retention.ms", DELETE, None)], {"segment.ms": "1"}),
+        ({}, [("retention.ms", DELETE, None)], {}),
+        ({}, [("cleanup.policy", APPEND, "compact")], {"cleanup.policy": "delete,compact"}),
+        ({}, [("cleanup.policy", APPEND, "delete")], {"cleanup.policy": "delete"}),
+        (
+            {"cleanup.policy": "delete,compact"},
+            [("cleanup.policy", SUBTRACT, "delete")],
+            {"cleanup.policy": "compact"},
+        ),
+        (
+            {"cleanup.policy": "compact"},
+            [("cleanup.policy", SUBTRACT, "delete")],
+            {"cleanup.policy": "compact"},
+        ),
+        (
+            {},
+            [("leader.replication.throttled.replicas", APPEND, "0:1,1:2")],
+            {"leader.replication.throttled.replicas": "0:1,1:2"},
+        ),
+        (
+            {},
+            [("retention.ms", SET, "-1"), ("preallocate", SET, "TRUE")],
+            {"retention.ms": "-1", "preallocate": "TRUE"},
+        ),
+        ({}, [], {}),
+    ],
+)
+def test_operations_change_a_topics_overrides(
+    layers: DynamicBrokerConfig,
+    current: dict[str, str],
+    operations: list[tuple[str, int, str | None]],
+    after: dict[str, str],
+) -> None:
+    assert alter_topic(layers, current, [AlterOperation(*each) for each in operations]) == after
+
+
+@pytest.mark.parametrize(
+    ("operations", "code", "words"),
+    [
+        ([("nope", SET, "1")], CONFIG, "Unknown topic config name: nope"),
+        ([("log.segment.bytes", SET, "100")], CONFIG, "Unknown topic config name: log.segment.bytes"),
+        (
+            [("segment.bytes", SET, "1")],
+            CONFIG,
+            "Invalid value 1 for configuration segment.bytes: Value must be at least 14",
+        ),
+        ([("retention.ms", SET, "-2")], CONFIG, "Value must be at least -1"),
+        ([("compression.type", SET, "none")], CONFIG, "String must be one of: uncompressed"),
+        ([("retention.ms", APPEND, "1")], CONFIG, "append is not allowed for config key: retention.ms"),
+        ([("retention.ms", SUBTRACT, "1")], CONFIG, "subtract is not allowed for config key: retention.ms"),
+        ([("nope", APPEND, "1")], CONFIG, "Unknown config name: nope"),
+        ([("retention.ms", SET, None)], REQUEST, "Null value not supported for : retention.ms"),
+        ([("a", SET, "1"), ("a", SET, "2")], REQUEST, "Error due to duplicate config keys"),
+        ([("retention.ms", 9, "1")], REQUEST, "Unknown operations type 9"),
+        (
+            [("min.compaction.lag.ms", SET, "5"), ("max.compaction.lag.ms", SET, "3")],
+            CONFIG,
+            "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (3)",
+        ),
+        ([("remote.storage.enable", SET, "true")], CONFIG, "tiered storage is not available"),
+        ([("remote.log.copy.disable", SET, "true")], CONFIG, "tiered storage is not available"),
+    ],
+)
+def test_a_topic_cannot_have_everything(
+    layers: DynamicBrokerConfig, operations: list[tuple[str, int, str | None]], code: ErrorCode, words: str
+) -> None:
+    with pytest.raises(BrokerError) as refused:
+        alter_topic(layers, {}, [AlterOperation(*each) for each in operations])
+    assert refused.value.code is code
+    assert words in (refused.value.message or "")
+
+
+def test_replacing_forgets_what_is_not_named(layers: DynamicBrokerConfig) -> None:
+    assert replace_topic(layers, [("segment.ms", "5")]) == {"segment.ms": "5"}
+    layers.set_broker_overrides({"message.max.bytes": "5"})
+    assert replace_broker(layers, [("log.retention.ms", "6")], per_broker=True) == {"log.retention.ms": "6"}
+
+
+@pytest.mark.parametrize("entries", [[("segment.ms", None)], [("segment.ms", "1"), ("segment.ms", "2")]])
+def test_replacing_refuses_nulls_and_duplicates(
+    layers: DynamicBrokerConfig, entries: list[tuple[str, str | None]]
+) -> None:
+    with pytest.raises(BrokerError) as refused:
+        replace_topic(layers, entries)
+    assert refused.value.code is REQUEST
+
+
+def test_a_topic_is_created_with_checked_overrides(layers: DynamicBrokerConfig) -> None:
+    assert create_topic(layers, [("cleanup.policy", "compact")]) == {"cleanup.policy": "compact"}
+    for entries in ([("cleanup.policy", None)], [("cleanup.policy", "x")], [("x", "y")]):
+        with pytest.raises(BrokerError) as refused:
+            create_topic(layers, entries)
+        assert refused.value.code is CONFIG
+
+
+@pytest.mark.parametrize("per_broker", [True, False])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("log.retention.hours", "100", "Cannot update these configs dynamically: log.retention.hours"),
+        ("broker.id", "5", "Cannot update these configs dynamically: broker.id"),
+        ("zookeeper.connect", "x", "Cannot update these configs dynamically"),
+        ("odradek.allow.anonymous", "true", "Cannot update these configs dynamically"),
+        ("ssl.keystore.type", "PEM", "only per-listener using the listener prefix: ssl.keystore.type"),
+        ("message.max.bytes", "-1", "Value must be at least 0"),
+        ("message.max.bytes", "x", "Not a number of type INT"),
+        ("log.retention.ms", "0", "log.retention.ms must be unlimited (-1) or"),
+        ("leader.replication.throttled.rate", "-5", "Value must be at least 0"),
+        ("log.roll.ms", "0", "log.roll.ms must be greater than or equal to 1"),
+        ("no.such", "1", "Unknown broker config name: no.such"),
+    ],
+)
+def test_a_broker_cannot_have_everything(
+    layers: DynamicBrokerConfig, name: str, value: str, words: str, per_broker: bool
+) -> None:
+    with pytest.raises(BrokerError) as refused:
+        alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=per_broker)
+    assert refused.value.code is REQUEST
+    assert words in (refused.value.message or "")
+
+
+@pytest.mark.parametrize("per_broker", [True, False])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log.retention.ms", "100"),
+        ("num.io.threads", "9"),
+        ("listener.name.plaintext.max.connections", "5"),
+        ("leader.replication.throttled.rate", "5"),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "7"),
+        ("min.insync.replicas", "2"),
+    ],
+)
+def test_dynamic_settings_may_be_changed_for_one_broker_and_for_all(
+    layers: DynamicBrokerConfig, name: str, value: str, per_broker: bool
+) -> None:
+    assert alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=per_broker) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("listeners", "PLAINTEXT://127.0.0.1:1"), ("listener.name.plaintext.ssl.keystore.type", "PEM")],
+)
+def test_some_settings_may_be_changed_only_for_one_broker(
+    layers: DynamicBrokerConfig, name: str, value: str
+) -> None:
+    assert alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=True) == {name: value}
+    with pytest.raises(BrokerError) as refused:
+        alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=False)
+    assert "broker id must be specified" in (refused.value.message or "")
+
+
+def test_a_change_is_checked_together_with_the_other_layers() -> None:
+    layers = DynamicBrokerConfig({})
+    layers.set_broker_overrides({"log.cleaner.threads": "4"})
+    with pytest.raises(BrokerError, match="1MB per cleaner thread"):
+        alter_broker(
+            layers, [AlterOperation("log.cleaner.dedupe.buffer.size", SET, "2000000")], per_broker=False
+        )
+
+
+def test_no_listener_is_opened_to_strangers_at_run_time() -> None:
+    layers = DynamicBrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:1"})
+    opened = [AlterOperation("listeners", SET, "PLAINTEXT://10.0.0.1:1")]
+    with pytest.raises(BrokerError, match=r"odradek\.allow\.anonymous"):
+        alter_broker(layers, opened, per_broker=True)
+
+
+def test_nothing_is_changed_by_asking(layers: DynamicBrokerConfig) -> None:
+    current = {"retention.ms": "5"}
+    alter_topic(layers, current, [AlterOperation("retention.ms", SET, "6")])
+    alter_broker(layers, [AlterOperation("message.max.bytes", SET, "6")], per_broker=True)
+    assert current == {"retention.ms": "5"}
+    assert layers.broker_overrides == {}
+
+
+POOLS = [
+    "num.network.threads",
+    "num.io.threads",
+    "background.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "log.cleaner.threads",
+]
+
+
+@pytest.mark.parametrize("name", [*POOLS, "listener.name.internal.num.network.threads"])
+def test_a_thread_pool_is_at_most_halved_or_doubled_at_once(name: str) -> None:
+    pool = name.removeprefix("listener.name.internal.")
+    layers = DynamicBrokerConfig({pool: "9"})
+    for count in ("4", "9", "18"):
+        assert alter_broker(layers, [AlterOperation(name, SET, count)], per_broker=True) == {name: count}
+    for count, words in (
+        ("3", "at least half the current value 9"),
+        ("19", "greater than double the current"),
+    ):
+        with pytest.raises(BrokerError) as refused:
+            alter_broker(layers, [AlterOperation(name, SET, count)], per_broker=True)
+        assert refused.value.code is REQUEST
+        assert words in (refused.value.message or "")
+
+
+def test_a_thread_pool_is_compared_with_what_it_is_now() -> None:
+    layers = DynamicBrokerConfig({"num.io.threads": "8"})
+    layers.set_cluster_overrides({"num.io.threads": "16"})
+    assert alter_broker(layers, [AlterOperation("num.io.threads", SET, "32")], per_broker=False)
+    layers.set_cluster_overrides({"num.io.threads": "32"})
+    with pytest.raises(BrokerError):
+        alter_broker(layers, [AlterOperation("num.io.threads", DELETE, None)], per_broker=False)

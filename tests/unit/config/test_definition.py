@@ -1,0 +1,204 @@
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.config import broker, topic
+from odradek.config.definition import (
+    InvalidValue,
+    Secret,
+    Setting,
+    by_name,
+    java_double,
+    read,
+    split_listener_name,
+)
+from odradek.config.types import HIGH, LONG_MAX, boolean, double, int16, int32, int64, secret, text, words
+from odradek.model.errors import ConfigError
+
+PASSWORD = secret("a.password", HIGH, "A password.")
+
+
+@pytest.mark.parametrize(
+    ("setting", "given_text", "value"),
+    [
+        (int32("n", 0, HIGH, "."), " 100 ", 100),
+        (int32("n", 0, HIGH, "."), "+3", 3),
+        (int32("n", 0, HIGH, "."), "-3", -3),
+        (int32("n", 0, HIGH, "."), "2147483647", 2**31 - 1),
+        (int64("n", 0, HIGH, "."), "-9223372036854775808", -(2**63)),
+        (int16("n", 0, HIGH, "."), "0032767", 32767),
+        (double("n", 0.0, HIGH, "."), "0.5f", 0.5),
+        (double("n", 0.0, HIGH, "."), "1e3", 1000.0),
+        (boolean("n", False, HIGH, "."), "TRUE", True),
+        (boolean("n", True, HIGH, "."), "false", False),
+        (text("n", "", HIGH, "."), "  a b  ", "a b"),
+        (words("n", (), HIGH, "."), "", ()),
+        (words("n", (), HIGH, "."), " compact , delete", ("compact", "delete")),
+        (PASSWORD, " pw ", Secret("pw")),
+    ],
+)
+def test_texts_are_read_as_kafka_reads_them(setting: Setting[Any], given_text: str, value: object) -> None:
+    assert setting.read(given_text) == value
+
+
+@pytest.mark.parametrize(
+    ("setting", "given_text", "reason"),
+    [
+        (int32("n", 0, HIGH, "."), "1.5", "Not a number of type INT"),
+        (int32("n", 0, HIGH, "."), "2147483648", "Not a number of type INT"),
+        (int32("n", 0, HIGH, "."), "0x10", "Not a number of type INT"),
+        (int32("n", 0, HIGH, "."), "1_000", "Not a number of type INT"),
+        (int32("n", 0, HIGH, "."), "", "Not a number of type INT"),
+        (int32("n", 0, HIGH, "."), "٣", "Not a number of type INT"),
+        (int64("n", 0, HIGH, "."), "9" * 5000, "Not a number of type LONG"),
+        (int16("n", 0, HIGH, "."), "32768", "Not a number of type SHORT"),
+        (double("n", 0.0, HIGH, "."), "nan", "Not a number of type DOUBLE"),
+        (double("n", 0.0, HIGH, "."), "inf", "Not a number of type DOUBLE"),
+        (double("n", 0.0, HIGH, "."), "1_0", "Not a number of type DOUBLE"),
+        (boolean("n", False, HIGH, "."), "yes", "Expected value to be either true or false"),
+        (int32("n", 5, HIGH, ".", at_least=5), "4", "Value must be at least 5"),
+        (int32("n", 5, HIGH, ".", at_least=5, at_most=6), "7", "Value must be no more than 6"),
+        (broker.COMPRESSION_GZIP_LEVEL, "0", "Value must be between 1 and 9 or equal to -1"),
+        (broker.LOG_CLEANUP_POLICY, "delete,drop", "String must be one of: compact, delete"),
+        (broker.INTER_BROKER_PROTOCOL_VERSION, "9.9", "Version 9.9 is not a valid version"),
+        (broker.MAX_CONNECTIONS_PER_IP_OVERRIDES, "127.0.0.1", "127.0.0.1 is not of the form address:limit"),
+        (broker.LISTENERS, "nope", "Unable to parse nope to a broker endpoint"),
+    ],
+)
+def test_texts_that_are_no_values_are_refused_with_a_reason(
+    setting: Setting[Any], given_text: str, reason: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        setting.read(given_text)
+    assert str(refused.value) == f"Invalid value {given_text} for configuration {setting.name}: {reason}"
+
+
+@pytest.mark.parametrize("word", ["3.9", "3.9-IV0", "3.9.1", "0.10.2", "0.10.2.1", "2.8-IV1", "4.0-IV1"])
+def test_release_words_may_be_short_or_full(word: str) -> None:
+    assert broker.INTER_BROKER_PROTOCOL_VERSION.read(word) == word
+
+
+@pytest.mark.parametrize("given_text", ["*", "", "1:2,3:4", "0:0"])
+def test_throttled_replicas_are_all_or_a_list(given_text: str) -> None:
+    topic.LEADER_REPLICATION_THROTTLED_REPLICAS.read(given_text)
+
+
+@pytest.mark.parametrize("given_text", ["x", "none", "1:2:3", "1", "*,1:2", "-1:2"])
+def test_other_throttled_replicas_are_refused(given_text: str) -> None:
+    with pytest.raises(InvalidValue):
+        topic.LEADER_REPLICATION_THROTTLED_REPLICAS.read(given_text)
+
+
+def test_all_problems_are_reported_at_once_and_name_setting_and_value() -> None:
+    with pytest.raises(ConfigError) as bad:
+        read(
+            broker.BY_NAME,
+            {"log.segment.bytes": "3", "num.partitions": "x", "listener.name.lan.max.connections": "-1"},
+        )
+    assert bad.value.problems == (
+        "Invalid value 3 for configuration log.segment.bytes: Value must be at least 14",
+        "Invalid value x for configuration num.partitions: Not a number of type INT",
+        "Invalid value -1 for configuration listener.name.lan.max.connections: Value must be at least 0",
+    )
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    settings = read(broker.BY_NAME, {"num.partitions": "7", "no.such.name": "1"})
+    assert settings[broker.NUM_PARTITIONS] == 7
+    assert settings[broker.LOG_SEGMENT_BYTES] == 1 << 30
+    assert settings[broker.LOG_RETENTION_MS] is None
+
+
+def test_a_listener_may_have_its_own_value() -> None:
+    settings = read(broker.BY_NAME, {"listener.name.lan.ssl.client.auth": "required"})
+    assert settings.for_listener("LAN", broker.SSL_CLIENT_AUTH) == "required"
+    assert settings.for_listener("WAN", broker.SSL_CLIENT_AUTH) == "none"
+    assert settings[broker.SSL_CLIENT_AUTH] == "none"
+
+
+def test_settings_of_another_table_are_not_found() -> None:
+    with pytest.raises(KeyError):
+        read(broker.BY_NAME, {})[topic.COMPRESSION_TYPE]
+
+
+def test_a_setting_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError, match="constant"):
+        broker.NUM_PARTITIONS.default = 5
+
+
+def test_a_secret_does_not_show_itself() -> None:
+    value = PASSWORD.read("hunter2")
+    assert value is not None
+    assert value.reveal() == "hunter2"
+    assert "hunter2" not in f"{value} {value!r} {[value]}"
+
+
+def test_the_refusal_of_a_secret_does_not_show_it() -> None:
+    picky = secret("p", HIGH, ".", check=lambda _: "Too short")
+    with pytest.raises(InvalidValue) as refused:
+        picky.read("hunter2")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.5, "0.5"),
+        (0.0, "0.0"),
+        (1.0, "1.0"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (123456789.125, "1.23456789125E8"),
+        (0.00023, "2.3E-4"),
+        (1e-10, "1.0E-10"),
+        (-2.5e20, "-2.5E20"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_doubles_are_written_as_java_does(value: float, shown: str) -> None:
+    assert java_double(value) == shown
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_doubles_as_written_are_read_back(value: float) -> None:
+    assert float(java_double(value)) == value
+
+
+@given(st.integers(-LONG_MAX - 1, LONG_MAX))
+def test_longs_as_written_are_read_back(value: int) -> None:
+    setting = broker.LOG_RETENTION_BYTES
+    shown = setting.text(value)
+    assert shown is not None
+    assert setting.read(shown) == value
+
+
+@given(st.text(max_size=30))
+def test_no_text_breaks_a_reader(given_text: str) -> None:
+    for setting in (*broker.BROKER, *topic.TOPIC):
+        with contextlib.suppress(InvalidValue):
+            setting.read(given_text)
+
+
+def test_inert_settings_say_so_in_their_documentation() -> None:
+    assert broker.NUM_IO_THREADS.documentation.startswith("Accepted, without effect here.")
+    assert not broker.NUM_PARTITIONS.documentation.startswith("Accepted")
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("listener.name.lan.ssl.client.auth", ("lan", "ssl.client.auth")),
+        ("listener.name.lan", None),
+        ("listener.name..x", None),
+        ("listeners", None),
+    ],
+)
+def test_listener_prefixes_are_split_off(name: str, split: tuple[str, str] | None) -> None:
+    assert split_listener_name(name) == split
+
+
+def test_by_name_finds_each() -> None:
+    assert by_name([PASSWORD]) == {"a.password": PASSWORD}

@@ -1,0 +1,507 @@
+"""Incremental fetch sessions: what is read, what is answered, which session goes when there is no room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import ZERO_TOPIC_ID
+from odradek.replication.fetch_session import (
+    EVICTION_MS,
+    FINAL_SESSION_EPOCH,
+    INITIAL_SESSION_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchPartition,
+    FetchPartitionData,
+    FetchSessionCache,
+    SessionKey,
+)
+
+ORDERS, BILLS = b"o" * 16, b"b" * 16
+INT32_MAX = 2**31 - 1
+
+
+class Counting:
+    """Chance that counts up: session ids 1, 2, 3 …"""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def below(self, limit: int) -> int:
+        self.drawn += 1
+        return (self.drawn - 1) % limit
+
+    def token(self, size_bytes: int) -> bytes:
+        raise AssertionError
+
+    def uuid(self) -> bytes:
+        raise AssertionError
+
+
+class Fetcher:
+    """A client with one session, and the cache it talks to."""
+
+    def __init__(self, slots_max: int = 1000, names: dict[bytes, str] | None = None) -> None:
+        self.names = {ORDERS: "orders", BILLS: "bills"} if names is None else names
+        self.sessions = FetchSessionCache(Counting(), self.names.get, slots_max)
+
+    def open(
+        self,
+        session_id: int,
+        session_epoch: int,
+        entries: Sequence[FetchPartition] = (),
+        forgotten: Sequence[SessionKey] = (),
+        *,
+        ids: bool = True,
+        follower: bool = False,
+        now_ms: int = 0,
+    ) -> FetchContext:
+        return self.sessions.new_context(
+            session_id,
+            session_epoch,
+            list(entries),
+            forgotten,
+            uses_topic_ids=ids,
+            from_follower=follower,
+            now_ms=now_ms,
+        )
+
+    def begin(
+        self,
+        size: int = 1,
+        *,
+        follower: bool = False,
+        now_ms: int = 0,
+        entries: Sequence[FetchPartition] = (),
+    ) -> int:
+        """Open a session of ``size`` partitions; give its id, or 0."""
+        asked = list(entries) or [entry(partition=n) for n in range(size)]
+        context = self.open(NO_SESSION, INITIAL_SESSION_EPOCH, asked, follower=follower, now_ms=now_ms)
+        return context.update_and_generate_response(
+            [result(e) for e in context.partitions], now_ms
+        ).session_id
+
+
+def entry(
+    topic_id: bytes = ORDERS, partition: int = 0, offset: int = 0, name: str | None = "orders"
+) -> FetchPartition:
+    return FetchPartition(name, topic_id, partition, offset, -1, 1024, 3, -1)
+
+
+def result(
+    request: FetchPartition,
+    watermark: int = 10,
+    start: int = 0,
+    size: int = 0,
+    error: ErrorCode = ErrorCode.NONE,
+) -> FetchPartitionData:
+    return FetchPartitionData(request, error, watermark, watermark, start, b"x" * size, size)
+
+
+def asked(context: FetchContext) -> list[tuple[bytes, int, int]]:
+    return [(e.topic_id, e.partition, e.fetch_offset) for e in context.partitions]
+
+
+def test_without_a_session_all_is_answered_and_nothing_kept() -> None:
+    fetcher = Fetcher()
+    context = fetcher.open(NO_SESSION, FINAL_SESSION_EPOCH, [entry(), entry(partition=1)])
+    assert asked(context) == [(ORDERS, 0, 0), (ORDERS, 1, 0)]
+    results = [result(e) for e in context.partitions]
+    assert context.select(results) == results
+    answer = context.update_and_generate_response(results, 0)
+    assert (answer.error, answer.session_id, answer.results) == (ErrorCode.NONE, NO_SESSION, results)
+    throttled = context.throttled()
+    assert (throttled.error, throttled.session_id, throttled.results) == (ErrorCode.NONE, NO_SESSION, [])
+    assert len(fetcher.sessions) == 0
+
+
+def test_a_partition_named_twice_is_read_once_as_named_last() -> None:
+    context = Fetcher().open(0, FINAL_SESSION_EPOCH, [entry(offset=1), entry(partition=1), entry(offset=7)])
+    assert asked(context) == [(ORDERS, 0, 7), (ORDERS, 1, 0)]
+
+
+def test_a_full_request_begins_a_session_and_answers_all() -> None:
+    fetcher = Fetcher()
+    context = fetcher.open(NO_SESSION, INITIAL_SESSION_EPOCH, [entry(), entry(BILLS, name="bills")])
+    results = [result(e) for e in context.partitions]
+    assert context.select(results) == results
+    answer = context.update_and_generate_response(results, 0)
+    assert (answer.error, answer.session_id, answer.results) == (ErrorCode.NONE, 1, results)
+    assert len(fetcher.sessions) == 1
+    assert fetcher.sessions.partition_count == 2
+
+
+def test_a_throttled_full_request_begins_no_session() -> None:
+    fetcher = Fetcher()
+    context = fetcher.open(NO_SESSION, INITIAL_SESSION_EPOCH, [entry()])
+    assert context.throttled().session_id == NO_SESSION
+    assert len(fetcher.sessions) == 0
+
+
+def test_an_incremental_request_reads_all_and_answers_only_news() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(3)
+    context = fetcher.open(session_id, 1, [entry(partition=1, offset=5)])
+    assert asked(context) == [(ORDERS, 0, 0), (ORDERS, 1, 5), (ORDERS, 2, 0)]
+    quiet, moved, data = context.partitions
+    results = [result(quiet), result(moved, watermark=11), result(data, size=100)]
+    assert context.select(results) == results[1:]
+    answer = context.update_and_generate_response(results, 0)
+    assert (answer.error, answer.session_id, answer.results) == (ErrorCode.NONE, session_id, results[1:])
+    again = fetcher.open(session_id, 2)
+    news_again = again.update_and_generate_response([result(e) for e in again.partitions], 0).results
+    assert [r.request.partition for r in news_again] == [1]
+
+
+def test_partitions_with_data_go_to_the_end_of_the_order() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(3)
+    context = fetcher.open(session_id, 1)
+    zero, one, two = context.partitions
+    context.update_and_generate_response([result(zero, size=5), result(one, watermark=99), result(two)], 0)
+    assert [e.partition for e in fetcher.open(session_id, 2).partitions] == [1, 2, 0]
+
+
+def test_selecting_for_the_quota_changes_nothing() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(2)
+    context = fetcher.open(session_id, 1)
+    results = [result(e, watermark=20, size=1) for e in context.partitions]
+    assert context.select(results) == context.select(results) == results
+    assert context.throttled().session_id == session_id
+    assert [e.partition for e in fetcher.open(session_id, 2).partitions] == [0, 1]
+
+
+def news(**changes: object) -> bool:
+    """Whether a partition told with watermark 10 and start 0 is answered again after these changes."""
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    context = fetcher.open(session_id, 1)
+    found = result(context.partitions[0])
+    for name, value in changes.items():
+        setattr(found, name, value)
+    return context.update_and_generate_response([found], 0).results == [found]
+
+
+def test_nothing_new_is_not_answered() -> None:
+    assert not news()
+    assert not news(last_stable_offset=3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"records_bytes": 1},
+        {"high_watermark": 11},
+        {"log_start_offset": 1},
+        {"error": ErrorCode.NOT_LEADER_OR_FOLLOWER},
+        {"preferred_replica": 0},
+        {"diverging_epoch": 0},
+    ],
+)
+def test_each_kind_of_news_is_answered(changes: dict[str, object]) -> None:
+    assert news(**changes)
+
+
+def test_after_an_error_the_partition_is_answered_again_even_if_all_is_as_before() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    context = fetcher.open(session_id, 1)
+    context.update_and_generate_response(
+        [result(context.partitions[0], error=ErrorCode.KAFKA_STORAGE_ERROR)], 0
+    )
+    well = fetcher.open(session_id, 2)
+    assert len(well.update_and_generate_response([result(well.partitions[0])], 0).results) == 1
+    quiet = fetcher.open(session_id, 3)
+    assert quiet.update_and_generate_response([result(quiet.partitions[0])], 0).results == []
+
+
+def test_what_was_told_outlives_a_change_of_wishes() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    context = fetcher.open(session_id, 1, [entry(offset=4)])
+    assert context.update_and_generate_response([result(context.partitions[0])], 0).results == []
+
+
+def test_a_request_under_way_keeps_the_wishes_it_came_with() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    first = fetcher.open(session_id, 1, [entry(offset=4)])
+    fetcher.open(session_id, 2, [entry(offset=9)])
+    assert asked(first) == [(ORDERS, 0, 4)]
+
+
+def test_forgotten_partitions_are_read_no_more() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(3)
+    context = fetcher.open(session_id, 1, [], [(ORDERS, 1), (BILLS, 0)])
+    assert [e.partition for e in context.partitions] == [0, 2]
+    assert fetcher.sessions.partition_count == 2
+
+
+def test_a_partition_added_and_forgotten_in_one_request_is_forgotten() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    context = fetcher.open(session_id, 1, [entry(BILLS, name="bills")], [(BILLS, 0)])
+    assert asked(context) == [(ORDERS, 0, 0)]
+
+
+def test_a_session_left_without_partitions_is_closed() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    context = fetcher.open(session_id, 1, [], [(ORDERS, 0)])
+    assert context.update_and_generate_response([], 0).session_id == NO_SESSION
+    assert len(fetcher.sessions) == 0
+    assert fetcher.sessions.partition_count == 0
+
+
+@pytest.mark.parametrize("session_epoch", [INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH])
+def test_a_full_request_closes_the_session_it_names(session_epoch: int) -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    fetcher.open(session_id, session_epoch, [entry()])
+    assert len(fetcher.sessions) == 0
+    assert fetcher.open(session_id, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def refused(context: FetchContext) -> ErrorCode:
+    answer = context.update_and_generate_response([result(entry())], 0)
+    assert context.partitions == []
+    assert context.select([result(entry())]) == answer.results == []
+    assert answer.session_id == NO_SESSION
+    assert answer.error is context.error
+    return answer.error
+
+
+def test_an_unknown_session_is_refused() -> None:
+    fetcher = Fetcher()
+    for session_id in (0, 7, -3, INT32_MAX):
+        assert refused(fetcher.open(session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("session_epoch", [2, 5, -2, INT32_MAX])
+def test_a_request_out_of_turn_is_refused(session_epoch: int) -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    assert refused(fetcher.open(session_id, session_epoch)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert fetcher.open(session_id, 1).error is ErrorCode.NONE
+
+
+def test_a_repeated_request_is_refused() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    fetcher.open(session_id, 1)
+    assert refused(fetcher.open(session_id, 1)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_names_and_ids_are_not_mixed_in_a_session() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    assert refused(fetcher.open(session_id, 1, ids=False)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    context = fetcher.open(0, 0, [FetchPartition("orders", ZERO_TOPIC_ID, 0, 0, -1, 100)], ids=False)
+    by_name = context.update_and_generate_response([result(context.partitions[0])], 0).session_id
+    assert refused(fetcher.open(by_name, 1, ids=True)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert fetcher.open(by_name, 1, ids=False).partitions[0].topic == "orders"
+
+
+def test_a_session_by_names_tells_topics_apart_by_name() -> None:
+    fetcher = Fetcher()
+    entries = [FetchPartition(name, ZERO_TOPIC_ID, 0, 0, -1, 100) for name in ("orders", "bills")]
+    context = fetcher.open(0, 0, entries, ids=False)
+    session_id = context.update_and_generate_response([result(e) for e in context.partitions], 0).session_id
+    later = fetcher.open(session_id, 1, [], [("orders", 0)], ids=False)
+    assert [e.topic for e in later.partitions] == ["bills"]
+
+
+def test_an_answer_prepared_for_an_older_request_is_refused() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    slow = fetcher.open(session_id, 1)
+    fetcher.open(session_id, 2)
+    found = [result(slow.partitions[0], size=9)]
+    assert slow.select(found) == []
+    for answer in (slow.update_and_generate_response(found, 0), slow.throttled()):
+        assert (answer.error, answer.session_id, answer.results) == (
+            ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+            session_id,
+            [],
+        )
+
+
+def test_the_epoch_after_the_largest_is_one() -> None:
+    fetcher = Fetcher()
+    session_id = fetcher.begin(1)
+    fetcher.sessions._sessions[session_id].session_epoch = INT32_MAX
+    context = fetcher.open(session_id, INT32_MAX)
+    assert context.update_and_generate_response([], 0).error is ErrorCode.NONE
+    assert fetcher.open(session_id, 1).error is ErrorCode.NONE
+
+
+def test_topics_unknown_at_first_are_named_once_they_are_known() -> None:
+    fetcher = Fetcher(names={})
+    session_id = fetcher.begin(
+        entries=[entry(name=None), entry(BILLS, name=None), entry(ORDERS, 1, name=None)]
+    )
+    assert [e.topic for e in fetcher.open(session_id, 1).partitions] == [None, None, None]
+    fetcher.names[ORDERS] = "orders"
+    assert [e.topic for e in fetcher.open(session_id, 2).partitions] == ["orders", None, "orders"]
+    # A name once known stays, even if a later request comes at a moment when it is not.
+    fetcher.names.clear()
+    named = fetcher.open(session_id, 3, [entry(name=None, offset=8)])
+    assert [(e.topic, e.fetch_offset) for e in named.partitions] == [("orders", 8), (None, 0), ("orders", 0)]
+    fetcher.names[BILLS] = "bills"
+    fetcher.open(session_id, 4)
+    assert not fetcher.sessions._sessions[session_id].has_unnamed
+
+
+def test_session_ids_in_use_are_not_given_again() -> None:
+    fetcher = Fetcher()
+
+    class Stuck(Counting):
+        def below(self, limit: int) -> int:
+            assert limit == INT32_MAX - 1
+            return limit - 1
+
+    fetcher.sessions = FetchSessionCache(Stuck(), fetcher.names.get, 10)
+    assert [fetcher.begin() for _ in range(3)] == [INT32_MAX - 1, INT32_MAX, 1]
+
+
+# Eviction.
+
+
+def test_a_full_cache_of_fresh_sessions_takes_no_consumer() -> None:
+    fetcher = Fetcher(slots_max=2)
+    assert [fetcher.begin(), fetcher.begin(), fetcher.begin(100)] == [1, 2, NO_SESSION]
+
+
+def test_without_slots_there_are_no_sessions() -> None:
+    assert Fetcher(slots_max=0).begin(follower=True) == NO_SESSION
+
+
+def test_a_session_unused_for_long_goes_first() -> None:
+    fetcher = Fetcher(slots_max=2)
+    fetcher.begin(50)
+    fetcher.begin(1, now_ms=1)
+    fetcher.open(1, 1, now_ms=10)
+    assert fetcher.begin(1, now_ms=1 + EVICTION_MS) == NO_SESSION
+    assert fetcher.begin(1, now_ms=2 + EVICTION_MS) == 3
+    assert fetcher.open(2, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert fetcher.sessions.evictions == 1
+    assert fetcher.sessions.partition_count == 51
+
+
+def test_a_follower_takes_the_place_of_a_fresh_consumer_but_not_of_a_fresh_follower() -> None:
+    fetcher = Fetcher(slots_max=2)
+    fetcher.begin(5, follower=True)
+    fetcher.begin(100)
+    assert fetcher.begin(1, follower=True) == 3
+    assert fetcher.open(2, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert fetcher.begin(100, follower=True) == NO_SESSION
+
+
+def test_among_sessions_past_their_youth_the_smallest_goes_for_a_larger_one() -> None:
+    fetcher = Fetcher(slots_max=2)
+    fetcher.begin(5)
+    fetcher.begin(3)
+    late = EVICTION_MS + 1
+    fetcher.open(1, 1, now_ms=late)
+    fetcher.open(2, 1, now_ms=late)
+    assert fetcher.begin(3, now_ms=late) == NO_SESSION
+    assert fetcher.begin(4, now_ms=late) == 3
+    assert fetcher.open(2, 2).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert fetcher.begin(5, now_ms=late) == NO_SESSION
+
+
+def test_a_consumer_never_takes_the_place_of_an_active_follower() -> None:
+    fetcher = Fetcher(slots_max=1)
+    fetcher.begin(1, follower=True)
+    fetcher.open(1, 1, now_ms=EVICTION_MS + 1)
+    assert fetcher.begin(1000, now_ms=EVICTION_MS + 1) == NO_SESSION
+    assert fetcher.begin(2, follower=True, now_ms=EVICTION_MS + 1) == 2
+
+
+class Model:
+    """Kafka's three sorted maps, said as plainly as can be."""
+
+    def __init__(self, slots_max: int) -> None:
+        self.slots_max = slots_max
+        self.rows: dict[int, dict[str, int]] = {}
+
+    def touch(self, session_id: int, size: int, now_ms: int) -> None:
+        row = self.rows[session_id]
+        row.update(size=size, used=now_ms, old=now_ms - row["created"] > EVICTION_MS)
+
+    def begin(self, session_id: int, size: int, privileged: bool, now_ms: int) -> bool:
+        if len(self.rows) >= self.slots_max and not self.evict(size, privileged, now_ms):
+            return False
+        self.rows[session_id] = {"created": now_ms, "privileged": privileged}
+        self.touch(session_id, size, now_ms)
+        return True
+
+    def evict(self, size: int, privileged: bool, now_ms: int) -> bool:
+        oldest = min(self.rows, key=lambda i: self.rows[i]["used"])
+        if now_ms - self.rows[oldest]["used"] > EVICTION_MS:
+            del self.rows[oldest]
+            return True
+        worth = [
+            (row["privileged"], row["size"], i)
+            for i, row in self.rows.items()
+            if row["old"] or (privileged and not row["privileged"])
+        ]
+        if not worth or (privileged, size, 0) < min(worth):
+            return False
+        del self.rows[min(worth)[2]]
+        return True
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.integers(1, 6), st.booleans()),
+        st.tuples(st.just("use"), st.integers(0, 30), st.integers(0, 6)),
+        st.tuples(st.just("close"), st.integers(0, 30), st.booleans()),
+        st.tuples(st.just("wait"), st.integers(1, EVICTION_MS), st.booleans()),
+    ),
+    max_size=60,
+)
+
+
+@given(st.integers(1, 5), steps)
+def test_eviction_agrees_with_the_plain_model(slots_max: int, plan: list[tuple[str, int, int]]) -> None:
+    fetcher, model, now_ms, last = Fetcher(slots_max), Model(slots_max), 0, 0
+    for what, amount, extra in plan:
+        now_ms += 1  # no two at the same moment: Kafka breaks such ties by session id
+        cache = fetcher.sessions._sessions
+        if what == "wait":
+            now_ms += amount
+        elif what == "begin":
+            session_id = fetcher.begin(amount, follower=bool(extra), now_ms=now_ms)
+            last = max(last, session_id)
+            assert (session_id != NO_SESSION) == model.begin(session_id, amount, bool(extra), now_ms)
+        elif what == "close" and amount in cache:
+            fetcher.open(amount, FINAL_SESSION_EPOCH)
+            del model.rows[amount]
+        elif what == "use" and amount in cache:
+            session = cache[amount]
+            wanted = [entry(partition=n) for n in range(max(extra, 1))]
+            gone = [key for key in session.partitions if key[1] >= max(extra, 1)]
+            fetcher.open(amount, session.session_epoch, wanted, gone, now_ms=now_ms)
+            model.touch(amount, max(extra, 1), now_ms)
+        assert set(fetcher.sessions._sessions) == set(model.rows)
+        assert len(fetcher.sessions) <= slots_max
+        assert fetcher.sessions.partition_count == sum(row["size"] for row in model.rows.values())
+
+
+def test_the_lists_of_evictable_sessions_stay_as_small_as_the_cache() -> None:
+    fetcher = Fetcher(slots_max=3)
+    session_id = fetcher.begin(1)
+    for epoch in range(1, 500):
+        wishes = [entry(partition=1)] if epoch % 2 else []
+        gone = [] if epoch % 2 else [(ORDERS, 1)]
+        fetcher.open(session_id, epoch, wishes, gone, now_ms=epoch * 1000)
+    assert len(fetcher.sessions._by_privileged) <= 3
+    assert len(fetcher.sessions._by_all) <= 3

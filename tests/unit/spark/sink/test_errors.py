@@ -1,0 +1,49 @@
+"""Failures of the sink say what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from odradek.model.client_errors import (
+    BufferFull,
+    ClientError,
+    ConnectionFailed,
+    ProducerFenced,
+    RecordTooLarge,
+    RequestRefused,
+    TimedOut,
+    UnknownTopic,
+)
+from odradek.model.errors import ErrorCode
+from odradek.spark.options.sink_options import Guarantee, SinkOptions
+from odradek.spark.sink.errors import explained
+
+ONCE = SinkOptions({"transaction.timeout.ms": "600000"}, guarantee=Guarantee.EXACTLY_ONCE)
+PLAIN = SinkOptions({})
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ProducerFenced("x"), "another driver on the same checkpoint, or another attempt of this task"),
+        (RequestRefused("x", code=ErrorCode.INVALID_PRODUCER_EPOCH), "another attempt of this task"),
+        (ProducerFenced("x"), r"kafka.transaction.timeout.ms \(600000\)"),
+        (RequestRefused("x", code=ErrorCode.INVALID_TRANSACTION_TIMEOUT), "transaction.max.timeout.ms"),
+        (RecordTooLarge("x"), "kafka.max.request.size of the sink and max.message.bytes of the topic"),
+        (UnknownTopic("x"), "create the topic"),
+        (RequestRefused("x", code=ErrorCode.KAFKA_STORAGE_ERROR), "it may be full"),
+        (BufferFull("x"), "kafka.max.block.ms"),
+        (TimedOut("x"), "kafka.delivery.timeout.ms"),
+        (ConnectionFailed("x"), "see that the brokers are up"),
+    ],
+)
+def test_each_failure_names_the_way_out(error: ClientError, words: str) -> None:
+    assert re.search(words, str(explained(error, ONCE)))
+
+
+def test_the_fate_of_the_rows_is_told() -> None:
+    error = ClientError("7 record(s) for t-0: NOBODY_KNOWS")
+    assert str(explained(error, ONCE)).startswith(f"{error}; when this task is run again")
+    assert "will be written again" in str(explained(error, PLAIN))

@@ -1,0 +1,154 @@
+"""The tree in memory: staged writes against a model, and the paths it takes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.store.embedded.database import MEMORY, Database
+from odradek.store.embedded.node_tree import DATA_BYTES_MAX, Staged, Tree, check_path, parent_of
+from odradek.store.port import (
+    BadPath,
+    Check,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    SetData,
+    StoreError,
+)
+
+paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+versions = st.sampled_from([-1, -1, 0, 1, 2])
+data = st.binary(max_size=3)
+ops = st.one_of(
+    st.builds(Create, paths, data, st.booleans(), st.booleans()),
+    st.builds(Create, paths, data),
+    st.builds(SetData, paths, data, versions),
+    st.builds(Delete, paths, versions),
+    st.builds(Check, paths, versions),
+)
+writes = st.lists(
+    st.tuples(st.integers(1, 3), st.lists(ops, min_size=1, max_size=4) | st.none()), max_size=25
+)
+
+
+def stage(staged: Staged, write) -> bool:
+    session, todo = write
+    if todo is None:
+        staged.end_session(session, 5)
+        return True
+    try:
+        staged.write(todo, session, 5, is_multi=True)
+    except StoreError:
+        return False
+    return True
+
+
+def shape(tree: Tree) -> dict[str, tuple[object, list[str]]]:
+    return {path: (node, sorted(tree.names_under(path))) for path, node in tree.nodes.items()}
+
+
+@given(writes)
+def test_writes_staged_together_leave_what_writes_one_by_one_leave(todo) -> None:
+    together, apart = Tree(), Tree()
+    staged = Staged(together)
+    done_together = [stage(staged, write) for write in todo]
+    done_apart = []
+    for write in todo:
+        one = Staged(apart)
+        done_apart.append(stage(one, write))
+        apart.apply(one)
+    together.apply(staged)
+    assert done_together == done_apart
+    assert shape(together) == shape(apart)
+    assert together.ephemerals == apart.ephemerals
+    assert together.zxid == apart.zxid
+
+
+@given(writes)
+def test_tree_is_whole_after_any_writes(todo) -> None:
+    tree = Tree()
+    for write in todo:
+        staged = Staged(tree)
+        before = shape(tree)
+        done = stage(staged, write)
+        assert shape(tree) == before
+        assert done or not staged.after
+        tree.apply(staged)
+    owned = {path for owner in tree.ephemerals.values() for path in owner}
+    for path, (_, stat) in tree.nodes.items():
+        names = tree.names_under(path)
+        assert stat.num_children == len(names)
+        assert (stat.cversion + stat.num_children) % 2 == 0
+        assert all(("" if path == "/" else path) + "/" + name in tree.nodes for name in names)
+        assert path == "/" or parent_of(path) in tree.nodes
+        assert (stat.ephemeral_owner != 0) == (path in owned)
+        assert stat.ephemeral_owner == 0 or not names
+        assert stat.czxid <= stat.mzxid <= tree.zxid
+        assert stat.pzxid <= tree.zxid
+
+
+@given(writes)
+def test_what_was_written_is_what_is_loaded(todo) -> None:
+    database = Database(MEMORY)
+    tree = Tree()
+    for write in todo:
+        staged = Staged(tree)
+        stage(staged, write)
+        database.write(staged.after, staged.zxid)
+        tree.apply(staged)
+    loaded = database.load()
+    database.close()
+    assert shape(loaded) == shape(tree)
+    assert loaded.ephemerals == tree.ephemerals
+    assert loaded.zxid == tree.zxid
+
+
+def test_ended_session_loses_also_what_it_staged_before() -> None:
+    tree = Tree()
+    staged = Staged(tree)
+    staged.write([Create("/e", b"", True)], 7, 5, is_multi=False)
+    staged.end_session(7, 5)
+    tree.apply(staged)
+    assert set(tree.nodes) == {"/"}
+    assert tree.ephemerals == {}
+
+
+def test_later_write_is_judged_by_what_an_earlier_one_will_leave() -> None:
+    staged = Staged(Tree())
+    staged.write([Create("/a")], 1, 5, is_multi=False)
+    with pytest.raises(NodeExists):
+        staged.write([Create("/a")], 1, 5, is_multi=False)
+    staged.write([Delete("/a")], 1, 5, is_multi=False)
+    with pytest.raises(NoNode):
+        staged.write([SetData("/a", b"")], 1, 5, is_multi=False)
+
+
+def test_root_is_neither_created_nor_deleted_but_can_be_written() -> None:
+    staged = Staged(Tree())
+    with pytest.raises(NodeExists):
+        staged.write([Create("/")], 1, 5, is_multi=False)
+    with pytest.raises(BadPath):
+        staged.write([Delete("/")], 1, 5, is_multi=False)
+    staged.write([SetData("/", b"x")], 1, 5, is_multi=False)
+    assert staged.node("/")[0] == b"x"  # type: ignore[index]
+
+
+def test_data_larger_than_zookeeper_would_take_is_refused() -> None:
+    staged = Staged(Tree())
+    staged.write([Create("/a", bytes(DATA_BYTES_MAX))], 1, 5, is_multi=False)
+    with pytest.raises(StoreError, match="more than a node may hold"):
+        staged.write([SetData("/a", bytes(DATA_BYTES_MAX + 1))], 1, 5, is_multi=False)
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a/./b", "/..", "/\x7f", "/" + "a" * 5000])
+def test_what_is_not_a_path_is_refused(path: str) -> None:
+    with pytest.raises(BadPath):
+        check_path(path)
+
+
+@pytest.mark.parametrize("path", ["/", "/a", "/a.b/..c/.d", "/a b", "/é", "/<default>"])
+def test_what_is_a_path_is_taken(path: str) -> None:
+    check_path(path)

@@ -1,0 +1,170 @@
+"""Who a broker is: cluster id, broker id, registration."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from odradek.model.errors import ConfigError, StorageError
+from odradek.model.uuids import parse_uuid
+from odradek.store import znode_paths
+from odradek.store.broker_registration import (
+    BrokerIdRules,
+    BrokerIdTaken,
+    RegisteredBroker,
+    create_or_get_cluster_id,
+    create_top_level_paths,
+    decide_broker_id,
+    read_brokers,
+    register_broker,
+    resolve_broker_id,
+    update_registration,
+)
+from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.meta_properties import MetaProperties
+from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
+
+ME = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), 5)
+MOVED = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h2", 9092),), 6)
+
+
+class CountingEntropy:
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def token(self, size_bytes: int) -> bytes:
+        return bytes(size_bytes)
+
+    def below(self, limit: int) -> int:
+        return 0
+
+    def uuid(self) -> bytes:
+        self._drawn += 1
+        return (self._drawn << 64).to_bytes(16, "big")
+
+
+def files(*broker_ids: int | None) -> dict[str, MetaProperties]:
+    return {f"/d{i}/meta.properties": MetaProperties(b, "c") for i, b in enumerate(broker_ids)}
+
+
+@pytest.mark.parametrize(
+    ("rules", "found", "decided"),
+    [
+        (BrokerIdRules(3), files(), 3),
+        (BrokerIdRules(3), files(3, 3), 3),
+        (BrokerIdRules(3), files(None), 3),
+        (BrokerIdRules(0), files(), 0),
+        (BrokerIdRules(1000), files(), 1000),
+        (BrokerIdRules(-1), files(7), 7),
+        (BrokerIdRules(-1), files(1001, None), 1001),
+        (BrokerIdRules(-1), files(), None),
+        (BrokerIdRules(5000, generation_enabled=False), files(), 5000),
+        (BrokerIdRules(20, reserved_max=20), files(), 20),
+    ],
+)
+def test_broker_id_is_the_configured_or_the_stored_one(rules, found, decided) -> None:
+    assert decide_broker_id(rules, found) == decided
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (BrokerIdRules(1001), "reserved.broker.max.id"),
+        (BrokerIdRules(21, reserved_max=20), "reserved.broker.max.id"),
+        (BrokerIdRules(-2), "from -1"),
+        (BrokerIdRules(-1, generation_enabled=False), "0 or more"),
+    ],
+)
+def test_broker_id_that_settings_do_not_allow_is_refused(rules, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        decide_broker_id(rules, {})
+
+
+def test_configured_id_against_the_stored_one_is_refused_with_both_the_file_and_a_way_out() -> None:
+    with pytest.raises(ConfigError, match=r"is 3.*broker 4.*/d0/meta.properties.*set broker.id=4"):
+        decide_broker_id(BrokerIdRules(3), files(4))
+
+
+def test_directories_of_two_brokers_are_refused() -> None:
+    with pytest.raises(StorageError, match=r"broker\.id"):
+        decide_broker_id(BrokerIdRules(-1), files(1, 2))
+
+
+def test_drawn_ids_begin_above_the_reserved_ones_and_are_never_drawn_twice(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        drawn = [await resolve_broker_id(store, BrokerIdRules(-1), {}) for _ in range(3)]
+        assert drawn == [1001, 1002, 1003]
+        assert await resolve_broker_id(store, BrokerIdRules(5), {}) == 5
+        assert (await store.get(znode_paths.BROKER_SEQUENCE_ID))[1].version == 3
+
+    play(body)
+
+
+def test_layout_is_made_once(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_top_level_paths(store)
+        zxid = ensemble.tree.zxid
+        await create_top_level_paths(store)
+        assert ensemble.tree.zxid == zxid
+        assert all(await store.get_many(znode_paths.PERSISTENT))
+
+    play(body)
+
+
+def test_brokers_that_start_together_agree_on_the_cluster_id(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        entropy = CountingEntropy()
+        stores = [ensemble.connect() for _ in range(3)]
+        ids = await asyncio.gather(*(create_or_get_cluster_id(store, entropy) for store in stores))
+        assert len(set(ids)) == 1
+        assert len(parse_uuid(ids[0])) == 16
+        assert (await stores[0].get(znode_paths.CLUSTER_ID))[0] == b'{"version":"1","id":"%s"}' % ids[
+            0
+        ].encode()
+
+    play(body)
+
+
+def test_registered_broker_is_seen_until_its_session_ends(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        one, two = ensemble.connect(), ensemble.connect()
+        await create_top_level_paths(one)
+        epoch = await register_broker(one, 1, ME)
+        await update_registration(one, 1, MOVED)
+        assert await read_brokers(two) == {1: RegisteredBroker(1, epoch, MOVED)}
+        assert epoch == (await two.get(znode_paths.broker(1)))[1].czxid
+        await one.close()
+        assert await read_brokers(two) == {}
+        assert await register_broker(two, 1, ME) > epoch
+
+    play(body)
+
+
+def test_registering_again_in_the_same_session_keeps_the_epoch(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await create_top_level_paths(store)
+        assert await register_broker(store, 1, ME) == await register_broker(store, 1, ME)
+
+    play(body)
+
+
+def test_id_that_another_session_holds_is_refused(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        one, two = ensemble.connect(), ensemble.connect()
+        await create_top_level_paths(one)
+        await register_broker(one, 1, ME)
+        with pytest.raises(BrokerIdTaken, match=r"broker.id=1.*zookeeper.session.timeout.ms"):
+            await register_broker(two, 1, ME)
+
+    play(body)
+
+
+def test_no_brokers_before_there_is_a_layout(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        assert await read_brokers(ensemble.connect()) == {}
+
+    play(body)

@@ -1,0 +1,115 @@
+"""Producer ids: blocks, races for them, their end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from odradek.store import znode_paths
+from odradek.store.embedded.ensemble import EmbeddedEnsemble
+from odradek.store.port import BadPayload, BadVersion, StoreError
+from odradek.store.producer_id_manager import ProducerIdManager, advance_block_above, claim_block, next_block
+from odradek.store.znodes import ProducerIdBlock, encode_producer_id_block
+
+
+def test_ids_begin_at_zero_and_go_on_over_the_end_of_a_block(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        ids = ProducerIdManager(store, 1)
+        assert ids.try_generate_producer_id() is None
+        assert [await ids.generate_producer_id() for _ in range(1500)] == list(range(1500))
+        assert ids.try_generate_producer_id() == 1500
+        data, _ = await store.get(znode_paths.LATEST_PRODUCER_ID_BLOCK)
+        assert data == b'{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}'
+
+    play(body)
+
+
+def test_no_two_brokers_give_out_the_same_id(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        brokers = [ProducerIdManager(ensemble.connect(), n) for n in range(3)]
+
+        async def draw(ids: ProducerIdManager) -> list[int]:
+            return [await ids.generate_producer_id() for _ in range(1200)]
+
+        drawn = await asyncio.gather(*(draw(ids) for ids in brokers for _ in range(2)))
+        flat = [one for some in drawn for one in some]
+        assert len(set(flat)) == len(flat)
+
+    play(body)
+
+
+def test_empty_node_made_at_start_holds_no_block(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await store.create(znode_paths.LATEST_PRODUCER_ID_BLOCK)
+        assert await claim_block(store, 2) == ProducerIdBlock(2, 0, 999)
+        assert await claim_block(store, 3) == ProducerIdBlock(3, 1000, 1999)
+
+    play(body)
+
+
+def test_claim_gives_up_if_it_always_loses(play, monkeypatch) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await store.create(znode_paths.LATEST_PRODUCER_ID_BLOCK)
+
+        async def lose(path: str, data: bytes, version: int = -1) -> None:
+            raise BadVersion(path)
+
+        monkeypatch.setattr(store, "set", lose)
+        with pytest.raises(StoreError, match="100 attempts"):
+            await claim_block(store, 1)
+
+    play(body)
+
+
+def test_ids_that_are_used_up_are_an_error() -> None:
+    last = encode_producer_id_block(ProducerIdBlock(1, 2**63 - 1000, 2**63 - 1))
+    with pytest.raises(StoreError, match="no more"):
+        next_block("/n", last, 1)
+
+
+def test_garbage_in_the_node_is_not_overwritten() -> None:
+    with pytest.raises(BadPayload):
+        next_block("/n", b"{}", 1)
+
+
+def test_a_block_is_raised_above_an_id_in_use_and_never_lowered(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await advance_block_above(store, 1, -1)
+        assert await store.exists(znode_paths.LATEST_PRODUCER_ID_BLOCK) is None
+        await advance_block_above(store, 1, 4_321)
+        assert await claim_block(store, 1) == ProducerIdBlock(1, 5_000, 5_999)
+        await advance_block_above(store, 1, 5_999)
+        await advance_block_above(store, 1, 17)
+        assert await claim_block(store, 1) == ProducerIdBlock(1, 6_000, 6_999)
+
+    play(body)
+
+
+def test_an_id_that_no_store_gave_out_does_not_use_up_the_others(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        store = ensemble.connect()
+        await advance_block_above(store, 1, (1 << 63) - 1)
+        assert await claim_block(store, 1) == ProducerIdBlock(1, 0, 999)
+
+    play(body)
+
+
+def test_ids_in_use_elsewhere_are_asked_for_once_before_the_first_is_given_out(play) -> None:
+    async def body(ensemble: EmbeddedEnsemble) -> None:
+        asked = []
+
+        async def find_largest() -> int:
+            asked.append(1)
+            return 2_999
+
+        ids = ProducerIdManager(ensemble.connect(), 1, find_largest)
+        assert ids.try_generate_producer_id() is None
+        assert await asyncio.gather(*(ids.generate_producer_id() for _ in range(3))) == [3_000, 3_001, 3_002]
+        assert len(asked) == 1
+
+    play(body)

@@ -1,0 +1,183 @@
+"""Compiled encoders and decoders do what the tables say."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.model.errors import LocalProtocolViolation, RemoteProtocolViolation
+from odradek.ports.files import FileSlice
+from odradek.wire.apis import APIS
+from odradek.wire.message_codecs import decoder, encoder, parts_encoder
+from odradek.wire.messages.create_topics import CreateTopicsRequest
+from odradek.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+EXAMPLES = settings.default.max_examples // 12
+"""Per message and version, of which there are hundreds."""
+
+CASES = [
+    pytest.param(cls, version, id=f"{cls.__name__}-{version}")
+    for api in APIS
+    for cls in (api.request, api.response)
+    for version in api.versions
+]
+
+
+@pytest.mark.parametrize(("cls", "version"), CASES)
+def test_compiled_codec_equals_the_interpreter(judge: SimpleNamespace, cls: type, version: int) -> None:
+    @settings(max_examples=EXAMPLES, database=None)
+    @given(judge.values(cls, version))
+    def check(message: Any) -> None:
+        expected = judge.encode(cls, version, message)
+        assert encoder(cls, version)(message) == expected
+        assert b"".join(parts_encoder(cls, version)(message)) == expected
+        assert decoder(cls, version)(memoryview(b"#" + expected), 1) == (message, 1 + len(expected))
+        assert judge.decode(cls, version, expected) == message
+
+    check()
+
+
+def test_a_version_outside_the_range_has_no_codec() -> None:
+    for make in (encoder, parts_encoder, decoder):
+        with pytest.raises(LocalProtocolViolation, match="versions 0 to 4, not 5"):
+            make(HeartbeatRequest, 5)
+
+
+def test_codecs_are_compiled_once() -> None:
+    assert encoder(HeartbeatRequest, 3) is encoder(HeartbeatRequest, 3)
+    assert decoder(HeartbeatRequest, 3) is decoder(HeartbeatRequest, 3)
+    assert parts_encoder(FetchResponse, 3) is parts_encoder(FetchResponse, 3)
+
+
+class MemoryFile:
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        return b"0123456789"[position : position + size_bytes]
+
+
+def test_records_stay_uncopied_among_the_parts() -> None:
+    view, piece = memoryview(b"abc"), FileSlice(MemoryFile(), 2, 4)  # type: ignore[arg-type]
+    partitions = [
+        PartitionData(0, records=view),
+        PartitionData(1, records=None),
+        PartitionData(2, records=b""),
+        PartitionData(3, records=piece),
+    ]
+    answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)])
+    for version in FetchResponse.VERSIONS:  # type: ignore[attr-defined]
+        parts = parts_encoder(FetchResponse, version)(answer)
+        assert [part for part in parts if type(part) is not bytes] == [view, piece]
+        assert parts[1] is view
+        assert parts[3] is piece
+        joined = b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)
+        assert encoder(FetchResponse, version)(answer) == joined
+
+
+def test_decoded_records_are_a_view_into_the_frame() -> None:
+    request = ProduceRequest(topic_data=[TopicProduceData("t", [PartitionProduceData(0, b"abc")])])
+    for version in ProduceRequest.VERSIONS:  # type: ignore[attr-defined]
+        frame = bytearray(encoder(ProduceRequest, version)(request))
+        decoded, _ = decoder(ProduceRequest, version)(memoryview(frame), 0)
+        records = decoded.topic_data[0].partition_data[0].records
+        records[0] = ord("X")
+        assert b"Xbc" in frame
+
+
+def test_a_field_the_version_lacks_is_refused_when_set() -> None:
+    with pytest.raises(LocalProtocolViolation, match=r"HeartbeatRequest\.group_instance_id .* version 2"):
+        encoder(HeartbeatRequest, 2)(HeartbeatRequest("g", 1, "m", "static"))
+    with pytest.raises(LocalProtocolViolation, match="validate_only"):
+        encoder(CreateTopicsRequest, 0)(CreateTopicsRequest(validate_only=True))
+    with pytest.raises(LocalProtocolViolation, match="replica_state"):
+        encoder(FetchRequest, 14)(FetchRequest(replica_state=ReplicaState(1, 2)))
+    with pytest.raises(LocalProtocolViolation, match=r"FetchRequest\.replica_id"):
+        encoder(FetchRequest, 15)(FetchRequest(replica_id=1))
+
+
+def test_an_ignorable_field_the_version_lacks_is_dropped() -> None:
+    assert encoder(HeartbeatResponse, 0)(HeartbeatResponse(throttle_time_ms=9, error_code=3)) == b"\0\3"
+
+
+def test_null_where_a_version_has_none_is_refused() -> None:
+    assert encoder(MetadataRequest, 1)(MetadataRequest(topics=None)) == b"\xff\xff\xff\xff"
+    with pytest.raises(LocalProtocolViolation, match="MetadataRequest version 0"):
+        encoder(MetadataRequest, 0)(MetadataRequest(topics=None))
+    with pytest.raises(LocalProtocolViolation):
+        encoder(HeartbeatRequest, 4)(HeartbeatRequest(None, 1, "m"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        HeartbeatRequest("g", 1 << 31, "m"),
+        HeartbeatRequest("g", "one", "m"),  # type: ignore[arg-type]
+        HeartbeatRequest("x" * 32768, 1, "m"),
+        HeartbeatRequest("\ud800", 1, "m"),
+        HeartbeatRequest(b"g", 1, "m"),  # type: ignore[arg-type]
+    ],
+    ids=["too large a number", "text for a number", "too long", "lone surrogate", "bytes for text"],
+)
+@pytest.mark.parametrize("version", [0, 4])
+def test_values_that_do_not_fit_are_a_local_violation(wrong: HeartbeatRequest, version: int) -> None:
+    with pytest.raises(LocalProtocolViolation):
+        encoder(HeartbeatRequest, version)(wrong)
+
+
+def test_a_uuid_of_the_wrong_size_is_refused() -> None:
+    with pytest.raises(LocalProtocolViolation, match="16 bytes, not 3"):
+        encoder(FetchResponse, 13)(FetchResponse(responses=[FetchableTopicResponse(topic_id=b"abc")]))
+
+
+def test_a_tagged_structure_is_written_even_when_all_its_fields_are_defaults() -> None:
+    partition = PartitionData(diverging_epoch=EpochEndOffset())
+    answer = FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
+    raw = encoder(FetchResponse, 12)(answer)
+    assert decoder(FetchResponse, 12)(memoryview(raw), 0)[0] == answer
+
+
+def test_unknown_tags_are_stepped_over() -> None:
+    plain = encoder(HeartbeatResponse, 4)(HeartbeatResponse(1, 2))
+    tagged = plain[:-1] + b"\2" + b"\5\3abc" + b"\xff\1\0"
+    assert decoder(HeartbeatResponse, 4)(memoryview(tagged), 0) == (HeartbeatResponse(1, 2), len(tagged))
+
+
+def test_unknown_tags_beside_known_ones_are_stepped_over() -> None:
+    request = FetchRequest(cluster_id="c")
+    raw = encoder(FetchRequest, 12)(request)
+    assert raw.endswith(b"\1\0\2\2c")
+    tagged = raw[: -len(b"\1\0\2\2c")] + b"\3" + b"\x09\1!" + b"\0\2\2c" + b"\x80\1\0"
+    assert decoder(FetchRequest, 12)(memoryview(tagged), 0) == (request, len(tagged))
+
+
+def test_a_tagged_field_whose_size_is_not_its_values_is_refused() -> None:
+    raw = encoder(FetchRequest, 12)(FetchRequest(cluster_id="c"))
+    with pytest.raises(RemoteProtocolViolation, match="size"):
+        decoder(FetchRequest, 12)(memoryview(raw[:-3] + b"\3\2c!"), 0)
+
+
+def test_any_negative_length_is_null() -> None:
+    assert decoder(MetadataRequest, 1)(memoryview(b"\xff\xff\xff\xf0"), 0)[0].topics is None
+
+
+@given(st.integers(0, 1 << 40))
+def test_counts_are_compared_with_the_bytes_left(count: int) -> None:
+    lead = bytearray()
+    while count > 127:
+        lead.append(count & 127 | 128)
+        count >>= 7
+    lead.append(count)
+    with pytest.raises(RemoteProtocolViolation):
+        decoder(MetadataResponse, 9)(memoryview(bytes(4) + lead), 0)
