@@ -120,39 +120,35 @@ CLIENT_PLANTS: list[Plant] = [
     Plant(
         "partitions are committed before they are revoked",
         f"{CONSUMER}/group/rebalance/assignment_handler.py",
-        "        if self._auto_commit.enabled and not giving_up.lost and self.last_commit is None:",
+        "        if self._auto_commit.enabled and not revocation.lost and self.last_commit is None:",
         "        if False:",
         (
-            "unit/client/consumer/group/test_offset_committer.py::test_what_was_read_is_committed_before_partitions_are_revoked",
-            "unit/client/consumer/test_consumers_during_rebalance.py::test_members_that_come_and_go_in_order_read_every_record_once",
+            "unit/client/consumer/group/test_offset_committer.py::test_positions_are_committed_before_revocation",
+            "unit/client/consumer/test_consumers_during_rebalance.py::test_records_are_read_once_through_rebalances",
         ),
     ),
     Plant(
-        "callbacks of commits come in their order",
+        "commit callbacks run in order",
         f"{CONSUMER}/group/offset_committer.py",
         "            pending = self._pending.popleft()",
         "            pending = self._pending.pop()",
         (
-            "unit/client/consumer/group/test_offset_committer.py::test_callbacks_come_in_order_inside_a_poll_and_not_before",
+            "unit/client/consumer/group/test_offset_committer.py::test_commit_callbacks_run_in_order_inside_poll",
         ),
     ),
     Plant(
-        "what was polled is committed from time to time",
+        "polled records are committed automatically",
         f"{CONSUMER}/group/consumer_coordinator.py",
         "        if not self._auto_commit.is_due(now_ms):\n            return\n",
         "        return\n",
-        (
-            "unit/client/consumer/test_consumer_in_group.py::test_what_was_polled_is_committed_from_time_to_time_and_never_what_was_not",
-        ),
+        ("unit/client/consumer/test_consumer_in_group.py::test_auto_commit_covers_exactly_polled_records",),
     ),
     Plant(
-        "a truncated log is noticed",
+        "log truncation is detected",
         f"{CONSUMER}/positions/subscription_state.py",
-        "        elif end_offset < asked.offset:",
+        "        elif end_offset < validated.offset:",
         "        elif False:",
-        (
-            "unit/client/consumer/positions/test_offset_fetcher.py::test_a_truncated_log_moves_its_reader_back_by_policy_or_names_the_offsets",
-        ),
+        ("unit/client/consumer/positions/test_offset_fetcher.py::test_truncation_resets_position_or_raises",),
     ),
     Plant(
         "every offset is in one range of a plan",
@@ -238,9 +234,9 @@ CLIENT_PLANTS: list[Plant] = [
     Plant(
         "what waits to be read is bounded",
         f"{CONSUMER}/fetch/fetcher.py",
-        "            if here.fetch_count >= COMPLETED_FETCHES_MAX or room_bytes < self._limits.partition_max_bytes:\n                return None",
+        "            if is_full or available_bytes < self._config.partition_max_bytes:\n                return None",
         "            pass",
-        ("unit/client/consumer/test_consumer.py::test_memory_is_bounded_whatever_waits_to_be_read",),
+        ("unit/client/consumer/test_consumer.py::test_fetch_buffer_is_bounded",),
     ),
     Plant(
         "a Delta checkpoint that went back in time is refused",
@@ -261,8 +257,8 @@ CLIENT_PLANTS: list[Plant] = [
     Plant(
         "close calls back for all commits",
         f"{CONSUMER}/group/offset_committer.py",
-        "        while self._pending and self._pending[0].work.done():",
-        "        if self._pending and self._pending[0].work.done():",
-        ("unit/client/consumer/group/test_offset_committer.py::test_closing_calls_back_for_all_commits",),
+        "        while self._pending and self._pending[0].task.done():",
+        "        if self._pending and self._pending[0].task.done():",
+        ("unit/client/consumer/group/test_offset_committer.py::test_close_runs_all_commit_callbacks",),
     ),
 ]

@@ -1,1 +1,1 @@
-"""The consumer: positions, fetches, and its place in a group."""
+"""The consumer: subscription, positions, fetching, and group membership."""

@@ -1,7 +1,7 @@
-"""Keywords of consumers as type checkers know them: one overload for each way to give both deserializers.
+"""Typed constructor keywords of consumers: one class per combination of key and value deserializers.
 
-A deserializer is left out or ``"bytes"``, ``"str"``, ``"json"``, or an object or function of one's own, whose
-types are then those of keys or values. Not needed at run time.
+A deserializer is omitted, ``"bytes"``, ``"str"``, ``"json"``, or a user-defined object or function, whose
+return type is then the type of keys or values. Used by type checkers only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class ConsumerArguments(ConsumerOptions, total=False):
-    """Keywords of a consumer, but for the deserializers."""
+    """Keywords of a consumer other than the deserializers."""
 
     interceptors: Sequence[ConsumerInterceptor]
     assignors: Sequence[Assignor] | None

@@ -1,7 +1,7 @@
-"""One call at a time: a consumer belongs to one thread or task, and says so when two use it at once.
+"""Guards that raise ``ConcurrentUse`` when two threads or tasks use one consumer at once.
 
-A call inside a call is allowed: a rebalance listener, called by ``poll``, may commit and seek. With each call
-that is not inside another, ``settle`` is called first: what a loop was not given has not been read.
+Nested calls are allowed: a rebalance listener, called by ``poll``, may commit and seek. Each outermost call
+runs ``before_call`` first, which returns records that a loop took and did not consume.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from odradek.model.client_errors import ConcurrentUse
 _INSIDE: Final[contextvars.ContextVar[frozenset[object]]] = contextvars.ContextVar(
     "inside", default=frozenset()
 )
-"""Calls that the running code is part of; tasks that a call starts inherit it."""
+"""Calls that contain the running code; tasks started by a call inherit it."""
 
 
-def _nothing_to_settle() -> None:
+def _do_nothing() -> None:
     return
 
 
 class TaskCallGuard:
-    """For asyncio: a call, and the tasks it starts, keep others out."""
+    """Guard for asyncio: excludes every task except that of the call and those it starts."""
 
     def __init__(self, name: str) -> None:
-        self.before_call: Callable[[], None] = _nothing_to_settle
+        self.before_call: Callable[[], None] = _do_nothing
         self._name = name
         self._call: object | None = None
         self._token: contextvars.Token[frozenset[object]] | None = None
-        self._insider = object()
+        self._callback_token = object()
         self._depth = 0
 
     def __enter__(self) -> None:
@@ -40,10 +40,10 @@ class TaskCallGuard:
             self._call = object()
             self._token = _INSIDE.set(_INSIDE.get() | {self._call})
             self.before_call()
-        elif _INSIDE.get().isdisjoint((self._call, self._insider)):
+        elif _INSIDE.get().isdisjoint((self._call, self._callback_token)):
             raise ConcurrentUse(
-                f"{self._name} is used by two tasks at once: a call is under way in another task. Give each "
-                "task a consumer of its own, or let one poll and pass records on"
+                f"{self._name} must not be used by two tasks at once: another task is in a call. Use one "
+                "consumer per task, or poll in one task and pass the records on"
             )
         self._depth += 1
 
@@ -52,40 +52,40 @@ class TaskCallGuard:
         if self._depth == 0:
             self._call = None
             if self._token is not None:
-                # A call that was cancelled ends before those inside it; the last of them runs elsewhere.
+                # A cancelled call may end before the calls nested in it, which then end in another context.
                 with suppress(ValueError):
                     _INSIDE.reset(self._token)
 
-    async def as_insider(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function that may use the consumer, and so may what it gives to await: a listener's.
+    async def run_inside_call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a user callback that may use the consumer, as may the awaitable it returns.
 
-        It belongs to the consumer, not to the call that happened to be under way when it began: that may be
-        cancelled, and another one begun, before it ends.
+        The callback belongs to the consumer, not to the current call: that may be cancelled, and another one
+        started, before the callback ends.
         """
-        _INSIDE.set(_INSIDE.get() | {self._insider})
+        _INSIDE.set(_INSIDE.get() | {self._callback_token})
         return function(*args)
 
 
 class ThreadCallGuard:
-    """For threads: the one whose call is under way keeps others out."""
+    """Guard for threads: excludes every thread except the one in a call."""
 
     def __init__(self, name: str) -> None:
-        self.before_call: Callable[[], None] = _nothing_to_settle
+        self.before_call: Callable[[], None] = _do_nothing
         self._name = name
         self._lock = threading.Lock()
         self._owner = 0
         self._depth = 0
 
     def __enter__(self) -> None:
-        this = threading.get_ident()
-        if self._owner != this:
+        current = threading.get_ident()
+        if self._owner != current:
             if not self._lock.acquire(blocking=False):
                 raise ConcurrentUse(
-                    f"{self._name} is used by two threads at once: thread {self._owner} is in a call, and "
-                    f"thread {this} began another. Give each thread a consumer of its own; only wakeup may "
+                    f"{self._name} must not be used by two threads at once: thread {self._owner} is in a "
+                    f"call, thread {current} started another. Use one consumer per thread; only wakeup may "
                     "be called from any thread"
                 )
-            self._owner = this
+            self._owner = current
             self.before_call()
         self._depth += 1
 

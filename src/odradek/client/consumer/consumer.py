@@ -1,4 +1,4 @@
-"""The consumer for asyncio. Each method hands over to the engine, one call at a time."""
+"""The asyncio consumer: a facade over ``ConsumerEngine`` that allows one call at a time."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ if TYPE_CHECKING:
     from odradek.client.options.typed_options import Config
 
 ARROW_ROWS_MAX: Final = 65_536
-"""Rows of one ``poll_arrow`` unless another number is asked for."""
+"""Default limit of rows for ``poll_arrow``."""
 ITERATION_POLL_MS: Final = 1000
 
 
 class Consumer(Generic[Key_co, Value_co]):
-    """Reads records. For asyncio; ``odradek.Consumer`` is the same for code without an event loop.
+    """Consumer for asyncio; ``odradek.Consumer`` is its blocking counterpart.
 
     Options have Kafka's names, in a mapping or, with underscores, as keywords. ``key_deserializer`` and
     ``value_deserializer`` are functions of bytes, objects with ``deserialize(topic, data)``, or one of
-    ``"str"``, ``"json"`` and ``"bytes"``, which is the default. A consumer is used by one task at a time;
-    ``wakeup`` alone may be called from anywhere. Examples of methods are for the blocking consumer; here,
-    those that are coroutines are awaited.
+    ``"str"``, ``"json"`` and ``"bytes"`` (the default). Use a consumer from one task at a time; only
+    ``wakeup`` may be called from anywhere. Examples of methods show the blocking consumer; await those that
+    are coroutines here.
 
     >>> import asyncio
     >>> from odradek import TopicPartition, aio
@@ -157,18 +157,18 @@ class Consumer(Generic[Key_co, Value_co]):
         settings = read_options(CONSUMER, config, options)
         self.client_id: str = settings[connection.CLIENT_ID]
         deserialize = record_deserializer(key_deserializer, value_deserializer)
-        exclusive = TaskCallGuard(f"consumer {self.client_id}")
-        self._guard: AbstractContextManager[None] = exclusive
+        guard = TaskCallGuard(f"consumer {self.client_id}")
+        self._guard: AbstractContextManager[None] = guard
         self._engine = make_engine(
-            settings, deserialize, interceptors, assignors, environment, exclusive.as_insider
+            settings, deserialize, interceptors, assignors, environment, guard.run_inside_call
         )
-        exclusive.before_call = self._engine.return_unread
-        self._ahead: Iterator[ConsumerRecord[Key_co, Value_co]] = iter(())
+        guard.before_call = self._engine.return_unread
+        self._iterated: Iterator[ConsumerRecord[Key_co, Value_co]] = iter(())
 
-    # Life.
+    # Lifecycle.
 
     async def start(self) -> None:
-        """Begin to connect. The first call does that as well.
+        """Start connecting. Optional: the first call that needs a broker does it.
 
         >>> import asyncio
         >>> from odradek import aio
@@ -181,9 +181,9 @@ class Consumer(Generic[Key_co, Value_co]):
         await self._engine.start()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Commit if that is automatic, leave the group, end all connections. Closing twice is allowed.
+        """Commit if auto commit is enabled, leave the group, and close all connections. Idempotent.
 
-        Waits at most ``timeout_s`` for brokers, 30 seconds unless given.
+        Waits for brokers at most ``timeout_s`` (default: 30 seconds).
 
         >>> consumer.close()
         """
@@ -200,22 +200,21 @@ class Consumer(Generic[Key_co, Value_co]):
         await self.close()
 
     def wakeup(self) -> None:
-        """End the call that waits now, or else the next one that would, with ``WakeupError``. From any
-        thread.
+        """Raise ``WakeupError`` in the waiting call, or else in the next one that would wait. Thread-safe.
 
         >>> consumer.wakeup()
         """
         self._engine.notifier.wakeup()
 
     def metrics(self) -> dict[str, float]:
-        """The client's figures by Kafka's names, as they are now.
+        """Return the client's current metrics by Kafka's names.
 
         >>> consumer.metrics()["records-consumed-total"] >= 0
         True
         """
         return self._engine.metrics()
 
-    # What is read.
+    # Subscription and assignment.
 
     def subscribe(
         self,
@@ -224,11 +223,11 @@ class Consumer(Generic[Key_co, Value_co]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics together with the other members of the group.
+        """Subscribe to topics as a member of the consumer group.
 
-        Either names, or a regular expression that whole names must match; topics that come later count too.
-        ``listener`` hears inside ``poll`` which partitions come and go. Replaces what was subscribed before;
-        ``subscribe`` and ``assign`` exclude each other until ``unsubscribe``.
+        Pass either names, or a regular expression that must match the whole name; topics created later are
+        included. ``listener`` is called inside ``poll`` when partitions are assigned or revoked. Replaces the
+        previous subscription. ``subscribe`` and ``assign`` exclude each other until ``unsubscribe``.
 
         >>> consumer.unsubscribe()
         >>> consumer.subscribe(["castle"])
@@ -240,7 +239,7 @@ class Consumer(Generic[Key_co, Value_co]):
             self._engine.subscribe(topics, pattern, listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group's help. Those read before keep their positions.
+        """Assign exactly these partitions, without group management. Those that stay keep their positions.
 
         >>> consumer.assign([TopicPartition("castle", 0)])
         """
@@ -249,7 +248,7 @@ class Consumer(Generic[Key_co, Value_co]):
             self._engine.assign(partitions)
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group.
+        """Clear the subscription or assignment, and leave the group.
 
         >>> consumer.unsubscribe()
         """
@@ -258,7 +257,7 @@ class Consumer(Generic[Key_co, Value_co]):
             await self._engine.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """Topics that were subscribed to, or that match the pattern now.
+        """Return the subscribed topics, or those that match the pattern now.
 
         >>> consumer.subscription()
         frozenset()
@@ -266,7 +265,7 @@ class Consumer(Generic[Key_co, Value_co]):
         return self._engine.subscription.subscribed_topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Partitions that are read now.
+        """Return the partitions assigned to this consumer.
 
         >>> consumer.assignment()
         frozenset({TopicPartition(topic='castle', partition=0)})
@@ -278,11 +277,10 @@ class Consumer(Generic[Key_co, Value_co]):
     async def poll(
         self, timeout_s: float | None = 1.0, max_records: int | None = None
     ) -> list[ConsumerRecord[Key_co, Value_co]]:
-        """Records that came since the last poll: at once if some are there, none if ``timeout_s`` is over.
+        """Return the next records: at once if some are buffered, none after ``timeout_s`` without any.
 
-        At most ``max_records``, or else ``max.poll.records``; in order within each partition. Takes part in
-        the group's life on the way, calls its listener, and commits if that is automatic. None waits for as
-        long as it takes.
+        Returns at most ``max_records`` (default: ``max.poll.records``), in order within each partition. Also
+        takes part in rebalances, calls the rebalance listener, and auto-commits. None waits without limit.
 
         >>> len(consumer.poll(timeout_s=10, max_records=1))
         1
@@ -300,10 +298,10 @@ class Consumer(Generic[Key_co, Value_co]):
                     return records
 
     async def poll_arrow(self, timeout_s: float | None = 1.0, max_records: int | None = None) -> Any:
-        """The same as a ``pyarrow.RecordBatch``, with no Python object per record.
+        """Return the next records as a ``pyarrow.RecordBatch``, without a Python object per record.
 
-        Columns: ``key``, ``value`` (binary, as they are), ``topic``, ``partition``, ``offset``, ``timestamp``
-        and ``headers``. At most ``max_records`` rows, or else what is at hand.
+        Columns: ``key``, ``value`` (binary, not deserialized), ``topic``, ``partition``, ``offset``,
+        ``timestamp`` and ``headers``. At most ``max_records`` rows (default: what is buffered).
 
         >>> consumer.poll_arrow(timeout_s=1.0).column_names
         ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
@@ -326,14 +324,15 @@ class Consumer(Generic[Key_co, Value_co]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[Key_co, Value_co]:
-        """The next record, however long it takes to come.
+        """Return the next record, waiting without limit.
 
-        What a loop has not been given is not read: no commit counts it, and the next poll gives it.
+        Only records handed to the loop count as consumed: no commit covers the others, and the next poll
+        returns them.
         """
         while True:
-            for record in self._ahead:
+            for record in self._iterated:
                 return record
-            self._ahead = await self._take_for_iteration()
+            self._iterated = await self._take_for_iteration()
 
     async def _take_for_iteration(self) -> Iterator[ConsumerRecord[Key_co, Value_co]]:
         with self._guard:
@@ -345,7 +344,7 @@ class Consumer(Generic[Key_co, Value_co]):
             return records
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give no records of these partitions until ``resume``; they stay assigned.
+        """Return no records of these partitions until ``resume``; they stay assigned.
 
         >>> consumer.pause(TopicPartition("castle", 0))
         """
@@ -353,7 +352,7 @@ class Consumer(Generic[Key_co, Value_co]):
             self._engine.pause(partitions, True)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Give records of these partitions again.
+        """Return records of these partitions again.
 
         >>> consumer.resume(TopicPartition("castle", 0))
         """
@@ -361,7 +360,7 @@ class Consumer(Generic[Key_co, Value_co]):
             self._engine.pause(partitions, False)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Partitions that are paused.
+        """Return the paused partitions.
 
         >>> consumer.paused()
         frozenset()
@@ -371,7 +370,7 @@ class Consumer(Generic[Key_co, Value_co]):
     # Positions.
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading a partition at an offset.
+        """Set the position of a partition.
 
         >>> consumer.seek(TopicPartition("castle", 0), 0)
         """
@@ -380,23 +379,23 @@ class Consumer(Generic[Key_co, Value_co]):
             self._engine.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first record there is, in these partitions or in all that are assigned.
+        """Seek to the first offset of these partitions, or of all assigned ones.
 
         >>> consumer.seek_to_beginning()
         """
         with self._guard:
-            self._engine.seek_by(OffsetReset.EARLIEST, partitions)
+            self._engine.seek_to(OffsetReset.EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on with the next record that comes, in these partitions or in all that are assigned.
+        """Seek to the end offset of these partitions, or of all assigned ones.
 
         >>> consumer.seek_to_end()
         """
         with self._guard:
-            self._engine.seek_by(OffsetReset.LATEST, partitions)
+            self._engine.seek_to(OffsetReset.LATEST, partitions)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset that the next record of a partition has, or a later one.
+        """Return the position of a partition: the next record has this offset or a higher one.
 
         >>> consumer.position(TopicPartition("castle", 0)) >= 0
         True
@@ -405,7 +404,7 @@ class Consumer(Generic[Key_co, Value_co]):
             return await self._engine.position(partition)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets the position is behind the end, as far as is known without asking.
+        """Return the lag of a partition in offsets; None while the end offset is not known locally.
 
         >>> consumer.current_lag(TopicPartition("castle", 0)) in (None, 0, 1, 2, 3)
         True
@@ -416,7 +415,7 @@ class Consumer(Generic[Key_co, Value_co]):
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """By partition, the first record at or after a time; None where there is none.
+        """Return, by partition, the first offset at or after a timestamp; None where there is none.
 
         >>> consumer.offsets_for_times({TopicPartition("castle", 0): 0})[TopicPartition("castle", 0)].offset
         0
@@ -425,27 +424,27 @@ class Consumer(Generic[Key_co, Value_co]):
             return await self._engine.offsets_for_times(times_ms)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition.
+        """Return the first offset of each partition.
 
         >>> consumer.beginning_offsets([TopicPartition("castle", 0)])
         {TopicPartition(topic='castle', partition=0): 0}
         """
         with self._guard:
-            return await self._engine.ends(partitions, BEGINNING)
+            return await self._engine.list_offsets(partitions, BEGINNING)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each partition will have.
+        """Return the end offset of each partition: the offset of its next record.
 
         >>> consumer.end_offsets([TopicPartition("castle", 0)])[TopicPartition("castle", 0)] > 0
         True
         """
         with self._guard:
-            return await self._engine.ends(partitions, END)
+            return await self._engine.list_offsets(partitions, END)
 
-    # The group.
+    # Group.
 
     async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
-        """Tell the group what has been read: all that polls gave, or these offsets of next records.
+        """Commit these offsets (of next records), or the positions of all assigned partitions.
 
         >>> consumer.commit({TopicPartition("castle", 0): 1})
         """
@@ -455,7 +454,7 @@ class Consumer(Generic[Key_co, Value_co]):
     def commit_async(
         self, offsets: OffsetsToCommit | None = None, on_commit: CommitCallback | None = None
     ) -> None:
-        """The same without waiting; ``on_commit(offsets, error)`` is called inside a later ``poll``.
+        """Commit without waiting; ``on_commit(offsets, error)`` is called inside a later ``poll``.
 
         >>> consumer.commit_async()
         """
@@ -464,7 +463,7 @@ class Consumer(Generic[Key_co, Value_co]):
             self._engine.commit_async(offsets, on_commit)
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, by partition; None where there is nothing.
+        """Return the committed offsets of the group, by partition; None where there is none.
 
         >>> consumer.committed(TopicPartition("castle", 1))
         {TopicPartition(topic='castle', partition=1): None}
@@ -473,7 +472,7 @@ class Consumer(Generic[Key_co, Value_co]):
             return await self._engine.committed(partitions)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group: for a producer's ``send_offsets_to_transaction``.
+        """Return the group metadata for a producer's ``send_offsets_to_transaction``.
 
         >>> consumer.group_metadata().group_id
         'readers'
@@ -481,7 +480,7 @@ class Consumer(Generic[Key_co, Value_co]):
         return self._engine.group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group assign its partitions anew, with the next poll.
+        """Trigger a rebalance of the group with the next poll.
 
         >>> consumer.enforce_rebalance("a new rack")
         """
@@ -492,7 +491,7 @@ class Consumer(Generic[Key_co, Value_co]):
     # Topics.
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic, and where they are; none if there is no such topic.
+        """Return the partitions of a topic; an empty list if it does not exist.
 
         >>> consumer.partitions_for("castle")[0].partition
         0
@@ -501,7 +500,7 @@ class Consumer(Generic[Key_co, Value_co]):
             return await self._engine.partitions_for(topic)
 
     async def list_topics(self) -> dict[str, list[PartitionInfo]]:
-        """All topics that this client may see, with their partitions.
+        """Return all topics that this client may see, with their partitions.
 
         >>> "castle" in consumer.list_topics()
         True
@@ -517,9 +516,9 @@ def make_engine(
     assignors: Sequence[Assignor] | None,
     environment: ClientEnvironment | None,
     on_caller: OnCaller,
-    drained: Any = None,
+    on_drained: Any = None,
 ) -> ConsumerEngine:
-    """The engine of a consumer of either environment."""
+    """Build the engine of an asyncio or blocking consumer."""
     return ConsumerEngine(
         environment or system_environment(),
         settings,
@@ -527,20 +526,20 @@ def make_engine(
         interceptors=ConsumerInterceptors(interceptors),
         assignors=assignors or (),
         on_caller=on_caller,
-        drained=drained,
+        on_drained=on_drained,
     )
 
 
 def record_deserializer(key: AnyDeserializer, value: AnyDeserializer) -> Deserialize | None:
-    """One function for a whole record; None if records are given as they are."""
-    of_key, of_value = deserialize_with(key, "key"), deserialize_with(value, "value")
-    if of_key is None and of_value is None:
+    """Return a function that deserializes a record; None if keys and values stay bytes."""
+    deserialize_key, deserialize_value = deserialize_with(key, "key"), deserialize_with(value, "value")
+    if deserialize_key is None and deserialize_value is None:
         return None
 
     def deserialize(record: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any]:
         return record.deserialized(
-            record.key if of_key is None else of_key(record.topic, record.key),
-            record.value if of_value is None else of_value(record.topic, record.value),
+            record.key if deserialize_key is None else deserialize_key(record.topic, record.key),
+            record.value if deserialize_value is None else deserialize_value(record.topic, record.value),
         )
 
     return deserialize

@@ -1,8 +1,8 @@
-"""All parts of a consumer, put together: what the asyncio and the blocking consumer have in common.
+"""The consumer without its facade: shared by the asyncio and the blocking consumer.
 
-Lives on one event loop. Only what takes records, gives them back, or wakes is called from elsewhere: records
-that are at hand are read where the application is, as ``fetch_buffer`` explains. Nothing here guards against
-two calls at once; that is done by the consumers, each in the way of its environment.
+Runs on one event loop. Only taking records, returning them, and ``wakeup`` happen on other threads: buffered
+records are read in the application's thread, as ``fetch.buffer`` explains. The consumers guard against
+concurrent calls (``call_guard``); the engine does not.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from odradek.client.consumer.group.consumer_coordinator import ConsumerCoordinat
 from odradek.client.consumer.iteration import IterationBuffer
 from odradek.client.consumer.notifier import Notifier
 from odradek.client.consumer.poller import Poller
-from odradek.client.consumer.positions.offset_fetcher import Offsets
+from odradek.client.consumer.positions.offset_fetcher import OffsetFetcher
 from odradek.client.consumer.positions.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.consumer.positions.partition_state import FetchPosition, OffsetReset
-from odradek.client.consumer.positions.subscription_state import SubscriptionKind, SubscriptionState
+from odradek.client.consumer.positions.subscription_state import SubscriptionState, SubscriptionType
 from odradek.client.consumer.rebalance_listener import RebalanceListener
-from odradek.client.consumer.topic_metadata import describe_topics
+from odradek.client.consumer.topic_metadata import fetch_topic_metadata
 from odradek.client.consumer.validation import (
     OffsetsToCommit,
-    read_offset,
-    read_offsets,
-    read_pattern,
-    read_timeout_ms,
+    compile_pattern,
+    timeout_ms_of,
+    validate_offset,
+    validate_offsets,
 )
 from odradek.client.environment import ClientEnvironment
 from odradek.client.interceptors import ConsumerInterceptors
@@ -46,17 +46,17 @@ from odradek.model.ids import TopicPartition
 from odradek.records.codec import ColumnBuilder
 
 CLOSE_TIMEOUT_MS: Final = 30_000
-AT_HAND_MS: Final = 50
-"""How long records are taken without a look at the group after the last poll that had one."""
+BUFFERED_POLL_MS: Final = 50
+"""How long after a full poll buffered records are returned without serving the group and positions."""
 
 RANGE_TOPICS_MAX: Final = 64
-"""Topics that are kept in mind when ranges of one after the other are read."""
+"""Topics whose metadata is kept while ranges of different topics are read in turn."""
 
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any]
 
 
 class ConsumerEngine:
-    """Starts nothing until ``start``. ``drained`` has ``send_fetches`` called on the loop."""
+    """Starts nothing until ``start``. ``on_drained`` must have ``send_fetches`` called on the loop."""
 
     def __init__(
         self,
@@ -67,42 +67,42 @@ class ConsumerEngine:
         interceptors: ConsumerInterceptors,
         assignors: Sequence[Assignor],
         on_caller: OnCaller,
-        drained: Callable[[], None] | None = None,
+        on_drained: Callable[[], None] | None = None,
     ) -> None:
         self.settings = settings
         self._clock = environment.clock
         self._entropy = environment.entropy
         self._interceptors = interceptors
         self._api_timeout_ms = settings[connection.DEFAULT_API_TIMEOUT_MS]
-        self._rest_ms = settings[connection.RETRY_BACKOFF_MS]
+        self._retry_backoff_ms = settings[connection.RETRY_BACKOFF_MS]
         self._reads_committed = settings[consumer.ISOLATION_LEVEL] == "read_committed"
         self._is_closing = False
         self._is_closed = False
-        self._at_hand_until_ms = 0
-        self._is_settled = False
+        self._buffered_until_ms = 0
+        self._has_polled = False
         self._range_topics: dict[str, None] = {}
         self.records_max = settings[consumer.MAX_POLL_RECORDS]
         self.notifier = Notifier()
         self.subscription = SubscriptionState(OffsetReset(settings[consumer.AUTO_OFFSET_RESET]))
         self._network = NetworkClient(environment, settings, client_id=settings[connection.CLIENT_ID])
-        self._buffer = FetchBuffer(self.subscription, drained or self.send_fetches, deserialize)
-        self._ahead = IterationBuffer(
+        self._buffer = FetchBuffer(self.subscription, on_drained or self.send_fetches, deserialize)
+        self._iteration = IterationBuffer(
             self.subscription, self._buffer, interceptors, self.records_max, self.now_ms
         )
-        self.return_unread = self._ahead.return_unread
-        """Gives back what a loop has not been given: see ``taken_ahead``."""
-        self._fetcher = _fetcher_of(
+        self.return_unread = self._iteration.return_unread
+        """Returns records that a loop took and did not consume: see ``iteration``."""
+        self._fetcher = _build_fetcher(
             settings, self._network, environment, self.subscription, self._buffer, self.notifier
         )
-        self._offsets = Offsets(
+        self._offsets = OffsetFetcher(
             self._network,
             environment.clock,
             environment.entropy,
             settings,
             self.subscription,
-            self.notifier.tell,
+            self.notifier.notify,
         )
-        self._polling = Poller(
+        self._poller = Poller(
             self._network,
             environment.clock,
             self.subscription,
@@ -111,15 +111,15 @@ class ConsumerEngine:
             self._offsets,
             self.notifier,
             on_caller=on_caller,
-            rest_ms=self._rest_ms,
+            retry_backoff_ms=self._retry_backoff_ms,
         )
         self._coordinator: ConsumerCoordinator | None = None
         if settings[consumer.GROUP_ID] is not None:
-            self._coordinator = self._polling.coordinator = self._in_group(assignors)
-        self._network.add_listener(lambda _: self.notifier.tell())
+            self._coordinator = self._poller.coordinator = self._build_coordinator(assignors)
+        self._network.add_listener(lambda _: self.notifier.notify())
         self._declare_metrics()
 
-    def _in_group(self, assignors: Sequence[Assignor]) -> ConsumerCoordinator:
+    def _build_coordinator(self, assignors: Sequence[Assignor]) -> ConsumerCoordinator:
         return ConsumerCoordinator(
             self._network,
             self.settings,
@@ -128,22 +128,22 @@ class ConsumerEngine:
             self._entropy,
             assignors,
             self._interceptors,
-            self._polling.call_back,
-            on_news=self.notifier.tell,
+            self._poller.call_back,
+            notify=self.notifier.notify,
         )
 
     def _declare_metrics(self) -> None:
-        self._metrics = PollMetrics(self._network.metrics, self._clock.monotonic_ms)
         metrics, buffer = self._network.metrics, self._buffer
-        metrics.gauge("records-consumed-total", "Records that polls gave.", lambda: buffer.records_read)
-        metrics.gauge("bytes-consumed-total", "Bytes of batches they were in.", lambda: buffer.bytes_read)
-        metrics.gauge("records-lag-max", "The farthest that a partition is behind its end.", self._lag_max)
+        self._metrics = PollMetrics(metrics, self._clock.monotonic_ms)
+        metrics.gauge("records-consumed-total", "Records consumed.", lambda: buffer.records_read)
+        metrics.gauge("bytes-consumed-total", "Bytes of record batches consumed.", lambda: buffer.bytes_read)
+        metrics.gauge("records-lag-max", "Maximum lag in records of any partition.", self._lag_max)
 
     def _lag_max(self) -> float:
-        lags = [each.lag(self._reads_committed) for each in self.subscription.assigned.values()]
+        lags = [state.lag(self._reads_committed) for state in self.subscription.assigned.values()]
         return max((lag for lag in lags if lag is not None), default=float("nan"))
 
-    # Life.
+    # Lifecycle.
 
     async def start(self) -> None:
         self.check_open()
@@ -154,19 +154,19 @@ class ConsumerEngine:
             raise ClientClosed("the consumer has been closed")
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit if that is automatic, leave the group, end all that is under way. May be called again."""
+        """Commit if auto commit is enabled, leave the group, and stop all tasks. Idempotent."""
         if self._is_closing:
             return
         self._is_closing = True
         try:
             if self._coordinator is not None:
                 await self._network.start()
-                with self._polling.inside_call():
-                    await self._polling.close()
+                with self._poller.inside_call():
+                    await self._poller.close()
                     await self._coordinator.close(timeout_ms)
         finally:
             self._is_closed = True
-            await self._polling.close()
+            await self._poller.close()
             await self._offsets.close()
             await self._fetcher.close()
             await self._network.close()
@@ -183,31 +183,30 @@ class ConsumerEngine:
         pattern: str | re.Pattern[str] | None,
         listener: RebalanceListener | None,
     ) -> None:
-        self._need_group("subscribe")
+        self._require_group("subscribe")
         if (topics is None) is (pattern is None):
-            raise InvalidState("subscribe takes either topics or a pattern")
+            raise InvalidState("subscribe requires either topics or a pattern")
         if pattern is not None:
-            self.subscription.subscribe_pattern(read_pattern(pattern), listener)
+            self.subscription.subscribe_pattern(compile_pattern(pattern), listener)
             self._network.track_all_topics(True)
             return
-        wanted = read_names(topics or (), "topics")
-        if not wanted or not all(isinstance(topic, str) and topic.strip() for topic in wanted):
-            raise InvalidState("subscribe needs the names of topics; unsubscribe reads none")
-        self.subscription.subscribe(wanted, listener)
-        self._follow()
+        names = read_names(topics or (), "topics")
+        if not names or not all(isinstance(topic, str) and topic.strip() for topic in names):
+            raise InvalidState("topics must be non-empty names; call unsubscribe to clear the subscription")
+        self.subscription.subscribe(names, listener)
+        self._track_topics()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = [TopicPartition(*each) for each in partitions]
-        if self.subscription.assign(wanted):
-            self._follow()
+        if self.subscription.assign([TopicPartition(*partition) for partition in partitions]):
+            self._track_topics()
 
     def read_range(self, partition: TopicPartition, start_offset: int, stop_offset: int) -> None:
-        """Read this partition alone, from one offset up to another.
+        """Assign this partition alone, and read it from ``start_offset`` up to ``stop_offset``.
 
-        If the position is there already, what was fetched beyond it is read next.
+        If the position is at ``start_offset`` already, records buffered from there are used.
         """
         self.subscription.assign([partition])
-        # Whoever reads ranges of several topics in turn need not look for each anew.
+        # Ranges of several topics read in turn need no metadata request for each.
         self._range_topics.pop(partition.topic, None)
         self._range_topics[partition.topic] = None
         if len(self._range_topics) > RANGE_TOPICS_MAX:
@@ -217,67 +216,67 @@ class ConsumerEngine:
         state.stop_offset = stop_offset
         if not state.has_valid_position or state.position is None or state.position.offset != start_offset:
             self.seek(partition, start_offset)
-        self._is_settled = False
-        self._at_hand_until_ms = 0
+        self._has_polled = False
+        self._buffered_until_ms = 0
 
     async def unsubscribe(self) -> None:
-        if self._coordinator is not None and self.subscription.is_by_group:
-            with self._polling.inside_call():
+        if self._coordinator is not None and self.subscription.is_auto_assigned:
+            with self._poller.inside_call():
                 reason = "the consumer unsubscribed from all topics"
                 await self._coordinator.leave(self._api_timeout_ms, reason)
         self.subscription.unsubscribe()
         self._network.track_all_topics(False)
-        self._follow()
+        self._track_topics()
 
-    def _follow(self) -> None:
+    def _track_topics(self) -> None:
         self._network.track_only_topics(self.subscription.group_topics | self._range_topics.keys())
 
-    def _need_group(self, what: str) -> ConsumerCoordinator:
+    def _require_group(self, method: str) -> ConsumerCoordinator:
         if self._coordinator is None:
-            raise InvalidState(f"{what} needs a group: set group.id")
+            raise InvalidState(f"{method} requires group.id to be set")
         return self._coordinator
 
     # Records.
 
     def take(self, records_max: int | None) -> list[AnyRecord]:
-        """Records that are at hand, as the application gets them."""
-        if not self._is_settled:
+        """Return buffered records, intercepted."""
+        if not self._has_polled:
             return []
         records = self._buffer.take(self.records_max if records_max is None else records_max)
         return self._interceptors.on_consume(records) if records and self._interceptors else records
 
     def take_for_iteration(self) -> Iterator[AnyRecord] | None:
-        """Records that are at hand for a loop; None if there are none."""
-        return self._ahead.take() if self._is_settled else None
+        """Return buffered records for iteration; None if there are none."""
+        return self._iteration.take() if self._has_polled else None
 
     def check_max_records(self, records_max: int | None) -> None:
         if records_max is not None and records_max < 1:
-            raise InvalidState(f"max_records must be at least 1, and not {records_max}")
+            raise InvalidState(f"max_records must be >= 1, got {records_max}")
 
     def take_columns(self, rows_max: int, into: ColumnBuilder) -> int:
-        return self._buffer.take_columns(rows_max, into) if self._is_settled else 0
+        return self._buffer.take_columns(rows_max, into) if self._has_polled else 0
 
     def begin_poll(self) -> bool:
-        """Whether records may be taken without looking after the group and positions first."""
+        """Return True if buffered records may be taken without serving the group and positions first."""
         now_ms = self._clock.monotonic_ms()
-        self._metrics.polled(now_ms)
-        return now_ms < self._at_hand_until_ms and not self.notifier.is_woken
+        self._metrics.record_poll(now_ms)
+        return now_ms < self._buffered_until_ms and not self.notifier.is_woken
 
     async def wait_for_records(self, timeout_ms: int) -> None:
-        """Wait for records to be at hand."""
-        if self.subscription.kind is SubscriptionKind.NOTHING:
-            raise InvalidState("the consumer reads nothing: subscribe to topics or assign partitions first")
+        """Serve the group, positions and fetches until records are buffered, or the timeout."""
+        if self.subscription.type is SubscriptionType.NONE:
+            raise InvalidState("consumer has no subscription: call subscribe or assign first")
         await self.start()
-        self._is_settled = False
-        self._is_settled = await self._polling.wait_for_records(timeout_ms)
-        # Nothing is taken by a poll whose time is over: what it leaves under way commits what was taken.
-        self._at_hand_until_ms = self._clock.monotonic_ms() + AT_HAND_MS if self._is_settled else 0
+        self._has_polled = False
+        self._has_polled = await self._poller.wait_for_records(timeout_ms)
+        # A poll that timed out takes no records: steps it leaves running would commit them.
+        self._buffered_until_ms = self._clock.monotonic_ms() + BUFFERED_POLL_MS if self._has_polled else 0
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
     def deadline_ms(self, timeout_s: float | None) -> int:
-        return self.now_ms() + read_timeout_ms(timeout_s)
+        return self.now_ms() + timeout_ms_of(timeout_s)
 
     def send_fetches(self) -> None:
         if not self._is_closed:
@@ -285,13 +284,13 @@ class ConsumerEngine:
 
     # Positions.
 
-    def seek(self, partition: TopicPartition, to: int | OffsetAndMetadata) -> None:
-        target = read_offset(partition, to)
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        target = validate_offset(partition, offset)
         leader = self._network.metadata.leader(partition)
         position = FetchPosition(target.offset, target.leader_epoch, *leader)
         self.subscription.of(partition).seek_unvalidated(position)
 
-    def seek_by(self, reset: OffsetReset, partitions: Sequence[TopicPartition]) -> None:
+    def seek_to(self, reset: OffsetReset, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions or list(self.subscription.assigned):
             self.subscription.request_reset(partition, reset)
 
@@ -299,130 +298,134 @@ class ConsumerEngine:
         states = [self.subscription.of(partition) for partition in partitions]
         for state in states:
             state.paused = is_paused
-        self.notifier.tell()
+        self.notifier.notify()
 
     async def position(self, partition: TopicPartition) -> int:
         await self.start()
         deadline_ms = self.now_ms() + self._api_timeout_ms
-        with self._polling.inside_call():
+        with self._poller.inside_call():
             while True:
                 since = self.notifier.count
                 state = self.subscription.of(partition)
                 if state.has_valid_position and state.position is not None:
                     return state.position.offset
                 self.notifier.raise_if_woken()
-                await self._polling.update_positions()
-                left_ms = deadline_ms - self.now_ms()
-                if self._polling.is_unknown(partition):
+                await self._poller.update_positions()
+                remaining_ms = deadline_ms - self.now_ms()
+                if self._poller.is_unknown(partition):
                     await self._network.wait_for_topic(
-                        partition.topic, left_ms, partition=partition.partition
+                        partition.topic, remaining_ms, partition=partition.partition
                     )
-                if left_ms <= 0:
-                    raise TimedOut(f"no position of {partition} within {self._api_timeout_ms} ms")
-                await self.notifier.wait(since, min(left_ms, self._rest_ms))
+                if remaining_ms <= 0:
+                    raise TimedOut(f"position of {partition} not known within {self._api_timeout_ms} ms")
+                await self.notifier.wait(since, min(remaining_ms, self._retry_backoff_ms))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         lag = self.subscription.of(partition).lag(self._reads_committed)
         if lag is None:
-            self._offsets.ask_end_soon(partition)
+            self._offsets.fetch_end_offset_async(partition)
         return lag
 
-    # Offsets that brokers know.
+    # ListOffsets.
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         for partition, timestamp in timestamps.items():
             if timestamp < 0:
-                raise InvalidState(f"{timestamp} is no time to look for in {partition}: times begin at 0")
-        return await self._look_up(timestamps)
+                raise InvalidState(f"timestamp for {partition} must be >= 0, got {timestamp}")
+        return await self._list_offsets(timestamps)
 
-    async def ends(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        found = await self._look_up(dict.fromkeys(partitions, timestamp))
+    async def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        """Return the beginning or end offsets of partitions: ``timestamp`` is ``BEGINNING`` or ``END``."""
+        offsets = await self._list_offsets(dict.fromkeys(partitions, timestamp))
         if timestamp == LATEST_TIMESTAMP:
-            self._offsets.note_ends(found)
-        return {each: end.offset for each, end in found.items() if end is not None}
+            self._offsets.update_end_offsets(offsets)
+        return {partition: offset.offset for partition, offset in offsets.items() if offset is not None}
 
-    async def _look_up(
+    async def _list_offsets(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         await self.start()
-        wanted = {TopicPartition(*each): when for each, when in timestamps.items()}
-        return await self.notifier.unless_woken(self._looked_up(wanted))
+        by_partition = {TopicPartition(*partition): timestamp for partition, timestamp in timestamps.items()}
+        return await self.notifier.run_interruptible(self._fetch_offsets(by_partition))
 
-    async def _looked_up(
+    async def _fetch_offsets(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         deadline_ms = self.now_ms() + self._api_timeout_ms
         try:
             for partition in timestamps:
-                left_ms = max(deadline_ms - self.now_ms(), 0)
-                await self._network.wait_for_topic(partition.topic, left_ms, partition=partition.partition)
-            return await self._offsets.look_up(timestamps, max(deadline_ms - self.now_ms(), 0))
+                remaining_ms = max(deadline_ms - self.now_ms(), 0)
+                await self._network.wait_for_topic(
+                    partition.topic, remaining_ms, partition=partition.partition
+                )
+            return await self._offsets.fetch_offsets(timestamps, max(deadline_ms - self.now_ms(), 0))
         finally:
-            self._follow()
+            self._track_topics()
 
-    # The group.
+    # Group.
 
-    def consumed(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Offsets to commit: those given, or all that polls have given."""
+    def offsets_to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return these offsets, validated, or else the positions of all assigned partitions."""
         if offsets is None:
             return self.subscription.all_consumed()
-        return read_offsets(offsets)
+        return validate_offsets(offsets)
 
     async def commit(self, offsets: OffsetsToCommit | None) -> None:
-        coordination = self._need_group("commit")
+        coordinator = self._require_group("commit")
         await self.start()
-        with self._polling.inside_call():
-            await self.notifier.unless_woken(
-                coordination.commit(self.consumed(offsets), self._api_timeout_ms)
-            )
+        with self._poller.inside_call():
+            commit = coordinator.commit(self.offsets_to_commit(offsets), self._api_timeout_ms)
+            await self.notifier.run_interruptible(commit)
 
     def commit_async(self, offsets: OffsetsToCommit | None, on_commit: CommitCallback | None) -> None:
-        self._need_group("commit_async").commit_async(self.consumed(offsets), on_commit)
+        self._require_group("commit_async").commit_async(self.offsets_to_commit(offsets), on_commit)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        coordination = self._need_group("committed")
+        coordinator = self._require_group("committed")
         await self.start()
-        wanted = [TopicPartition(*each) for each in partitions]
-        return await self.notifier.unless_woken(coordination.committed(wanted, self._api_timeout_ms))
+        listed = [TopicPartition(*partition) for partition in partitions]
+        return await self.notifier.run_interruptible(coordinator.committed(listed, self._api_timeout_ms))
 
     def group_metadata(self) -> GroupMetadata:
-        return self._need_group("group_metadata").group_metadata()
+        return self._require_group("group_metadata").group_metadata()
 
     def enforce_rebalance(self, reason: str | None) -> None:
-        self._need_group("enforce_rebalance").request_rejoin(reason or "the application asked for it")
+        self._require_group("enforce_rebalance").request_rejoin(reason or "enforce_rebalance was called")
 
     # Topics.
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         known = self._network.metadata.partitions_for(topic)
-        return known or (await self._described([topic])).get(topic, [])
+        return known or (await self._fetch_topics([topic])).get(topic, [])
 
     async def list_topics(self) -> dict[str, list[PartitionInfo]]:
-        return await self._described(None)
+        return await self._fetch_topics(None)
 
-    async def _described(self, names: list[str] | None) -> dict[str, list[PartitionInfo]]:
+    async def _fetch_topics(self, names: list[str] | None) -> dict[str, list[PartitionInfo]]:
         await self.start()
-        metadata = await self.notifier.unless_woken(
-            describe_topics(
+        metadata = await self.notifier.run_interruptible(
+            fetch_topic_metadata(
                 self._network, self._clock, self._entropy, self.settings, names, self._api_timeout_ms
             )
         )
         return {name: list(topic.partitions) for name, topic in metadata.topics.items()}
 
 
-def _fetcher_of(
+def _build_fetcher(
     settings: Settings,
     network: NetworkClient,
     environment: ClientEnvironment,
     subscription: SubscriptionState,
     buffer: FetchBuffer,
-    news: Notifier,
+    notifier: Notifier,
 ) -> Fetcher:
-    limits = FetchConfig(
+    config = FetchConfig(
         settings[consumer.FETCH_MIN_BYTES],
         settings[consumer.FETCH_MAX_BYTES],
         settings[consumer.FETCH_MAX_WAIT_MS],
@@ -435,11 +438,11 @@ def _fetcher_of(
         environment.clock,
         subscription,
         buffer,
-        limits,
-        news.tell,
+        config,
+        notifier.notify,
         check_crcs=settings[consumer.CHECK_CRCS],
-        rest_ms=settings[connection.RETRY_BACKOFF_MS],
-        preference_ms=settings[connection.METADATA_MAX_AGE_MS],
+        retry_backoff_ms=settings[connection.RETRY_BACKOFF_MS],
+        preferred_replica_ms=settings[connection.METADATA_MAX_AGE_MS],
         request_timeout_ms=settings[connection.REQUEST_TIMEOUT_MS],
     )
 

@@ -1,12 +1,12 @@
-"""Records that a loop over a consumer has taken together and is given one by one.
+"""Records that iteration over a consumer takes in batches and yields one by one.
 
-Positions have passed a whole take, but only what the loop was given counts as read. So, before any other call
-looks at positions or changes what is read, the rest is given back: ``settle`` puts it in front of what waits
-to be read, and positions before it. The guard through which all calls go does that (see ``exclusive``). What
-a poll does for the group, commits among it, comes only before the next take: all has been given out by then.
+Taking a batch advances positions past all of it, but only yielded records count as consumed. So before any
+other call reads positions or changes the assignment, ``return_unread`` puts the rest back in front of the
+fetch buffer and moves positions back. The call guard does that (see ``call_guard``). The group, and with it
+auto commit, is served only before the next batch is taken, when everything before has been yielded.
 
-A take is as long as the loop is quick: it doubles while one is given out within a short time. A loop that
-works long on each record takes one at a time, and the group hears of it as often as it would of polls.
+The batch size follows the speed of the loop: it doubles while batches are consumed quickly. A loop that is
+slow on each record takes one at a time, so the group is served as often as with ``poll``.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from odradek.client.interceptors import ConsumerInterceptors
 from odradek.model.ids import TopicPartition
 from odradek.records.codec import RecordReader
 
-QUICK_MS: Final = 50
-"""A take that is given out within this time is followed by a longer one."""
+FAST_BATCH_MS: Final = 50
+"""A batch consumed within this time is followed by a larger one."""
 
 
 class ReturnedRecords(CompletedFetch):
-    """Records of one partition that were taken, and not given out."""
+    """Records of one partition that were taken, and not consumed."""
 
     __slots__ = ("_epoch",)
     is_deserialized = True
 
     def __init__(self, partition: TopicPartition, records: list[AnyRecord], end_offset: int) -> None:
-        nothing_more = RecordReader(b"", *partition, end_offset)
-        super().__init__(partition, nothing_more, 0, end_offset)
-        self.give_back(records)
+        empty_reader = RecordReader(b"", *partition, end_offset)
+        super().__init__(partition, empty_reader, 0, end_offset)
+        self.put_back(records)
         self._epoch = records[0].leader_epoch
 
     @property
@@ -43,7 +43,7 @@ class ReturnedRecords(CompletedFetch):
 
     @property
     def is_read(self) -> bool:
-        return not self.has_given_back
+        return not self.has_returned_records
 
     def take(self, records_max: int) -> list[AnyRecord]:
         records = super().take(records_max)
@@ -52,7 +52,7 @@ class ReturnedRecords(CompletedFetch):
 
 
 class IterationBuffer:
-    """Used where records are read: in the application's own thread, if it has one."""
+    """Used where records are read: for a blocking consumer, in the application's thread."""
 
     def __init__(
         self,
@@ -68,68 +68,68 @@ class IterationBuffer:
         self._records_max = records_max
         self._now_ms = now_ms
         self._taken: list[AnyRecord] = []
-        self._rest: Iterator[AnyRecord] = iter(self._taken)
+        self._unread: Iterator[AnyRecord] = iter(self._taken)
         self._count_max = 1
         self._taken_ms = 0
 
     def take(self) -> Iterator[AnyRecord] | None:
-        """The next records to give out; None if there are none at hand. All before were given out."""
-        is_quick = self._now_ms() - self._taken_ms < QUICK_MS
-        self._count_max = min(2 * self._count_max, self._records_max) if is_quick else 1
+        """Return the next batch; None if nothing is buffered. All of the previous batch was consumed."""
+        is_fast = self._now_ms() - self._taken_ms < FAST_BATCH_MS
+        self._count_max = min(2 * self._count_max, self._records_max) if is_fast else 1
         taken = self._buffer.take(self._count_max)
-        self._taken, self._rest = taken, iter(taken)
+        self._taken, self._unread = taken, iter(taken)
         self._taken_ms = self._now_ms()
         if not taken:
             return None
-        return self._intercepted(self._rest) if self._interceptors else self._rest
+        return self._intercepted(self._unread) if self._interceptors else self._unread
 
     def _intercepted(self, records: Iterator[AnyRecord]) -> Iterator[AnyRecord]:
-        """One by one: what an interceptor makes of a record that is given back would be made twice."""
+        """Intercept records when yielded, so that a returned record is not intercepted twice."""
         for record in records:
             yield from self._interceptors.on_consume([record])
 
     def return_unread(self) -> None:
-        """Give back what was not given out: the loop finds nothing more of it, and takes anew."""
-        rest = list(self._rest)
-        if not rest:
+        """Return unconsumed records to the buffer; the iterator is empty then, and the loop takes again."""
+        unread = list(self._unread)
+        if not unread:
             return
         self._count_max, self._taken_ms = 1, self._now_ms()
-        given = self._taken[: -len(rest)]
+        consumed = self._taken[: -len(unread)]
         self._taken = []
-        for partition, records in reversed(_by_partition(rest).items()):
-            each = self._subscription.assigned.get(partition)
-            if each is not None:
-                self._give_back(partition, each, records, _last_epoch(partition, given))
+        for partition, records in reversed(_by_partition(unread).items()):
+            state = self._subscription.assigned.get(partition)
+            if state is not None:
+                self._put_back(partition, state, records, _last_epoch(partition, consumed))
 
-    def _give_back(
+    def _put_back(
         self,
         partition: TopicPartition,
-        each: TopicPartitionState,
+        state: TopicPartitionState,
         records: list[AnyRecord],
-        given_epoch: int | None,
+        consumed_epoch: int | None,
     ) -> None:
-        now = each.position
-        if now is None or not each.has_valid_position or now.offset <= records[-1].offset:
-            return  # it is read elsewhere by now
+        current = state.position
+        if current is None or not state.has_valid_position or current.offset <= records[-1].offset:
+            return  # the position was changed meanwhile
         first = records[0]
-        # The records before the position: whoever plans a fetch now sees where they end.
-        self._buffer.put_back(ReturnedRecords(partition, records, now.offset))
-        epoch = first.leader_epoch if given_epoch is None else given_epoch
-        each.advance(FetchPosition(first.offset, epoch, now.leader_id, now.leader_epoch))
+        # The records before the position: a fetch planned in between sees where they end.
+        self._buffer.put_back(ReturnedRecords(partition, records, current.offset))
+        epoch = first.leader_epoch if consumed_epoch is None else consumed_epoch
+        state.advance(FetchPosition(first.offset, epoch, current.leader_id, current.leader_epoch))
 
 
 def _by_partition(
     records: Iterable[AnyRecord],
 ) -> dict[TopicPartition, list[AnyRecord]]:
-    found: dict[TopicPartition, list[AnyRecord]] = {}
+    grouped: dict[TopicPartition, list[AnyRecord]] = {}
     for record in records:
-        found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
-    return found
+        grouped.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+    return grouped
 
 
-def _last_epoch(partition: TopicPartition, given: list[AnyRecord]) -> int | None:
-    """That of the record before those which are given back, if it was taken together with them."""
-    for record in reversed(given):
+def _last_epoch(partition: TopicPartition, consumed: list[AnyRecord]) -> int | None:
+    """Return the leader epoch of the last consumed record; None if none was taken in the same batch."""
+    for record in reversed(consumed):
         if (record.topic, record.partition) == partition:
             return record.leader_epoch
     return None

@@ -1,4 +1,4 @@
-"""How waiting calls hear that something has happened: records came, a position is known, ``wakeup``."""
+"""Notifies waiting calls of a change: records arrived, a position is known, ``wakeup`` was called."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from odradek.model.client_errors import WakeupError
 
 T = TypeVar("T")
 
-_LONG_MS: Final = 3_600_000
+_WAIT_MS: Final = 3_600_000
 
 
 class Notifier:
-    """Lives on one event loop; only ``wake`` may be called from any thread.
+    """Wait and notify on one event loop; only ``wakeup`` is thread-safe.
 
-    Whoever waits remembers ``count`` before it looks around: what is told after that ends its wait at once. A
-    call may wait inside another, as a listener does that is called by a poll.
+    Read ``count`` before checking the condition and pass it to ``wait``: a notification since then ends the
+    wait at once. Waits may nest, as in a rebalance listener called by a poll.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.is_woken = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
 
-    def tell(self) -> None:
-        """Have waiting calls look again."""
+    def notify(self) -> None:
+        """Have waiting calls check their condition again."""
         self.count += 1
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            _end(each)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            _complete(waiter)
 
     def wakeup(self) -> None:
-        """End the waiting call, or the next one, with ``WakeupError``."""
+        """Interrupt the waiting call, or the next one, with ``WakeupError``."""
         self.is_woken = True
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # the loop was closed: nobody waits there
-                loop.call_soon_threadsafe(self.tell)
+            with suppress(RuntimeError):  # the loop was closed: no call waits on it
+                loop.call_soon_threadsafe(self.notify)
 
     def raise_if_woken(self) -> None:
         if self.is_woken:
@@ -48,31 +48,31 @@ class Notifier:
             raise WakeupError("wakeup was called")
 
     async def wait(self, since: int, timeout_ms: int) -> None:
-        """Until there is news since a count, or the time is over."""
+        """Wait for a notification since ``count`` was ``since``, or for the timeout."""
         self._loop = loop = asyncio.get_running_loop()
         if self.count != since or self.is_woken:
-            await asyncio.sleep(0)  # others have a right to run, however much news there is
+            await asyncio.sleep(0)  # let other tasks run even under constant notifications
             return
-        waiting = loop.create_future()
-        self._waiting.append(waiting)
-        alarm = loop.call_later(timeout_ms / 1000, _end, waiting)
+        waiter = loop.create_future()
+        self._waiters.append(waiter)
+        timer = loop.call_later(timeout_ms / 1000, _complete, waiter)
         try:
-            await waiting
+            await waiter
         finally:
-            alarm.cancel()
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+            timer.cancel()
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
 
-    async def unless_woken(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of some work, which ``wake`` ends."""
+    async def run_interruptible(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine; ``wakeup`` cancels it."""
         self._loop = asyncio.get_running_loop()
-        task = self._loop.create_task(work)
-        task.add_done_callback(lambda _: self.tell())
+        task = self._loop.create_task(coroutine)
+        task.add_done_callback(lambda _: self.notify())
         try:
             while not task.done():
                 since = self.count
                 self.raise_if_woken()
-                await self.wait(since, _LONG_MS)
+                await self.wait(since, _WAIT_MS)
         finally:
             if not task.done():
                 task.cancel()
@@ -80,6 +80,6 @@ class Notifier:
         return task.result()
 
 
-def _end(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _complete(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""What an application may want to hear of when partitions come and go."""
+"""Callback interface for partitions assigned and revoked in a rebalance."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from odradek.model.ids import TopicPartition
 
 
 class RebalanceListener(Protocol):
-    """Called inside ``poll`` and ``close``. In ``odradek.aio`` the functions may be coroutines.
+    """Callbacks, called inside ``poll`` and ``close``. In ``odradek.aio`` they may be coroutines.
 
-    Each function is optional, also without inheriting; ``on_partitions_revoked`` stands in for a missing
-    ``on_partitions_lost``.
+    Each method is optional, and inheriting is not required; ``on_partitions_revoked`` is called where
+    ``on_partitions_lost`` is missing.
 
     >>> class Announcer:
     ...     def on_partitions_assigned(self, partitions):
@@ -22,13 +22,13 @@ class RebalanceListener(Protocol):
     """
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions will go to other members: commit what is done."""
+        """Called before these partitions are revoked: commit what is processed."""
         return None
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are new here; their positions may be set before the first record comes."""
+        """Called after these partitions were added; seek here to choose where to start."""
         return None
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions have gone already; nothing of them can be committed any more."""
+        """Called after these partitions were lost to other members; their offsets cannot be committed."""
         return self.on_partitions_revoked(partitions)

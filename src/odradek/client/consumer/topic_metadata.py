@@ -1,4 +1,4 @@
-"""Questions of the application about topics, beside what the consumer itself follows."""
+"""Metadata requests on behalf of the application, apart from the consumer's own metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-async def describe_topics(
+async def fetch_topic_metadata(
     network: NetworkClient,
     clock: Clock,
     entropy: Entropy,
@@ -27,11 +27,11 @@ async def describe_topics(
     names: Iterable[str] | None,
     timeout_ms: int,
 ) -> ClusterMetadata:
-    """Some topics as brokers know them now, or all; those that do not exist are left out."""
+    """Fetch current metadata of these topics, or of all; topics that do not exist are omitted."""
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     may_create = settings[ALLOW_AUTO_CREATE_TOPICS] and names is not None
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
-    trouble: ClientError | None = None
+    last_error: ClientError | None = None
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             attempt = 0
@@ -40,28 +40,28 @@ async def describe_topics(
                     metadata = _read(await network.send(ANY_NODE, request))
                 except UnresolvedBootstrap:
                     raise
-                except (ConnectionFailed, TimedOut) as failed:
-                    metadata, trouble = None, failed
+                except (ConnectionFailed, TimedOut) as error:
+                    metadata, last_error = None, error
                 if metadata is not None:
                     return metadata
                 await clock.sleep_ms(backoff(attempt, settings, entropy))
                 attempt += 1
     except TimeoutError:
-        what = f"no metadata of topics within {timeout_ms} ms"
-        raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
+        message = f"topic metadata not received within {timeout_ms} ms"
+        raise TimedOut(message if last_error is None else f"{message}: {last_error}") from last_error
 
 
 def _read(response: object) -> ClusterMetadata | None:
-    """The metadata in an answer; None if it is to be asked for again."""
+    """Return the metadata in a response; None if the request must be retried."""
     metadata = apply_metadata_response(
         EMPTY_METADATA, response, has_reliable_epochs=True, keeps=lambda _: False
     ).metadata
-    there = {}
+    existing = {}
     for name, topic in metadata.topics.items():
         if topic.error is ErrorCode.NONE:
-            there[name] = topic
+            existing[name] = topic
         elif topic.error not in _MISSING:
             if topic.error.retriable:
                 return None
             raise broker_error(topic.error, f"topic {name}")
-    return metadata._replace(topics=there)
+    return metadata._replace(topics=existing)

@@ -1,4 +1,4 @@
-"""What an application gives to a consumer, read strictly: offsets, patterns, times to wait. Pure."""
+"""Validation of arguments: offsets, patterns and timeouts. Pure."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from odradek.model.ids import TopicPartition
 
 OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
 
-LONGEST_WAIT_S: Final = 365 * 86_400
+TIMEOUT_MAX_S: Final = 365 * 86_400
 _OFFSET_MAX: Final = 2**63 - 1
 
 
-def read_offset(partition: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """An offset in a partition, with or without what is kept with it."""
-    found = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+def validate_offset(partition: TopicPartition, value: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Return an offset with its metadata; raise InvalidState if it is no valid offset."""
+    target = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     try:
-        offset = operator.index(found.offset)
+        offset = operator.index(target.offset)
     except TypeError:
         offset = -1
-    if isinstance(found.offset, bool) or not 0 <= offset <= _OFFSET_MAX:
-        raise InvalidState(f"{found.offset!r} is no offset of {partition}: those are whole and begin at 0")
-    return found._replace(offset=offset)
+    if isinstance(target.offset, bool) or not 0 <= offset <= _OFFSET_MAX:
+        raise InvalidState(f"offset of {partition} must be an int >= 0, got {target.offset!r}")
+    return target._replace(offset=offset)
 
 
-def read_offsets(given: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
-    partitions = {TopicPartition(*each): offset for each, offset in given.items()}
-    return {each: read_offset(each, offset) for each, offset in partitions.items()}
+def validate_offsets(offsets: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
+    partitions = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+    return {partition: validate_offset(partition, offset) for partition, offset in partitions.items()}
 
 
-def read_pattern(given: str | re.Pattern[str]) -> re.Pattern[str]:
+def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     try:
-        return re.compile(given)
-    except (re.error, TypeError) as wrong:
-        raise InvalidState(f"{given!r} is no regular expression: {wrong}") from wrong
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise InvalidState(f"pattern must be a regular expression, got {pattern!r}: {error}") from error
 
 
-def read_timeout_ms(given_s: float | None) -> int:
-    """How long to wait; None is as long as it takes."""
-    if given_s is None:
-        return LONGEST_WAIT_S * 1000
-    if not isinstance(given_s, int | float):
-        raise InvalidState(f"{given_s!r} is no time to wait: seconds are a number")
-    return int(max(0.0, min(given_s, LONGEST_WAIT_S)) * 1000)
+def timeout_ms_of(timeout_s: float | None) -> int:
+    """Return a timeout in milliseconds; None means no limit."""
+    if timeout_s is None:
+        return TIMEOUT_MAX_S * 1000
+    if not isinstance(timeout_s, int | float):
+        raise InvalidState(f"timeout_s must be a number of seconds or None, got {timeout_s!r}")
+    return int(max(0.0, min(timeout_s, TIMEOUT_MAX_S)) * 1000)

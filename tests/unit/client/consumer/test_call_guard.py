@@ -1,4 +1,4 @@
-"""One call at a time: by thread, by task, and calls inside calls."""
+"""Call guards: concurrent calls of threads and tasks, and nested calls."""
 
 from __future__ import annotations
 
@@ -11,45 +11,48 @@ from odradek.client.consumer.call_guard import TaskCallGuard, ThreadCallGuard
 from odradek.model.client_errors import ConcurrentUse
 
 
-def test_a_thread_may_call_inside_its_own_call_and_others_must_wait_their_turn() -> None:
-    exclusive = ThreadCallGuard("consumer c")
-    told: list[str] = []
+def test_thread_guard_allows_nested_calls_only() -> None:
+    guard = ThreadCallGuard("consumer c")
+    outcomes: list[str] = []
 
     def other() -> None:
         try:
-            with exclusive:
-                told.append("in")
+            with guard:
+                outcomes.append("in")
         except ConcurrentUse as error:
-            told.append(str(error))
+            outcomes.append(str(error))
 
-    def from_elsewhere() -> None:
+    def enter_in_thread() -> None:
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
 
-    with exclusive:
-        with exclusive:
-            from_elsewhere()
-        from_elsewhere()
-    from_elsewhere()
-    assert [words[:32] for words in told] == ["consumer c is used by two thread"] * 2 + ["in"]
+    with guard:
+        with guard:
+            enter_in_thread()
+        enter_in_thread()
+    enter_in_thread()
+    assert [outcome[:44] for outcome in outcomes] == [
+        *["consumer c must not be used by two threads a"] * 2,
+        "in",
+    ]
 
 
-def test_tasks_that_a_call_starts_belong_to_it_and_others_do_not() -> None:
+def test_task_guard_admits_tasks_started_by_call() -> None:
     async def main() -> None:
-        exclusive = TaskCallGuard("consumer c")
+        guard = TaskCallGuard("consumer c")
         outside = asyncio.Event()
 
         async def enter() -> str:
-            with exclusive:
+            with guard:
                 return "in"
 
-        async def stranger() -> str:
+        async def enter_later() -> str:
             await outside.wait()
             return await enter()
 
-        waiting = asyncio.create_task(stranger())
-        with exclusive:
+        waiting = asyncio.create_task(enter_later())
+        with guard:
             assert await asyncio.create_task(enter()) == "in"
             outside.set()
             with pytest.raises(ConcurrentUse, match="two tasks"):
@@ -59,49 +62,49 @@ def test_tasks_that_a_call_starts_belong_to_it_and_others_do_not() -> None:
     asyncio.run(main())
 
 
-def test_a_call_of_one_consumer_opens_no_other() -> None:
+def test_call_does_not_admit_calls_of_other_consumer() -> None:
     async def main() -> None:
-        mine, theirs = TaskCallGuard("mine"), TaskCallGuard("theirs")
+        first, second = TaskCallGuard("first"), TaskCallGuard("second")
         entered, leave = asyncio.Event(), asyncio.Event()
 
         async def hold() -> None:
-            with theirs:
+            with second:
                 entered.set()
                 await leave.wait()
 
         holding = asyncio.create_task(hold())
         await entered.wait()
-        with mine, pytest.raises(ConcurrentUse, match="theirs"), theirs:
+        with first, pytest.raises(ConcurrentUse, match="second"), second:
             pass
         leave.set()
         await holding
-        with mine, theirs:
+        with first, second:
             pass
 
     asyncio.run(main())
 
 
-def test_what_a_consumer_calls_may_enter_even_if_that_call_has_ended() -> None:
+def test_callback_can_call_consumer_after_its_call_ended() -> None:
     async def main() -> None:
-        exclusive = TaskCallGuard("consumer c")
+        guard = TaskCallGuard("consumer c")
         go = asyncio.Event()
 
         async def listener() -> str:
             await go.wait()
-            with exclusive:
+            with guard:
                 return "in"
 
         async def called() -> str:
-            result: str = await (await exclusive.as_insider(listener))
+            result: str = await (await guard.run_inside_call(listener))
             return result
 
-        with exclusive:
+        with guard:
             calling = asyncio.create_task(called())
             await asyncio.sleep(0)
-        with exclusive:  # another call, while the listener of the first is still at work
+        with guard:  # another call, while the listener of the first one still runs
             go.set()
             assert await calling == "in"
-        with exclusive:
+        with guard:
             pass
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A whole consumer against a whole broker on virtual time: what polls give, in which order, from where."""
+"""The consumer against a broker on virtual time: polls, seeks, resets, errors."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from odradek.wire.messages.delete_records import (
 )
 
 A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
-NOWHERE = TopicPartition("nowhere", 0)
+MISSING = TopicPartition("missing", 0)
 
 
-def test_records_come_whole_and_in_order() -> None:
+def test_records_are_complete_and_in_order() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         for start in range(0, 100, 10):
@@ -58,7 +58,7 @@ def test_records_come_whole_and_in_order() -> None:
     play(scenario)
 
 
-def test_a_poll_gives_at_most_what_was_asked_for_and_loses_nothing() -> None:
+def test_poll_returns_at_most_max_records() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, *(b"%d" % index for index in range(10)))
@@ -68,13 +68,13 @@ def test_a_poll_gives_at_most_what_was_asked_for_and_loses_nothing() -> None:
         assert values_of(await reader.poll(5)) == [b"5", b"6", b"7", b"8"]
         assert values_of(await reader.poll(5)) == [b"9"]
         assert await reader.poll(0.1) == []
-        with pytest.raises(InvalidState, match="at least 1"):
+        with pytest.raises(InvalidState, match="max_records must be >= 1, got 0"):
             await reader.poll(1, max_records=0)
 
     play(scenario)
 
 
-def test_a_poll_without_records_lasts_as_long_as_was_said() -> None:
+def test_poll_without_records_lasts_for_timeout() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         reader = stage.reader(A0)
@@ -86,7 +86,7 @@ def test_a_poll_without_records_lasts_as_long_as_was_said() -> None:
     play(scenario)
 
 
-def test_a_waiting_poll_returns_as_soon_as_a_record_comes() -> None:
+def test_waiting_poll_returns_when_record_arrives() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         reader = stage.reader(A0)
@@ -100,7 +100,7 @@ def test_a_waiting_poll_returns_as_soon_as_a_record_comes() -> None:
     play(scenario)
 
 
-def test_polls_without_time_get_on_too() -> None:
+def test_poll_with_zero_timeout_makes_progress() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"x")
@@ -114,7 +114,7 @@ def test_polls_without_time_get_on_too() -> None:
     play(scenario)
 
 
-def test_partitions_take_turns() -> None:
+def test_partitions_are_fetched_in_turn() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 3)
         for partition in (A0, A1, A2):
@@ -131,14 +131,14 @@ def test_partitions_take_turns() -> None:
     play(scenario)
 
 
-def test_records_of_paused_partitions_wait() -> None:
+def test_paused_partitions_return_no_records() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         await stage.write(A0, b"0", b"1")
         await stage.write(A1, b"2")
         reader = stage.reader(A0, A1, max_poll_records=1)
         assert len(await reader.poll(5)) == 1
-        await asyncio.sleep(1)  # the rest is fetched meanwhile
+        await asyncio.sleep(1)  # the remaining records are fetched meanwhile
         reader.pause(A0)
         assert reader.paused() == {A0}
         rest = await read_some(reader, 3, 1)
@@ -151,7 +151,7 @@ def test_records_of_paused_partitions_wait() -> None:
     play(scenario)
 
 
-def test_what_was_fetched_before_a_seek_is_not_given() -> None:
+def test_records_buffered_before_seek_are_dropped() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, *(b"%d" % index for index in range(10)))
@@ -171,14 +171,14 @@ def test_what_was_fetched_before_a_seek_is_not_given() -> None:
 
 
 @pytest.mark.parametrize("pause_s", [0, 1, 60])
-def test_a_seek_is_not_held_up_by_what_was_fetched_before(pause_s: int) -> None:
+def test_seek_is_not_delayed_by_buffered_records(pause_s: int) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         for index in range(6):
             await stage.write(A0, b"%d" % index)
         reader = stage.reader(A0, max_partition_fetch_bytes=1, max_poll_records=1)
         assert values_of(await reader.poll(5)) == [b"0"]
-        await asyncio.sleep(pause_s)  # two chunks wait by now
+        await asyncio.sleep(pause_s)  # two completed fetches are buffered by now
         reader.seek(A0, 4)
         await asyncio.sleep(pause_s)
         began_ms = stage.memory.clock.monotonic_ms()
@@ -188,7 +188,7 @@ def test_a_seek_is_not_held_up_by_what_was_fetched_before(pause_s: int) -> None:
     play(scenario)
 
 
-def test_a_topic_that_cannot_be_is_told() -> None:
+def test_invalid_topic_name_is_reported() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         reader = stage.consumer()
         reader.assign([TopicPartition("no/topic", 0)])
@@ -198,7 +198,7 @@ def test_a_topic_that_cannot_be_is_told() -> None:
     play(scenario)
 
 
-def test_partitions_no_longer_assigned_are_not_given_and_others_keep_their_positions() -> None:
+def test_assign_keeps_positions_of_kept_partitions() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         await stage.write(A0, b"0", b"1", b"2")
@@ -219,7 +219,7 @@ def test_partitions_no_longer_assigned_are_not_given_and_others_keep_their_posit
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", [b"old", b"new"]), ("latest", [b"new"])])
-def test_without_a_commit_the_policy_says_where_to_begin(policy: str, expected: list[bytes]) -> None:
+def test_reset_policy_applies_without_committed_offset(policy: str, expected: list[bytes]) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"old")
@@ -232,7 +232,7 @@ def test_without_a_commit_the_policy_says_where_to_begin(policy: str, expected: 
     play(scenario)
 
 
-def test_without_policy_and_commit_there_is_no_position() -> None:
+def test_no_committed_offset_and_no_policy_raises() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         reader = stage.consumer(auto_offset_reset="none")
@@ -247,13 +247,13 @@ def test_without_policy_and_commit_there_is_no_position() -> None:
 
 
 async def delete_before(stage: ConsumerFixture, partition: TopicPartition, offset: int) -> None:
-    wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
-    topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
+    data = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+    topic = DeleteRecordsTopic(name=partition.topic, partitions=[data])
     await stage.ask(DELETE_RECORDS, 1, DeleteRecordsRequest(topics=[topic], timeout_ms=5000))
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", [6, 7, 8, 9]), ("latest", [])])
-def test_a_position_outside_the_log_is_reset_by_policy(policy: str, expected: list[int]) -> None:
+def test_out_of_range_position_is_reset_by_policy(policy: str, expected: list[int]) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, *(b"%d" % index for index in range(10)))
@@ -267,7 +267,7 @@ def test_a_position_outside_the_log_is_reset_by_policy(policy: str, expected: li
     play(scenario)
 
 
-def test_without_a_policy_a_position_outside_the_log_is_told_until_somebody_seeks() -> None:
+def test_out_of_range_without_policy_raises_until_seek() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0")
@@ -275,16 +275,16 @@ def test_without_a_policy_a_position_outside_the_log_is_told_until_somebody_seek
         reader.assign([A0])
         reader.seek(A0, 17)
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRange, match="offset 17 of a-0") as told:
+            with pytest.raises(OffsetOutOfRange, match="offset 17 of a-0") as error:
                 await reader.poll(5)
-            assert "broker" in str(told.value)
+            assert "broker" in str(error.value)
         reader.seek(A0, 0)
         assert values_of(await reader.poll(5)) == [b"0"]
 
     play(scenario)
 
 
-def test_a_busy_partition_does_not_keep_another_from_its_reset() -> None:
+def test_busy_partition_does_not_delay_reset_of_another() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         await stage.write(A1, b"there")
@@ -301,7 +301,7 @@ def test_a_busy_partition_does_not_keep_another_from_its_reset() -> None:
     play(scenario)
 
 
-def test_a_batch_larger_than_all_limits_is_given_whole() -> None:
+def test_batch_larger_than_fetch_limits_is_returned() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, bytes(50_000), b"next")
@@ -313,14 +313,14 @@ def test_a_batch_larger_than_all_limits_is_given_whole() -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda one: one.name)
-def test_columns_say_the_same_as_records(compression: Compression) -> None:
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda compression: compression.name)
+def test_arrow_columns_equal_records(compression: Compression) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         for partition in (A0, A1):
             await stage.write(partition, b"x" * 300, None, b"", b"z", compression=compression)
         records = sorted(
-            await read_some(stage.reader(A0, A1), 8), key=lambda one: (one.partition, one.offset)
+            await read_some(stage.reader(A0, A1), 8), key=lambda record: (record.partition, record.offset)
         )
         reader, rows = stage.reader(A0, A1), list[dict[str, Any]]()
         while len(rows) < 8:
@@ -341,21 +341,21 @@ def test_columns_say_the_same_as_records(compression: Compression) -> None:
     play(scenario)
 
 
-def test_rows_are_bounded_and_none_is_an_empty_batch_with_its_columns() -> None:
+def test_poll_arrow_max_records_and_empty_batch() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2")
         reader = stage.reader(A0)
         assert (await reader.poll_arrow(5, max_records=2)).column("value").to_pylist() == [b"0", b"1"]
         assert (await reader.poll_arrow(5)).column("value").to_pylist() == [b"2"]
-        nothing = await reader.poll_arrow(0.2)
-        assert nothing.num_rows == 0
-        assert nothing.schema.field("headers").type.value_type.num_fields == 2
+        empty = await reader.poll_arrow(0.2)
+        assert empty.num_rows == 0
+        assert empty.schema.field("headers").type.value_type.num_fields == 2
 
     play(scenario)
 
 
-def test_a_record_that_cannot_be_deserialized_stays_next_until_it_is_passed() -> None:
+def test_deserialization_error_keeps_position() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"two", b"3")
@@ -363,9 +363,9 @@ def test_a_record_that_cannot_be_deserialized_stays_next_until_it_is_passed() ->
         records = await reader.poll(5)
         assert [(record.key, record.value) for record in records] == [("k0", 0), ("k1", 1)]
         for _ in range(2):
-            with pytest.raises(SerializationFailed, match="offset 2 of a-0") as told:
+            with pytest.raises(SerializationFailed, match="offset 2 of a-0") as error:
                 await reader.poll(5)
-            assert isinstance(told.value.__cause__, SerializationFailed)
+            assert isinstance(error.value.__cause__, SerializationFailed)
             assert await reader.position(A0) == 2
         assert (await reader.poll_arrow(5, max_records=1)).column("value").to_pylist() == [b"two"]
         assert [record.value for record in await reader.poll(5)] == [3]
@@ -373,7 +373,7 @@ def test_a_record_that_cannot_be_deserialized_stays_next_until_it_is_passed() ->
     play(scenario)
 
 
-def test_a_seek_passes_over_a_record_that_cannot_be_deserialized() -> None:
+def test_seek_skips_undeserializable_record() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"zero", b"1")
@@ -386,7 +386,7 @@ def test_a_seek_passes_over_a_record_that_cannot_be_deserialized() -> None:
     play(scenario)
 
 
-class Louder(ConsumerInterceptor):
+class UppercaseInterceptor(ConsumerInterceptor):
     def __init__(self) -> None:
         self.closed = 0
 
@@ -397,20 +397,20 @@ class Louder(ConsumerInterceptor):
         self.closed += 1
 
 
-def test_interceptors_see_records_first() -> None:
+def test_interceptors_modify_records() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"x")
-        louder = Louder()
-        reader = stage.reader(A0, interceptors=[louder])
+        interceptor = UppercaseInterceptor()
+        reader = stage.reader(A0, interceptors=[interceptor])
         assert values_of(await reader.poll(5)) == [b"X"]
         await reader.close()
-        assert louder.closed == 1
+        assert interceptor.closed == 1
 
     play(scenario)
 
 
-def test_iteration_gives_record_after_record() -> None:
+def test_iteration_returns_records_in_order() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1")
@@ -427,7 +427,7 @@ def test_iteration_gives_record_after_record() -> None:
     play(scenario)
 
 
-def test_wakeup_ends_a_wait_or_the_next_one_and_nothing_else() -> None:
+def test_wakeup_interrupts_current_or_next_call() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         reader = stage.reader(A0, allow_auto_create_topics=False)
@@ -439,18 +439,18 @@ def test_wakeup_ends_a_wait_or_the_next_one_and_nothing_else() -> None:
         reader.wakeup()
         with pytest.raises(WakeupError):
             await reader.poll(600)
-        asked = asyncio.create_task(reader.beginning_offsets([NOWHERE]))
+        lookup = asyncio.create_task(reader.beginning_offsets([MISSING]))
         await asyncio.sleep(1)
         reader.wakeup()
         with pytest.raises(WakeupError):
-            await asked
+            await lookup
         await stage.write(A0, b"x")
         assert values_of(await reader.poll(5)) == [b"x"]
 
     play(scenario)
 
 
-def test_two_tasks_in_one_consumer_are_told() -> None:
+def test_concurrent_calls_of_two_tasks_fail() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         reader = stage.reader(A0)
@@ -466,19 +466,19 @@ def test_two_tasks_in_one_consumer_are_told() -> None:
     play(scenario)
 
 
-def test_calls_that_make_no_sense_say_why() -> None:
+def test_invalid_calls_are_rejected() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         reader = stage.consumer()
-        with pytest.raises(InvalidState, match="reads nothing"):
+        with pytest.raises(InvalidState, match="consumer has no subscription"):
             await reader.poll(1)
-        with pytest.raises(InvalidState, match=r"needs a group: set group\.id"):
+        with pytest.raises(InvalidState, match=r"subscribe requires group\.id to be set"):
             reader.subscribe(["a"])
         with pytest.raises(InvalidState, match=r"group\.id"):
             await reader.commit()
         with pytest.raises(InvalidState, match=r"group\.id"):
             await reader.committed(A0)
         reader.assign([A0])
-        with pytest.raises(InvalidState, match="-1 is no offset of a-0"):
+        with pytest.raises(InvalidState, match="offset of a-0 must be an int >= 0, got -1"):
             reader.seek(A0, -1)
         with pytest.raises(InvalidState, match="not assigned"):
             reader.pause(A1)
@@ -492,12 +492,12 @@ def test_calls_that_make_no_sense_say_why() -> None:
     play(scenario)
 
 
-def test_subscribing_takes_names_or_a_pattern() -> None:
+def test_subscribe_arguments() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         reader = stage.consumer(group_id="g")
-        for wrong in ({}, {"topics": ["a"], "pattern": "a"}, {"topics": []}):
+        for arguments in ({}, {"topics": ["a"], "pattern": "a"}, {"topics": []}):
             with pytest.raises(InvalidState):
-                reader.subscribe(**wrong)  # type: ignore[arg-type]
+                reader.subscribe(**arguments)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="topics must be several names, as a list, got 'a'"):
             reader.subscribe("a")
         reader.subscribe(["a"])
@@ -509,39 +509,39 @@ def test_subscribing_takes_names_or_a_pattern() -> None:
     play(scenario)
 
 
-def test_offsets_are_looked_up_by_time_and_at_both_ends() -> None:
+def test_offset_lookups() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         await stage.write(A0, b"0", b"1", b"2", base_timestamp=5000)
         reader = stage.consumer()
         assert await reader.beginning_offsets([A0, A1]) == {A0: 0, A1: 0}
         assert await reader.end_offsets([A0, A1]) == {A0: 3, A1: 0}
-        found = await reader.offsets_for_times({A0: 5001, A1: 5001})
-        assert found == {A0: OffsetAndTimestamp(1, 5001, 0), A1: None}
+        offsets = await reader.offsets_for_times({A0: 5001, A1: 5001})
+        assert offsets == {A0: OffsetAndTimestamp(1, 5001, 0), A1: None}
         with pytest.raises(InvalidState, match="-1"):
             await reader.offsets_for_times({A0: -1})
 
     play(scenario)
 
 
-def test_topics_that_do_not_exist_are_told_or_left_out() -> None:
+def test_missing_topics() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         reader = stage.consumer(allow_auto_create_topics=False, default_api_timeout_ms=2000)
-        assert [one.partition for one in await reader.partitions_for("a")] == [0, 1]
-        assert await reader.partitions_for("nowhere") == []
+        assert [info.partition for info in await reader.partitions_for("a")] == [0, 1]
+        assert await reader.partitions_for("missing") == []
         assert list(await reader.list_topics()) == ["a"]
         with pytest.raises(UnknownTopic):
-            await reader.end_offsets([NOWHERE])
-        reader.assign([NOWHERE])
-        with pytest.raises(TimedOut, match="nowhere-0"):
-            await reader.position(NOWHERE)
+            await reader.end_offsets([MISSING])
+        reader.assign([MISSING])
+        with pytest.raises(TimedOut, match="missing-0"):
+            await reader.position(MISSING)
         assert await reader.poll(1) == []
 
     play(scenario, {"auto.create.topics.enable": "false"})
 
 
-def test_lag_is_known_without_a_poll_soon_after_it_was_asked_for() -> None:
+def test_current_lag() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2")
@@ -556,7 +556,7 @@ def test_lag_is_known_without_a_poll_soon_after_it_was_asked_for() -> None:
     play(scenario)
 
 
-def test_memory_is_bounded_whatever_waits_to_be_read() -> None:
+def test_fetch_buffer_is_bounded() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 3)
         for partition in (A0, A1, A2):
@@ -566,24 +566,24 @@ def test_memory_is_bounded_whatever_waits_to_be_read() -> None:
         await reader.poll(5, max_records=1)
         await asyncio.sleep(60)
         buffer = reader._engine._buffer
-        # A partition of which nothing waits is fetched in any case, so that none can starve another.
+        # A partition without buffered records is always fetched, so that none can starve another.
         assert buffer.size_bytes <= 40_000 + 10_200
-        assert all(each.fetch_count <= COMPLETED_FETCHES_MAX for each in buffer.waiting().values())
+        assert all(partition.fetch_count <= COMPLETED_FETCHES_MAX for partition in buffer.buffered().values())
         assert len(await read_some(reader, 29)) == 29
 
     play(scenario)
 
 
 @pytest.mark.parametrize("slots", ["1000", "0"], ids=["with sessions", "without"])
-def test_restarts_in_mid_flight_lose_and_repeat_nothing(slots: str) -> None:
+def test_broker_restarts_lose_and_repeat_no_records(slots: str) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         reader = stage.reader(A0, A1)
         seen: list[ConsumerRecord] = []
-        for life in range(3):
+        for restart in range(3):
             for index in range(5):
-                await stage.write(A0, b"%d.%d" % (life, index))
-                await stage.write(A1, b"%d.%d" % (life, index))
+                await stage.write(A0, b"%d.%d" % (restart, index))
+                await stage.write(A1, b"%d.%d" % (restart, index))
                 if index < 4:
                     seen += await reader.poll(1)
             await stage.broker.stop()
@@ -598,7 +598,7 @@ def test_restarts_in_mid_flight_lose_and_repeat_nothing(slots: str) -> None:
     play(scenario, settings)
 
 
-def test_a_slow_network_in_small_pieces_changes_nothing() -> None:
+def test_slow_fragmented_network_loses_nothing() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         for _ in range(20):
@@ -612,16 +612,16 @@ def test_a_slow_network_in_small_pieces_changes_nothing() -> None:
     play(scenario, seed=7, delay_max_ms=50, splits=True)
 
 
-def test_what_a_consumer_counts_about_itself() -> None:
+def test_metrics() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2")
         reader = stage.reader(A0, max_poll_records=2)
         await reader.poll(5)
         await asyncio.sleep(4)
-        read = reader.metrics()
-        assert (read["records-consumed-total"], read["last-poll-seconds-ago"]) == (2, 4)
-        assert (read["records-lag-max"], read["fetch-total"] > 0) == (1, True)
+        metrics = reader.metrics()
+        assert (metrics["records-consumed-total"], metrics["last-poll-seconds-ago"]) == (2, 4)
+        assert (metrics["records-lag-max"], metrics["fetch-total"] > 0) == (1, True)
         await reader.poll(5)
         assert reader.metrics()["time-between-poll-max"] >= 4000
 

@@ -1,4 +1,4 @@
-"""A whole consumer as a member of a group: where it begins, what it commits, what its listener may do."""
+"""A consumer as a group member: start offsets, commits, rebalance listeners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def member(stage: ConsumerFixture, **options: Any) -> Consumer:
     return stage.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
 
 
-def test_a_member_goes_on_where_the_last_one_committed_on_its_way_out() -> None:
+def test_member_starts_at_offset_committed_on_close() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2")
@@ -42,7 +42,7 @@ def test_a_member_goes_on_where_the_last_one_committed_on_its_way_out() -> None:
     play(scenario, BROKER)
 
 
-def test_without_automatic_commits_only_what_was_committed_counts() -> None:
+def test_manual_commit() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2")
@@ -61,7 +61,7 @@ def test_without_automatic_commits_only_what_was_committed_counts() -> None:
     play(scenario, BROKER)
 
 
-def test_what_was_polled_is_committed_from_time_to_time_and_never_what_was_not() -> None:
+def test_auto_commit_covers_exactly_polled_records() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2", b"3")
@@ -79,20 +79,20 @@ def test_what_was_polled_is_committed_from_time_to_time_and_never_what_was_not()
     play(scenario, BROKER)
 
 
-def test_commits_without_waiting_are_told_of_in_a_later_poll() -> None:
+def test_commit_async_calls_back_in_later_poll() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1")
         reader = member(stage, enable_auto_commit=False)
         reader.subscribe(["a"])
         await read_some(reader, 2, 10)
-        told: list[tuple[Any, ClientError | None]] = []
-        reader.commit_async({A0: 1}, lambda offsets, error: told.append((offsets, error)))
-        reader.commit_async(on_commit=lambda offsets, error: told.append((offsets, error)))
+        completed: list[tuple[Any, ClientError | None]] = []
+        reader.commit_async({A0: 1}, lambda offsets, error: completed.append((offsets, error)))
+        reader.commit_async(on_commit=lambda offsets, error: completed.append((offsets, error)))
         await asyncio.sleep(1)
-        assert told == []
+        assert completed == []
         await reader.poll(1)
-        assert told == [
+        assert completed == [
             ({A0: OffsetAndMetadata(1)}, None),
             ({A0: OffsetAndMetadata(2, "", 0)}, None),
         ]
@@ -101,27 +101,27 @@ def test_commits_without_waiting_are_told_of_in_a_later_poll() -> None:
 
 
 class Listener:
-    """Notes what comes and goes, and uses the consumer while it hears of it."""
+    """Records its calls, and uses the consumer in them."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
-        self.heard: list[tuple[str, list[TopicPartition]]] = []
+        self.calls: list[tuple[str, list[TopicPartition]]] = []
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("assigned", list(partitions)))
+        self.calls.append(("assigned", list(partitions)))
         for partition in partitions:
             self.consumer.seek(partition, 1)
         await self.consumer.end_offsets(partitions)
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("revoked", list(partitions)))
+        self.calls.append(("revoked", list(partitions)))
         await self.consumer.commit()
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("lost", list(partitions)))
+        self.calls.append(("lost", list(partitions)))
 
 
-def test_a_listener_may_seek_and_commit() -> None:
+def test_listener_can_seek_and_commit() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         await stage.write(A0, b"0", b"1", b"2")
@@ -130,30 +130,30 @@ def test_a_listener_may_seek_and_commit() -> None:
         reader.subscribe(["a"], listener=listener)
         assert values_of(await read_some(reader, 2, 10)) == [b"1", b"2"]
         await reader.unsubscribe()
-        assert [name for name, partitions in listener.heard if partitions] == ["assigned", "revoked"]
+        assert [name for name, partitions in listener.calls if partitions] == ["assigned", "revoked"]
         reader.assign([A0])
         assert await reader.position(A0) == 3
 
     play(scenario, BROKER)
 
 
-def test_a_listener_cannot_poll_and_what_it_raises_comes_out_of_the_poll() -> None:
+def test_poll_inside_listener_raises_in_outer_poll() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         reader = member(stage)
 
-        class Poller:
+        class PollingListener:
             async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
                 await reader.poll(1)
 
-        reader.subscribe(["a"], listener=Poller())  # type: ignore[arg-type]
-        with pytest.raises(InvalidState, match="poll was called inside poll"):
+        reader.subscribe(["a"], listener=PollingListener())  # type: ignore[arg-type]
+        with pytest.raises(InvalidState, match="poll must not be called inside poll"):
             await reader.poll(30)
 
     play(scenario, BROKER)
 
 
-def test_a_listener_after_a_wakeup_belongs_to_the_next_poll() -> None:
+def test_listener_called_after_wakeup_belongs_to_next_poll() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         reader = member(stage)
@@ -169,35 +169,35 @@ def test_a_listener_after_a_wakeup_belongs_to_the_next_poll() -> None:
             await asyncio.sleep(0.01)
         await stage.write(A0, b"0", b"1")
         assert values_of(await reader.poll(30)) == [b"1"]
-        assert [name for name, partitions in listener.heard if partitions] == ["assigned"]
+        assert [name for name, partitions in listener.calls if partitions] == ["assigned"]
 
     play(scenario, BROKER)
 
 
-def test_a_poll_that_is_cancelled_while_its_listener_works_leaves_all_in_order() -> None:
+def test_poll_cancelled_during_listener_can_be_continued() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1")
         reader = member(stage)
 
-        class Slow(Listener):
+        class SlowListener(Listener):
             async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
                 await asyncio.sleep(5)
                 await super().on_partitions_assigned(partitions)
 
-        listener = Slow(reader)
+        listener = SlowListener(reader)
         reader.subscribe(["a"], listener=listener)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
                 await reader.poll(30)
         assert values_of(await reader.poll(30)) == [b"1"]
-        assert listener.heard == [("assigned", [A0])]
+        assert listener.calls == [("assigned", [A0])]
         await reader.commit()
 
     play(scenario, BROKER)
 
 
-def test_members_share_and_hand_over_without_loss() -> None:
+def test_rebalance_loses_no_records() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
         seen: list[tuple[int, int]] = []
@@ -226,7 +226,7 @@ def test_members_share_and_hand_over_without_loss() -> None:
     play(scenario, BROKER)
 
 
-def test_a_pattern_finds_topics_that_come_later() -> None:
+def test_pattern_subscription_includes_new_topics() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0")
@@ -243,7 +243,7 @@ def test_a_pattern_finds_topics_that_come_later() -> None:
     play(scenario, BROKER)
 
 
-def test_a_member_of_a_group_may_assign_by_itself_and_still_commit() -> None:
+def test_manual_assignment_can_commit_to_group() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1")
@@ -252,14 +252,14 @@ def test_a_member_of_a_group_may_assign_by_itself_and_still_commit() -> None:
         assert values_of(await reader.poll(10)) == [b"0"]
         await reader.commit()
         await reader.close()
-        again = member(stage)
-        again.assign([A0])
-        assert values_of(await again.poll(10)) == [b"1"]
+        restarted = member(stage)
+        restarted.assign([A0])
+        assert values_of(await restarted.poll(10)) == [b"1"]
 
     play(scenario, BROKER)
 
 
-def test_who_refused_a_member_is_told_with_the_group() -> None:
+def test_join_error_names_group_and_broker() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         first = member(stage, partition_assignment_strategy="range")
@@ -267,8 +267,8 @@ def test_who_refused_a_member_is_told_with_the_group() -> None:
         await first.poll(5)
         second = member(stage, partition_assignment_strategy="sticky")
         second.subscribe(["a"])
-        with pytest.raises(RequestRefused, match="could not join group g") as refused:
+        with pytest.raises(RequestRefused, match="JoinGroup of group g") as error:
             await second.poll(5)
-        assert "broker:9092" in str(refused.value.broker)
+        assert "broker:9092" in str(error.value.broker)
 
     play(scenario, BROKER)

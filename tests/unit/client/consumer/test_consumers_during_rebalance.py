@@ -1,4 +1,4 @@
-"""Whole consumers in groups that change while they read, on virtual time: every record is read once."""
+"""Consumers whose group rebalances while they read, on virtual time."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ QUICK = {
 }
 
 
-class Readings:
-    """What members of one group read, while somebody writes numbers."""
+class GroupReaders:
+    """Members of one group that read numbers while they are written."""
 
     def __init__(self, stage: ConsumerFixture, strategy: str) -> None:
         self.stage = stage
         self.strategy = strategy
         self.read: list[int] = []
         self.written = 0
-        self.there: list[tuple[asyncio.Task[None], asyncio.Event]] = []
+        self.running: list[tuple[asyncio.Task[None], asyncio.Event]] = []
         self.rebalances = 0
 
     async def join(self) -> None:
         consumer = self.stage.consumer(partition_assignment_strategy=self.strategy, **QUICK)
         consumer.subscribe(["t"])
-        ends = asyncio.Event()
-        self.there.append((asyncio.create_task(self._read(consumer, ends)), ends))
+        stop = asyncio.Event()
+        self.running.append((asyncio.create_task(self._read(consumer, stop)), stop))
 
-    async def _read(self, consumer: Consumer, ends: asyncio.Event) -> None:
-        while not ends.is_set():
+    async def _read(self, consumer: Consumer, stop: asyncio.Event) -> None:
+        while not stop.is_set():
             if self.rebalances:
                 self.rebalances -= 1
-                consumer.enforce_rebalance("just so")
+                consumer.enforce_rebalance("test")
             self.read += [int(record.value) for record in await consumer.poll(0.3)]
             await asyncio.sleep(0.01)
         await consumer.close()
 
-    async def leave(self, which: int) -> None:
-        if self.there:
-            task, ends = self.there.pop(which % len(self.there))
-            ends.set()
+    async def leave(self, number: int) -> None:
+        if self.running:
+            task, stop = self.running.pop(number % len(self.running))
+            stop.set()
             await task
 
     async def write(self, count: int) -> None:
@@ -71,13 +71,13 @@ class Readings:
             self.written += 1
 
     async def finish(self) -> None:
-        """Let somebody read the rest, and see what everybody has read."""
-        if not self.there:
+        """Wait until all records are read, and stop all members."""
+        if not self.running:
             await self.join()
         async with asyncio.timeout(120):
             while set(self.read) != set(range(self.written)):
                 await asyncio.sleep(0.1)
-        while self.there:
+        while self.running:
             await self.leave(0)
 
 
@@ -98,24 +98,22 @@ _CLOSING = [("join", 0, 249), ("join", 0, 876), ("write", 1, 0), ("leave", 0, 0)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(STRATEGIES), steps)
 @example("cooperative-sticky", _CLOSING)
-def test_members_that_come_and_go_in_order_read_every_record_once(
-    strategy: str, played: list[tuple[str, int, int]]
-) -> None:
+def test_records_are_read_once_through_rebalances(strategy: str, events: list[tuple[str, int, int]]) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("t", PARTITIONS)
-        readings = Readings(stage, strategy)
-        for what, number, pause_ms in played:
-            if what == "join" and len(readings.there) < 4:
-                await readings.join()
-            elif what == "leave":
-                await readings.leave(number)
-            elif what == "write":
-                await readings.write(number)
-            elif what == "rejoin" and readings.there:
-                readings.rebalances += 1
+        readers = GroupReaders(stage, strategy)
+        for event, number, pause_ms in events:
+            if event == "join" and len(readers.running) < 4:
+                await readers.join()
+            elif event == "leave":
+                await readers.leave(number)
+            elif event == "write":
+                await readers.write(number)
+            elif event == "rejoin" and readers.running:
+                readers.rebalances += 1
             await asyncio.sleep(pause_ms / 1000)
-        await readings.finish()
-        assert Counter(readings.read) == Counter(range(readings.written))
+        await readers.finish()
+        assert Counter(readers.read) == Counter(range(readers.written))
 
     play(scenario, BROKER, delay_max_ms=5)
 
@@ -132,59 +130,59 @@ rough_steps = st.lists(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(STRATEGIES), rough_steps)
-def test_nothing_is_lost_when_connections_break_and_brokers_restart(
-    strategy: str, played: list[tuple[str, int, int]]
+def test_no_records_are_lost_through_network_failures(
+    strategy: str, events: list[tuple[str, int, int]]
 ) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         network = stage.memory.network
         await stage.create("t", PARTITIONS)
-        readings = Readings(stage, strategy)
-        for what, number, pause_ms in played:
-            if what == "join" and len(readings.there) < 4:
-                await readings.join()
-            elif what == "leave":
-                await readings.leave(number)
-            elif what == "write":
-                await readings.write(number)
-            elif what == "cut":
+        readers = GroupReaders(stage, strategy)
+        for event, number, pause_ms in events:
+            if event == "join" and len(readers.running) < 4:
+                await readers.join()
+            elif event == "leave":
+                await readers.leave(number)
+            elif event == "write":
+                await readers.write(number)
+            elif event == "cut":
                 network.reset_all(CLIENT_HOST)
-            elif what == "restart":
+            elif event == "restart":
                 await stage.broker.stop()
                 await asyncio.sleep(number)
                 stage.broker = await stage.memory.start(BROKER)
-            elif what == "silence":
+            elif event == "silence":
                 network.part(CLIENT_HOST, "broker")
-            elif what == "hear":
+            elif event == "hear":
                 network.heal()
             await asyncio.sleep(pause_ms / 1000)
         network.heal()
-        await readings.finish()
-        assert set(readings.read) == set(range(readings.written))
+        await readers.finish()
+        assert set(readers.read) == set(range(readers.written))
 
     play(scenario, BROKER, delay_max_ms=5)
 
 
 @pytest.mark.parametrize("reads", ["records", "nothing", "paused"])
-def test_a_poll_that_waits_for_long_is_no_application_that_does_not_poll(reads: str) -> None:
+def test_long_poll_does_not_expire_poll_timeout(reads: str) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("t", 1)
         consumer, other = stage.consumer(**QUICK), stage.consumer(**QUICK)
-        both = [consumer, other] if reads == "nothing" else [consumer]
-        for each in both:
-            each.subscribe(["t"])
+        members = [consumer, other] if reads == "nothing" else [consumer]
+        for member in members:
+            member.subscribe(["t"])
         for _ in range(20):
-            await asyncio.gather(*(each.poll(1) for each in both))
-        assert sum(len(each.assignment()) for each in both) == 1
+            await asyncio.gather(*(member.poll(1) for member in members))
+        assert sum(len(member.assignment()) for member in members) == 1
         if reads == "paused":
             consumer.pause(*consumer.assignment())
-        before = [each.group_metadata().generation_id for each in both]
-        await asyncio.gather(*(each.poll(200) for each in both))
-        assert [each.group_metadata().generation_id for each in both] == before
+        before = [member.group_metadata().generation_id for member in members]
+        await asyncio.gather(*(member.poll(200) for member in members))
+        assert [member.group_metadata().generation_id for member in members] == before
 
     play(scenario, BROKER)
 
 
-def test_what_was_polled_is_committed_while_the_next_poll_waits() -> None:
+def test_auto_commit_during_waiting_poll() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("t", 1)
         consumer = stage.consumer(auto_commit_interval_ms=2000, **QUICK)
@@ -196,16 +194,16 @@ def test_what_was_polled_is_committed_while_the_next_poll_waits() -> None:
         other = stage.consumer(group_id="g")
         waiting = asyncio.create_task(consumer.poll(60))
         await asyncio.sleep(8)
-        found = await other.committed(partition)
+        committed = await other.committed(partition)
         assert not waiting.done()
-        assert found[partition] is not None
-        assert found[partition].offset == 1
+        assert committed[partition] is not None
+        assert committed[partition].offset == 1
         await waiting
 
     play(scenario, BROKER)
 
 
-def test_a_waiting_poll_takes_part_in_rebalances() -> None:
+def test_waiting_poll_takes_part_in_rebalance() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("t", 2)
         first = stage.consumer(**QUICK)
@@ -215,26 +213,26 @@ def test_a_waiting_poll_takes_part_in_rebalances() -> None:
         assert len(first.assignment()) == 2
         second = stage.consumer(**QUICK)
         second.subscribe(["t"])
-        both = asyncio.create_task(second.poll(40))
+        second_poll = asyncio.create_task(second.poll(40))
         await asyncio.sleep(10)
         assert [len(first.assignment()), len(second.assignment())] == [1, 1]
-        await asyncio.gather(waiting, both)
+        await asyncio.gather(waiting, second_poll)
 
     play(scenario, BROKER)
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
-def test_only_eager_groups_stop_while_somebody_joins_slowly(strategy: str) -> None:
-    # A member in a long piece of work holds a rebalance up.
+def test_only_eager_members_stop_during_slow_join(strategy: str) -> None:
+    # A member that does not poll delays the rebalance.
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("t", PARTITIONS)
-        how: dict[str, Any] = {**QUICK, "partition_assignment_strategy": strategy}
-        busy, reader = stage.consumer(**how), stage.consumer(**how)
-        for each in (busy, reader):
-            each.subscribe(["t"])
+        options: dict[str, Any] = {**QUICK, "partition_assignment_strategy": strategy}
+        busy, reader = stage.consumer(**options), stage.consumer(**options)
+        for member in (busy, reader):
+            member.subscribe(["t"])
         while [len(busy.assignment()), len(reader.assignment())] != [2, 2]:
             await asyncio.gather(busy.poll(0.2), reader.poll(0.2))
-        newcomer = stage.consumer(**how)
+        newcomer = stage.consumer(**options)
         newcomer.subscribe(["t"])
         joining = asyncio.create_task(newcomer.poll(40))
         await asyncio.sleep(3)

@@ -1,4 +1,4 @@
-"""Polls that end before what they began: nothing old is taken for new, nobody joins a group behind them."""
+"""Polls that end before the steps they started: timeouts, wakeups, cancellation, slow listeners."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def member(stage: ConsumerFixture, **options: Any) -> Consumer:
     return stage.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
 
 
-def test_what_was_committed_is_looked_up_anew_for_an_assignment_that_came_later() -> None:
+def test_committed_offsets_are_fetched_again_after_reassignment() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0", b"1", b"2")
         reader, other = member(stage), member(stage)
         reader.assign([A0])
         assert await reader.poll(0) == []
-        await asyncio.sleep(5)  # the question was on its way, and nothing is committed yet
+        await asyncio.sleep(5)  # the request was in flight, and nothing is committed yet
         await reader.unsubscribe()
         other.assign([A0])
         await other.commit({A0: 2})
@@ -50,23 +50,21 @@ def test_what_was_committed_is_looked_up_anew_for_an_assignment_that_came_later(
 
 
 class SlowListener:
-    """Takes its time when partitions are assigned, if it is told to."""
+    """Sleeps for ``delay_s`` when partitions are assigned."""
 
     def __init__(self) -> None:
-        self.work_s = 0.0
+        self.delay_s = 0.0
         self.is_called = asyncio.Event()
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None: ...
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         self.is_called.set()
-        await asyncio.sleep(self.work_s)
+        await asyncio.sleep(self.delay_s)
 
 
-async def reader_with_a_slow_listener(
-    stage: ConsumerFixture, **options: Any
-) -> tuple[Consumer, SlowListener]:
-    """A member that has read one record of fifty, and whose listener is about to be called."""
+async def reader_with_slow_listener(stage: ConsumerFixture, **options: Any) -> tuple[Consumer, SlowListener]:
+    """Return a member that has read one record of fifty, and whose listener is about to be called."""
     await stage.create("a")
     await stage.write(A0, *(b"%d" % number for number in range(RECORDS)))
     strategy = "cooperative-sticky"
@@ -75,57 +73,57 @@ async def reader_with_a_slow_listener(
     reader.subscribe(["a"], listener=listener)
     assert values_of(await reader.poll(10)) == [b"0"]
     listener.is_called.clear()
-    reader.enforce_rebalance("to see the listener")
+    reader.enforce_rebalance("call the listener")
     await asyncio.sleep(1)
     return reader, listener
 
 
-def test_a_poll_that_ended_long_ago_does_not_vouch_for_the_next_one() -> None:
+def test_outcome_of_earlier_poll_is_not_reused() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
-        reader, listener = await reader_with_a_slow_listener(
+        reader, listener = await reader_with_slow_listener(
             stage, max_poll_interval_ms=20_000, session_timeout_ms=10_000, enable_auto_commit=False
         )
-        listener.work_s = 1.0
+        listener.delay_s = 1.0
         while not listener.is_called.is_set():
             await reader.poll(0.3)
             await asyncio.sleep(0.1)
         await asyncio.sleep(60)
-        # the member is out of its group
+        # The member has been expired from its group.
         other = member(stage)
         other.subscribe(["a"])
         assert len(await read_some(other, RECORDS)) == RECORDS
         await other.close()
-        listener.work_s = 0.0
+        listener.delay_s = 0.0
         assert await reader.poll(10) == []
 
     play(scenario, BROKER)
 
 
-def test_what_a_poll_gives_is_not_committed_by_what_that_poll_left_behind() -> None:
+def test_unfinished_poll_does_not_commit_returned_records() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
-        reader, listener = await reader_with_a_slow_listener(stage, auto_commit_interval_ms=1500)
-        listener.work_s = 3.0
+        reader, listener = await reader_with_slow_listener(stage, auto_commit_interval_ms=1500)
+        listener.delay_s = 3.0
         while not listener.is_called.is_set():
             await asyncio.sleep(0.1)
-            given = await reader.poll(0.3)
-        await asyncio.sleep(10)  # the application works on it, and may fail
+            records = await reader.poll(0.3)
+        await asyncio.sleep(10)  # the application processes the records, and may fail
         watcher = member(stage)
         committed = (await watcher.committed(A0))[A0]
-        first_given = int(given[0].value or b"") if given else RECORDS
+        first_returned = int(records[0].value or b"") if records else RECORDS
         assert committed is not None
-        assert committed.offset <= first_given
+        assert committed.offset <= first_returned
 
     play(scenario, BROKER)
 
 
-def test_nobody_joins_a_group_after_leaving_it() -> None:
+def test_unsubscribe_during_join_does_not_rejoin() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.write(A0, b"0")
         reader = member(stage, heartbeat_interval_ms=3000)
         reader.subscribe(["a"])
         poll = asyncio.create_task(reader.poll(10))
-        await asyncio.sleep(1)  # waits for others in its group
+        await asyncio.sleep(1)  # waits for the initial rebalance delay
         reader.wakeup()
         with pytest.raises(WakeupError):
             await poll
@@ -138,8 +136,8 @@ def test_nobody_joins_a_group_after_leaving_it() -> None:
     play(scenario, {**BROKER, "group.initial.rebalance.delay.ms": "3000"})
 
 
-@pytest.mark.parametrize("way", ["rebalance", "close"])
-def test_a_deleted_topic_does_not_hold_up_the_last_commit(way: str) -> None:
+@pytest.mark.parametrize("trigger", ["rebalance", "close"])
+def test_deleted_topic_does_not_delay_last_commit(trigger: str) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.create("b")
@@ -149,14 +147,14 @@ def test_a_deleted_topic_does_not_hold_up_the_last_commit(way: str) -> None:
         reader = member(stage, auto_commit_interval_ms=3_600_000, allow_auto_create_topics=False)
         reader.subscribe(["a", "b"])
         assert len(await read_some(reader, 2, 10)) == 2
-        answer = await stage.ask(DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000))
-        assert answer.responses[0].error_code == 0
+        response = await stage.ask(DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000))
+        assert response.responses[0].error_code == 0
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        if way == "close":
+        if trigger == "close":
             await reader.close()
         else:
-            reader.enforce_rebalance("a topic has gone")
+            reader.enforce_rebalance("topic deleted")
             await stage.write(b0, b"1")
             await asyncio.sleep(1)
             assert values_of(await reader.poll(60)) == [b"1"]
@@ -166,22 +164,22 @@ def test_a_deleted_topic_does_not_hold_up_the_last_commit(way: str) -> None:
     play(scenario, BROKER)
 
 
-def test_a_callback_asked_for_in_a_polls_last_step_runs_in_the_next_call_of_the_application() -> None:
-    """The poll ends between the request for a callback and its first step: nobody waits for it any more."""
-    nothing: Any = None
-    polling = Poller(
-        nothing, nothing, nothing, nothing, nothing, nothing, nothing, on_caller=on_caller, rest_ms=100
+def test_callback_scheduled_at_end_of_poll_runs_in_next_call() -> None:
+    """The poll ends after the callback is scheduled and before it starts."""
+    unused: Any = None
+    poller = Poller(
+        unused, unused, unused, unused, unused, unused, unused, on_caller=on_caller, retry_backoff_ms=100
     )
     calling: list[asyncio.Task[Any]] = []
 
     async def poll_that_ends_first() -> None:
-        with polling.inside_call():
-            callback = polling.call_back(threading.get_ident)
+        with poller.inside_call():
+            callback = poller.call_back(threading.get_ident)
             calling.append(asyncio.get_running_loop().create_task(callback))
             await asyncio.sleep(0)
 
     async def next_poll() -> Any:
-        with polling.inside_call():
+        with poller.inside_call():
             return await asyncio.wait_for(calling[0], 10)
 
     thread = LoopThread("consumer-1")

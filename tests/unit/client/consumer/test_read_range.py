@@ -1,4 +1,4 @@
-"""Ranges read one after another: nothing beyond their ends is given or waited for."""
+"""Ranges of partitions read one after another."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 async def read_range(
     consumer: Consumer, partition: TopicPartition, start: int, stop: int, bytes_max: int = 10_000
 ) -> list[int]:
-    """The offsets of a range, read as ``RangeConsumer`` reads it."""
+    """Return the offsets of a range, read as ``RangeConsumer`` does."""
     engine = consumer._engine
     await engine.start()
     engine.read_range(partition, start, stop)
-    found: list[int] = []
+    offsets: list[int] = []
     state = engine.subscription.of(partition)
     while not state.has_stopped:
         await engine.wait_for_records(5000)
         columns = ColumnBuilder(POLL_COLUMNS, bytes_max)
         engine.take_columns(100, columns)
-        found += memoryview(columns.finish().offsets).cast("B").cast("q").tolist()
-    return found
+        offsets += memoryview(columns.finish().offsets).cast("B").cast("q").tolist()
+    return offsets
 
 
-async def written(stage: ConsumerFixture, *partitions: TopicPartition) -> None:
+async def write_records(stage: ConsumerFixture, *partitions: TopicPartition) -> None:
     for partition in partitions:
         for start in range(0, 30, 5):
             await stage.write(partition, *(b"%d" % index for index in range(start, start + 5)))
 
 
-def test_no_fetch_is_left_waiting_when_a_range_is_done() -> None:
+def test_no_fetch_is_in_flight_after_range() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a", 2)
-        await written(stage, A0, A1)
+        await write_records(stage, A0, A1)
         consumer = stage.consumer(auto_offset_reset="none", fetch_max_wait_ms=3_600_000)
         assert await read_range(consumer, A0, 3, 30) == list(range(3, 30))
-        assert consumer._engine._fetcher._busy == {}
+        assert consumer._engine._fetcher._in_flight == {}
         began_ms = stage.memory.clock.monotonic_ms()
         assert await read_range(consumer, A1, 0, 30) == list(range(30))
         assert await read_range(consumer, A0, 29, 30) == [29]
@@ -54,15 +54,15 @@ def test_no_fetch_is_left_waiting_when_a_range_is_done() -> None:
     play(scenario)
 
 
-def test_the_next_range_reads_on_from_what_was_fetched() -> None:
+def test_next_range_uses_buffered_records() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
-        await written(stage, A0)
+        await write_records(stage, A0)
         consumer = stage.consumer(auto_offset_reset="none")
         assert await read_range(consumer, A0, 0, 7) == list(range(7))
         fetched = consumer.metrics()["bytes-consumed-total"]
-        waiting = consumer._engine._buffer.size_bytes
-        assert waiting > 0
+        buffered_bytes = consumer._engine._buffer.size_bytes
+        assert buffered_bytes > 0
         sent = _fetch_count(consumer)
         assert await read_range(consumer, A0, 7, 22) == list(range(7, 22))
         assert _fetch_count(consumer) == sent
@@ -77,11 +77,11 @@ def _fetch_count(consumer: Consumer) -> float:
     return next(session._epoch for session in consumer._engine._fetcher._sessions.values())
 
 
-def test_topics_read_in_turn_are_looked_for_once() -> None:
+def test_ranges_of_alternating_topics_need_one_metadata_request() -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
         await stage.create("b")
-        await written(stage, A0, B0)
+        await write_records(stage, A0, B0)
         consumer = stage.consumer(auto_offset_reset="none")
         for partition in (A0, B0):
             await read_range(consumer, partition, 0, 5)
@@ -95,14 +95,14 @@ def test_topics_read_in_turn_are_looked_for_once() -> None:
 
 @settings(max_examples=15)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.sampled_from([1, 40, 10_000]))
-def test_ranges_that_meet_give_each_record_once(cuts: list[int], bytes_max: int) -> None:
+def test_adjacent_ranges_read_each_record_once(boundaries: list[int], bytes_max: int) -> None:
     async def scenario(stage: ConsumerFixture) -> None:
         await stage.create("a")
-        await written(stage, A0)
+        await write_records(stage, A0)
         consumer = stage.consumer(auto_offset_reset="none", max_partition_fetch_bytes=200)
-        found: list[int] = []
-        for start, stop in pairwise([0, *sorted(cuts), 30]):
-            found += await read_range(consumer, A0, start, stop, bytes_max)
-        assert found == list(range(30))
+        offsets: list[int] = []
+        for start, stop in pairwise([0, *sorted(boundaries), 30]):
+            offsets += await read_range(consumer, A0, start, stop, bytes_max)
+        assert offsets == list(range(30))
 
     play(scenario)

@@ -1,12 +1,12 @@
-"""Assignors: how the partitions of a group's topics are shared among its members."""
+"""Assignors, which distribute the partitions of subscribed topics among the members of a group."""
 
 from odradek.client.consumer.assignors.assignor import (
     NO_GENERATION,
     Assignment,
     Assignor,
     Member,
+    PartitionRacks,
     RebalanceProtocol,
-    Topics,
 )
 from odradek.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from odradek.client.consumer.assignors.range import RangeAssignor
@@ -28,7 +28,7 @@ __all__ = [
     "RebalanceProtocol",
     "RoundRobinAssignor",
     "StickyAssignor",
-    "Topics",
+    "PartitionRacks",
     "configured_assignors",
     "check_cooperative",
     "common_protocol",

@@ -1,7 +1,7 @@
-"""``cooperative-sticky``: the sticky assignment, for members that keep what they have while they join.
+"""``cooperative-sticky``: the sticky assignment for members that keep their partitions while they join.
 
-What has to change hands is withheld from its new owner until the old one has given it up; that one joins
-again at once, and the next round hands it over. So nobody stops reading what stays with it.
+A partition that moves is withheld from its new owner until the old one has revoked it; the old owner rejoins
+at once, and the next round assigns it. So members never stop reading partitions that stay.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from odradek.client.consumer.assignors.assignor import (
     NO_GENERATION,
     Assignment,
     Member,
+    PartitionRacks,
     RebalanceProtocol,
-    Topics,
 )
 from odradek.client.consumer.assignors.ownership import Claim
-from odradek.client.consumer.assignors.previous_assignment import read_generation, write_generation
-from odradek.client.consumer.assignors.sticky import stick
+from odradek.client.consumer.assignors.previous_assignment import decode_generation, encode_generation
+from odradek.client.consumer.assignors.sticky import assign_sticky
 
 
 class CooperativeStickyAssignor:
-    """Spreads partitions evenly; members read on while partitions of others change hands.
+    """Balances partitions; members keep reading while partitions of others move.
 
     >>> from odradek.client.consumer.assignors import Member
     >>> from odradek.model.ids import TopicPartition
@@ -41,19 +41,19 @@ class CooperativeStickyAssignor:
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         del topics
-        return write_generation(self._generation)
+        return encode_generation(self._generation)
 
-    def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[str, Assignment]:
+    def assign(self, topics: PartitionRacks, members: Sequence[Member]) -> Mapping[str, Assignment]:
         claims = [_claim(member) for member in members]
-        assigned, ownership = stick(topics, members, claims)
-        held = {partition for member in members for partition in member.owned}
+        assigned, ownership = assign_sticky(topics, members, claims)
+        owned = {partition for member in members for partition in member.owned}
         return {
             member.member_id: Assignment(
                 [
                     partition
                     for partition in assigned[member.member_id]
                     if partition not in ownership.disputed
-                    and (partition not in held or partition in member.owned)
+                    and (partition not in owned or partition in member.owned)
                 ]
             )
             for member in members
@@ -67,5 +67,5 @@ class CooperativeStickyAssignor:
 def _claim(member: Member) -> Claim:
     generation = member.generation
     if generation == NO_GENERATION:
-        generation = read_generation(member.user_data)
+        generation = decode_generation(member.user_data)
     return Claim(member.member_id, frozenset(member.topics), member.owned, generation)

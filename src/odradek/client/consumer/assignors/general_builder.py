@@ -1,8 +1,8 @@
-"""Sticky assignment where members want different topics: as even as single moves make it, moving little.
+"""Sticky assignment where members have different subscriptions.
 
-What is owned stays, what is free goes to the member with the least that wants it. Then partitions move, each
-from its owner to the member with the least that wants it, as long as that brings two members closer
-together. Every move does so; so there is an end, and no move is taken back for nothing.
+Owned partitions stay; unassigned ones go to the subscriber with the fewest partitions. Then partitions move,
+each from its owner to the subscriber with the fewest, as long as that makes the two members more balanced.
+Every move does so, which guarantees termination.
 """
 
 from __future__ import annotations
@@ -10,119 +10,128 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
-from odradek.client.consumer.assignors.assignor import Topics, partitions_of
+from odradek.client.consumer.assignors.assignor import PartitionRacks, partitions_of
 from odradek.client.consumer.assignors.ownership import Ownership
 from odradek.client.consumer.assignors.rack_awareness import RackAwareness
 from odradek.model.ids import TopicPartition
 
 
 class GeneralAssignmentBuilder:
-    """An assignment in the making."""
+    """Keeps owned partitions, assigns the rest, then rebalances."""
 
     def __init__(
-        self, topics: Topics, wishes: Mapping[str, frozenset[str]], ownership: Ownership, racks: RackAwareness
+        self,
+        topics: PartitionRacks,
+        subscriptions: Mapping[str, frozenset[str]],
+        ownership: Ownership,
+        racks: RackAwareness,
     ) -> None:
-        self._wishes = wishes
+        self._subscriptions = subscriptions
         self._racks = racks
-        self._earlier = ownership.earlier
+        self._previous_owners = ownership.previous_owners
         self._owned = ownership.owned
-        self.assigned: dict[str, set[TopicPartition]] = {member: set() for member in wishes}
+        self.assigned: dict[str, set[TopicPartition]] = {member: set() for member in subscriptions}
         self._owner: dict[TopicPartition, str] = {}
-        self._moves = _Moves()
-        readers_count = dict.fromkeys(topics, 0)
-        for wanted in wishes.values():
-            for topic in wanted & topics.keys():
-                readers_count[topic] += 1
-        # Topics with few readers first: they have the least choice.
-        self._order = sorted((t for t in topics if readers_count[t]), key=lambda t: (readers_count[t], t))
-        self._everything = [tp for topic in self._order for tp in partitions_of(topic, topics)]
-        self._movable = {topic for topic in self._order if readers_count[topic] > 1}
-        # Members by how much they have, then by name.
+        self._movements = _PartitionMovements()
+        subscriber_count = dict.fromkeys(topics, 0)
+        for subscribed in subscriptions.values():
+            for topic in subscribed & topics.keys():
+                subscriber_count[topic] += 1
+        # Topics with few subscribers first: they have the least choice.
+        ordered = sorted((t for t in topics if subscriber_count[t]), key=lambda t: (subscriber_count[t], t))
+        self._partitions = [tp for topic in ordered for tp in partitions_of(topic, topics)]
+        self._movable = {topic for topic in ordered if subscriber_count[topic] > 1}
+        # Members by number of partitions, then by id.
         self._ranking: list[tuple[int, str]] = []
 
     def build(self) -> dict[str, list[TopicPartition]]:
-        something_revoked = self._keep()
+        has_revoked = self._assign_owned()
         self._ranking = sorted((len(partitions), member) for member, partitions in self.assigned.items())
-        free = [tp for tp in self._everything if tp not in self._owner]
-        self._place(free)
-        if not something_revoked:
-            # What is new to everybody may move first: it costs nobody anything.
-            self._even_out(free)
-        self._even_out(self._everything)
+        unassigned = [tp for tp in self._partitions if tp not in self._owner]
+        self._assign(unassigned)
+        if not has_revoked:
+            # Moving partitions that no member owned costs nothing.
+            self._rebalance(unassigned)
+        self._rebalance(self._partitions)
         return {member: sorted(partitions) for member, partitions in self.assigned.items()}
 
-    def _keep(self) -> bool:
-        """Keep what is owned and wanted; whether something owned is not wanted any more."""
-        revoked = False
+    def _assign_owned(self) -> bool:
+        """Keep owned partitions; return True if one was revoked: unsubscribed, or in another rack."""
+        has_revoked = False
         for member, partitions in self._owned.items():
             for partition in partitions:
-                if partition.topic in self._wishes[member] and not self._racks.is_far(member, partition):
+                if partition.topic in self._subscriptions[member] and not self._racks.is_mismatch(
+                    member, partition
+                ):
                     self.assigned[member].add(partition)
                     self._owner[partition] = member
                 else:
-                    revoked = True
-        return revoked
+                    has_revoked = True
+        return has_revoked
 
-    def _place(self, free: Iterable[TopicPartition]) -> None:
-        far = []
-        for partition in free:
-            member = self._least(partition, near=self._racks.matter)
+    def _assign(self, unassigned: Iterable[TopicPartition]) -> None:
+        remaining = []
+        for partition in unassigned:
+            member = self._least_loaded(partition, in_rack=self._racks.is_relevant)
             if member is None:
-                far.append(partition)
+                remaining.append(partition)
             else:
-                self._give(partition, member)
-        for partition in far:
-            member = self._least(partition)
-            assert member is not None, "topics nobody wants are not handed out"
-            self._give(partition, member)
+                self._add(partition, member)
+        for partition in remaining:
+            member = self._least_loaded(partition)
+            assert member is not None, "topics without subscribers are not assigned"
+            self._add(partition, member)
 
-    def _least(self, partition: TopicPartition, near: bool = False) -> str | None:
-        """The member with the least that wants this topic."""
-        topic, wishes = partition.topic, self._wishes
+    def _least_loaded(self, partition: TopicPartition, in_rack: bool = False) -> str | None:
+        """Return the subscriber of the topic with the fewest partitions."""
+        topic, subscriptions = partition.topic, self._subscriptions
         for _, member in self._ranking:
-            if topic in wishes[member] and not (near and self._racks.is_far(member, partition)):
+            if topic in subscriptions[member] and not (
+                in_rack and self._racks.is_mismatch(member, partition)
+            ):
                 return member
         return None
 
-    def _even_out(self, partitions: list[TopicPartition]) -> None:
-        moving = [tp for tp in partitions if tp.topic in self._movable]
-        moved = True
-        while moved:
-            moved = False
-            for partition in moving:
-                taker = self._taker(partition)
-                if taker is not None:
-                    self._move(partition, taker)
-                    moved = True
+    def _rebalance(self, partitions: list[TopicPartition]) -> None:
+        movable = [tp for tp in partitions if tp.topic in self._movable]
+        has_moved = True
+        while has_moved:
+            has_moved = False
+            for partition in movable:
+                destination = self._better_owner(partition)
+                if destination is not None:
+                    self._move(partition, destination)
+                    has_moved = True
 
-    def _taker(self, partition: TopicPartition) -> str | None:
-        """Who should have a partition instead of its owner: who had it once, or who has the least."""
+    def _better_owner(self, partition: TopicPartition) -> str | None:
+        """Return the member that should get a partition: its previous owner, or the least loaded one."""
         count = len(self.assigned[self._owner[partition]])
         if count <= self._ranking[0][0] + 1:
             return None
-        once = self._earlier.get(partition)
+        previous = self._previous_owners.get(partition)
         if (
-            once is not None
-            and partition.topic in self._wishes.get(once, ())
-            and count > len(self.assigned[once]) + 1
+            previous is not None
+            and partition.topic in self._subscriptions.get(previous, ())
+            and count > len(self.assigned[previous]) + 1
         ):
-            return once
-        least = self._least(partition)
+            return previous
+        least = self._least_loaded(partition)
         return least if least is not None and count > len(self.assigned[least]) + 1 else None
 
-    def _move(self, partition: TopicPartition, taker: str) -> None:
-        """Move this partition, or take back one of the same topic that had gone the other way."""
-        back = self._moves.opposite(partition, self._owner[partition], taker)
-        if back is not None and len(self.assigned[self._owner[back]]) > len(self.assigned[taker]) + 1:
-            partition = back
-        giver = self._owner[partition]
-        self._moves.note(partition, giver, taker)
-        self._unrank(giver)
-        self.assigned[giver].remove(partition)
-        self._rank(giver)
-        self._give(partition, taker)
+    def _move(self, partition: TopicPartition, destination: str) -> None:
+        """Move this partition, or one of the same topic back that had moved the other way."""
+        reverse = self._movements.reverse(partition, self._owner[partition], destination)
+        balanced_count = len(self.assigned[destination]) + 1
+        if reverse is not None and len(self.assigned[self._owner[reverse]]) > balanced_count:
+            partition = reverse
+        source = self._owner[partition]
+        self._movements.record(partition, source, destination)
+        self._unrank(source)
+        self.assigned[source].remove(partition)
+        self._rank(source)
+        self._add(partition, destination)
 
-    def _give(self, partition: TopicPartition, member: str) -> None:
+    def _add(self, partition: TopicPartition, member: str) -> None:
         self._unrank(member)
         self.assigned[member].add(partition)
         self._rank(member)
@@ -135,23 +144,23 @@ class GeneralAssignmentBuilder:
         del self._ranking[bisect_left(self._ranking, (len(self.assigned[member]), member))]
 
 
-class _Moves:
-    """Who has given what to whom, so that two members do not exchange partitions of one topic for nothing."""
+class _PartitionMovements:
+    """Movements so far, so that two members do not swap partitions of one topic in vain."""
 
     def __init__(self) -> None:
         self._of_partition: dict[TopicPartition, tuple[str, str]] = {}
         self._of_pair: dict[tuple[str, str, str], set[TopicPartition]] = {}
 
-    def note(self, partition: TopicPartition, giver: str, taker: str) -> None:
+    def record(self, partition: TopicPartition, source: str, destination: str) -> None:
         before = self._of_partition.pop(partition, None)
         if before is not None:
-            giver = before[0]
+            source = before[0]
             self._of_pair[partition.topic, *before].discard(partition)
-        if giver != taker:
-            self._of_partition[partition] = (giver, taker)
-            self._of_pair.setdefault((partition.topic, giver, taker), set()).add(partition)
+        if source != destination:
+            self._of_partition[partition] = (source, destination)
+            self._of_pair.setdefault((partition.topic, source, destination), set()).add(partition)
 
-    def opposite(self, partition: TopicPartition, giver: str, taker: str) -> TopicPartition | None:
-        """A partition of the same topic that has come from the taker to the first giver of this one."""
-        first_giver = self._of_partition.get(partition, (giver, taker))[0]
-        return min(self._of_pair.get((partition.topic, taker, first_giver), ()), default=None)
+    def reverse(self, partition: TopicPartition, source: str, destination: str) -> TopicPartition | None:
+        """Return a partition of the same topic that moved from ``destination`` to the first source."""
+        first_source = self._of_partition.get(partition, (source, destination))[0]
+        return min(self._of_pair.get((partition.topic, destination, first_source), ()), default=None)

@@ -1,7 +1,7 @@
-"""Who says to own what: the starting point of the sticky assignors.
+"""Partitions claimed by members, from which the sticky assignors start.
 
-Two members may claim one partition, after one of them has missed a rebalance. The claim of the later
-generation counts; two claims of the same generation cannot both be true, and neither counts.
+Two members may claim the same partition after one of them has missed a rebalance. The claim of the later
+generation wins; two claims of the same generation contradict each other, and neither wins.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from odradek.client.consumer.assignors.assignor import NO_GENERATION, Topics
+from odradek.client.consumer.assignors.assignor import NO_GENERATION, PartitionRacks
 from odradek.model.ids import TopicPartition
 
 
 class Claim(NamedTuple):
-    """What a member says to own, and since which generation."""
+    """Partitions that a member claims to own, and the generation of the claim."""
 
     member_id: str
     topics: frozenset[str]
@@ -23,17 +23,17 @@ class Claim(NamedTuple):
 
 
 class Ownership(NamedTuple):
-    """What is left of the claims when they are held against each other."""
+    """Claims after conflicts are resolved."""
 
     owned: dict[str, list[TopicPartition]]
-    """By member; each partition at most once, and only partitions that there are."""
+    """By member; each existing partition at most once."""
     disputed: frozenset[TopicPartition]
     """Claimed twice in one generation."""
-    earlier: dict[TopicPartition, str]
-    """Who had a partition in a generation before the last one."""
+    previous_owners: dict[TopicPartition, str]
+    """Owner of a partition in a generation before the last one."""
 
 
-def settle(claims: Sequence[Claim], topics: Topics) -> Ownership:
+def resolve_claims(claims: Sequence[Claim], topics: PartitionRacks) -> Ownership:
     owners: dict[TopicPartition, Claim] = {}
     disputed: set[TopicPartition] = set()
     for claim in claims:
@@ -50,14 +50,14 @@ def settle(claims: Sequence[Claim], topics: Topics) -> Ownership:
     for partition, claim in owners.items():
         if partition not in disputed:
             owned[claim.member_id].append(partition)
-    return Ownership(owned, frozenset(disputed), _earlier(claims))
+    return Ownership(owned, frozenset(disputed), _previous_owners(claims))
 
 
-def _earlier(claims: Sequence[Claim]) -> dict[TopicPartition, str]:
-    """Of the claims older than the last generation, the latest one of each partition."""
+def _previous_owners(claims: Sequence[Claim]) -> dict[TopicPartition, str]:
+    """Return the latest claim of each partition that is older than the last generation."""
     last = max((claim.generation for claim in claims), default=NO_GENERATION)
-    earlier: dict[TopicPartition, str] = {}
+    owners: dict[TopicPartition, str] = {}
     for claim in sorted(claims, key=lambda claim: claim.generation):
         if claim.generation < last:
-            earlier.update(dict.fromkeys(claim.partitions, claim.member_id))
-    return earlier
+            owners.update(dict.fromkeys(claim.partitions, claim.member_id))
+    return owners

@@ -1,4 +1,4 @@
-"""The user data of the sticky assignors: what a member had, and from which generation."""
+"""User data of the sticky assignors: a member's previous assignment and its generation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PreviousAssignmentTopic:
 
 @message(versions=range(0, 2))
 class PreviousAssignmentMessage:
-    """What the member had. There is no version in the bytes: v1 adds the generation at the end."""
+    """Encoded without a version: v1 appends the generation."""
 
     previous_assignment: list[PreviousAssignmentTopic] = array(PreviousAssignmentTopic)
     generation: int = int32(since=1, default=NO_GENERATION, ignorable=True)
@@ -35,47 +35,47 @@ class PreviousAssignmentMessage:
 
 @message(versions=range(0, 1))
 class GenerationMessage:
-    """Only the generation: what the member has, its subscription says."""
+    """User data of ``cooperative-sticky``: the subscription holds the owned partitions."""
 
     generation: int = int32(default=NO_GENERATION)
 
 
-def encode_previous_assignment(memory: PreviousAssignment) -> bytes:
+def encode_previous_assignment(previous: PreviousAssignment) -> bytes:
     topics = [
         PreviousAssignmentTopic(topic=topic, partitions=[tp.partition for tp in partitions])
-        for topic, partitions in groupby(sorted(memory.partitions), key=lambda tp: tp.topic)
+        for topic, partitions in groupby(sorted(previous.partitions), key=lambda tp: tp.topic)
     ]
     return bytes(
         encoder(PreviousAssignmentMessage, 1)(
-            PreviousAssignmentMessage(previous_assignment=topics, generation=memory.generation)
+            PreviousAssignmentMessage(previous_assignment=topics, generation=previous.generation)
         )
     )
 
 
 def decode_previous_assignment(user_data: bytes | None) -> PreviousAssignment | None:
-    """None for no bytes, and for bytes that say nothing: a member without memory only moves more."""
+    """Decode user data; None if it is empty or invalid, which only makes more partitions move."""
     if not user_data:
         return None
     for version in (1, 0):
         try:
-            read, end = decoder(PreviousAssignmentMessage, version)(memoryview(user_data), 0)
+            decoded, end = decoder(PreviousAssignmentMessage, version)(memoryview(user_data), 0)
         except ProtocolViolation:
             continue
         if end == len(user_data):
             return PreviousAssignment(
-                tuple(TopicPartition(t.topic, p) for t in read.previous_assignment for p in t.partitions),
-                read.generation,
+                tuple(TopicPartition(t.topic, p) for t in decoded.previous_assignment for p in t.partitions),
+                decoded.generation,
             )
     return None
 
 
-def write_generation(generation: int) -> bytes:
+def encode_generation(generation: int) -> bytes:
     return bytes(encoder(GenerationMessage, 0)(GenerationMessage(generation=generation)))
 
 
-def read_generation(user_data: bytes | None) -> int:
-    """-1 unless the bytes are a generation and nothing else."""
+def decode_generation(user_data: bytes | None) -> int:
+    """Decode a generation; -1 if the bytes are anything else."""
     if user_data is None or len(user_data) != _GENERATION_BYTES:
         return NO_GENERATION
-    read, _ = decoder(GenerationMessage, 0)(memoryview(user_data), 0)
-    return int(read.generation)
+    decoded, _ = decoder(GenerationMessage, 0)(memoryview(user_data), 0)
+    return int(decoded.generation)

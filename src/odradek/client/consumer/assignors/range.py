@@ -1,7 +1,8 @@
-"""``range``: of each topic, each member gets a run of partitions of the same length, give or take one.
+"""``range``: each member gets a contiguous range of each topic; ranges differ in length by at most one.
 
-Topics with equally many partitions and the same readers are cut at the same places: a member gets the same
-partition numbers of all of them. With racks, near partitions are handed out first, under the same quotas.
+Topics with the same number of partitions and the same subscribers are co-partitioned: a member gets the same
+partition numbers of all of them. With racks, rack-local partitions are assigned first, within the same
+quotas.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from typing import Final
 from odradek.client.consumer.assignors.assignor import (
     Assignment,
     Member,
+    PartitionRacks,
     RebalanceProtocol,
-    Topics,
-    wanted_topics,
+    subscribed_topics,
 )
 from odradek.client.consumer.assignors.rack_awareness import RackAwareness
 from odradek.model.ids import TopicPartition
 
 
 class RangeAssignor:
-    """Cuts each topic into one run of partitions per member.
+    """Divides each topic into one range of partitions per member.
 
     >>> from odradek.client.consumer.assignors import Member
-    >>> nowhere = frozenset()
+    >>> no_racks = frozenset()
     >>> members = [Member("a", ("orders",)), Member("b", ("orders",))]
-    >>> cut = RangeAssignor().assign({"orders": [nowhere] * 3}, members)
-    >>> [str(partition) for partition in cut["a"].partitions]
+    >>> assigned = RangeAssignor().assign({"orders": [no_racks] * 3}, members)
+    >>> [str(partition) for partition in assigned["a"].partitions]
     ['orders-0', 'orders-1']
     """
 
@@ -38,90 +39,97 @@ class RangeAssignor:
         del topics
         return None
 
-    def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[str, Assignment]:
-        readers: dict[str, list[Member]] = {topic: [] for topic in wanted_topics(topics, members)}
+    def assign(self, topics: PartitionRacks, members: Sequence[Member]) -> Mapping[str, Assignment]:
+        subscribers: dict[str, list[Member]] = {topic: [] for topic in subscribed_topics(topics, members)}
         for member in sorted(members, key=lambda member: member.rank):
             for topic in dict.fromkeys(member.topics):
-                if topic in readers:
-                    readers[topic].append(member)
-        cuts = [_Cut(topic, topics[topic], those) for topic, those in readers.items() if topics[topic]]
-        _assign_near(cuts)
+                if topic in subscribers:
+                    subscribers[topic].append(member)
+        states = [
+            _TopicAssignmentState(topic, topics[topic], subscribed)
+            for topic, subscribed in subscribers.items()
+            if topics[topic]
+        ]
+        _assign_rack_local(states)
         assigned: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
-        for cut in cuts:
-            cut.take_all(lambda _member_id, _partition: True)
-            for member_id, partitions in cut.taken.items():
-                assigned[member_id] += [TopicPartition(cut.topic, index) for index in sorted(partitions)]
+        for state in states:
+            state.assign_remaining(lambda _member_id, _partition: True)
+            for member_id, partitions in state.assigned.items():
+                assigned[member_id] += [TopicPartition(state.topic, index) for index in sorted(partitions)]
         return {member_id: Assignment(partitions) for member_id, partitions in assigned.items()}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Nothing is remembered."""
+        """Do nothing: the assignor is stateless."""
 
 
-class _Cut:
-    """One topic while it is handed out: what is left of it, and how much each member may still get."""
+class _TopicAssignmentState:
+    """Unassigned partitions of one topic, and the remaining quota of each member."""
 
     def __init__(self, topic: str, racks: Sequence[frozenset[str]], members: Sequence[Member]) -> None:
         self.topic = topic
         self.racks = RackAwareness({topic: racks}, members)
         self.partition_count = len(racks)
         self.members = tuple((member.member_id, member.rack) for member in members)
-        self.taken: dict[str, list[int]] = {member.member_id: [] for member in members}
-        self._left = dict.fromkeys(range(len(racks)))
+        self.assigned: dict[str, list[int]] = {member.member_id: [] for member in members}
+        self._unassigned = dict.fromkeys(range(len(racks)))
         self._quota, self._extra_left = divmod(len(racks), len(members))
 
-    def room(self, member_id: str) -> int:
-        return max(0, self._quota + (self._extra_left > 0) - len(self.taken[member_id]))
+    def remaining_quota(self, member_id: str) -> int:
+        return max(0, self._quota + (self._extra_left > 0) - len(self.assigned[member_id]))
 
-    def is_near(self, member_id: str, partition: int) -> bool:
-        """Members that have not said where they are, are near everything."""
+    def racks_match(self, member_id: str, partition: int) -> bool:
+        """Return True if a replica is in the member's rack; members without a rack match everything."""
         rack = self.racks.of_member.get(member_id)
         return rack is None or rack in self.racks.of_partition(TopicPartition(self.topic, partition))
 
-    def take(self, member_id: str, partitions: Sequence[int]) -> None:
-        taken = self.taken[member_id]
-        taken += partitions
-        if len(taken) > self._quota:
+    def assign(self, member_id: str, partitions: Sequence[int]) -> None:
+        assigned = self.assigned[member_id]
+        assigned += partitions
+        if len(assigned) > self._quota:
             self._extra_left -= 1
         for partition in partitions:
-            del self._left[partition]
+            del self._unassigned[partition]
 
-    def take_all(self, may_take: Callable[[str, int], bool]) -> None:
-        """Each member in turn takes the first of what is left, as much as it may."""
-        for member_id in self.taken:
-            room = self.room(member_id)
+    def assign_remaining(self, may_assign: Callable[[str, int], bool]) -> None:
+        """Assign the first unassigned partitions to each member in turn, up to its quota."""
+        for member_id in self.assigned:
+            quota = self.remaining_quota(member_id)
             partitions: list[int] = []
-            for partition in self._left:
-                if len(partitions) == room:
+            for partition in self._unassigned:
+                if len(partitions) == quota:
                     break
-                if may_take(member_id, partition):
+                if may_assign(member_id, partition):
                     partitions.append(partition)
             if partitions:
-                self.take(member_id, partitions)
+                self.assign(member_id, partitions)
 
 
-def _assign_near(cuts: list[_Cut]) -> None:
-    if not any(cut.racks.matter for cut in cuts):
+def _assign_rack_local(states: list[_TopicAssignmentState]) -> None:
+    if not any(state.racks.is_relevant for state in states):
         return
-    alike: dict[object, list[_Cut]] = {}
-    for cut in cuts:
-        # Without racks of members there is nothing to compare, and Kafka counts such topics as alike.
-        count = cut.partition_count if cut.racks.of_member else 0
-        alike.setdefault((cut.members, count), []).append(cut)
-    for group in alike.values():
+    copartitioned: dict[object, list[_TopicAssignmentState]] = {}
+    for state in states:
+        # Without racks of members Kafka treats all topics as co-partitioned.
+        count = state.partition_count if state.racks.of_member else 0
+        copartitioned.setdefault((state.members, count), []).append(state)
+    for group in copartitioned.values():
         if len(group) > 1:
-            _assign_near_together(group)
-        elif group[0].racks.matter:
-            group[0].take_all(group[0].is_near)
+            _assign_copartitioned(group)
+        elif group[0].racks.is_relevant:
+            group[0].assign_remaining(group[0].racks_match)
 
 
-def _assign_near_together(cuts: list[_Cut]) -> None:
-    """Give a partition number of all these topics to the first member that is near to all of them."""
-    if not cuts[0].racks.of_member:
+def _assign_copartitioned(states: list[_TopicAssignmentState]) -> None:
+    """Assign a partition number of all these topics to the first member whose rack matches all of them."""
+    if not states[0].racks.of_member:
         return
-    members = [member_id for member_id, _ in cuts[0].members]
-    for partition in range(cuts[0].partition_count):
+    members = [member_id for member_id, _ in states[0].members]
+    for partition in range(states[0].partition_count):
         for member_id in members:
-            if all(cut.is_near(member_id, partition) and cut.room(member_id) for cut in cuts):
-                for cut in cuts:
-                    cut.take(member_id, [partition])
+            if all(
+                state.racks_match(member_id, partition) and state.remaining_quota(member_id)
+                for state in states
+            ):
+                for state in states:
+                    state.assign(member_id, [partition])
                 break

@@ -1,7 +1,8 @@
-"""Which assignors a consumer uses, and how its group changes over with them."""
+"""Assignors by name, the configured ones, and their common rebalance protocol."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -21,45 +22,47 @@ ASSIGNORS: Final[Mapping[str, Callable[[], Assignor]]] = {
 }
 
 
-def configured_assignors(names: Iterable[str], own: Sequence[Assignor] = ()) -> tuple[Assignor, ...]:
-    """The program's own assignors, then those of ``partition.assignment.strategy``, most wanted first."""
-    chosen = list(own)
-    if not own:
-        chosen = [_by_name(name) for name in names]
-    twice = {one.name for one in chosen if sum(one.name == other.name for other in chosen) > 1}
-    if twice:
-        raise ConfigError([f"partition.assignment.strategy: {', '.join(sorted(twice))} is named twice"])
-    if not chosen:
-        raise ConfigError(["partition.assignment.strategy: a consumer group needs an assignor"])
-    common_protocol(chosen)
-    return tuple(chosen)
+def configured_assignors(names: Iterable[str], custom: Sequence[Assignor] = ()) -> tuple[Assignor, ...]:
+    """Return the custom assignors, or else those of ``partition.assignment.strategy``, in order."""
+    assignors = list(custom)
+    if not custom:
+        assignors = [_by_name(name) for name in names]
+    counts = Counter(assignor.name for assignor in assignors)
+    duplicates = sorted(name for name, count in counts.items() if count > 1)
+    if duplicates:
+        raise ConfigError([f"partition.assignment.strategy: duplicate assignor {', '.join(duplicates)}"])
+    if not assignors:
+        raise ConfigError(["partition.assignment.strategy: must name at least one assignor"])
+    common_protocol(assignors)
+    return tuple(assignors)
 
 
 def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Cooperative if all of them can be, so that a group can be brought over one restart after another."""
-    shared = frozenset.intersection(*(frozenset(one.protocols) for one in assignors))
+    """Return COOPERATIVE if all support it: a group can then be migrated by a rolling restart."""
+    shared = frozenset.intersection(*(frozenset(assignor.protocols) for assignor in assignors))
     if not shared:
-        names = ", ".join(one.name for one in assignors)
-        raise ConfigError([f"partition.assignment.strategy: {names} cannot be used together"])
+        names = ", ".join(assignor.name for assignor in assignors)
+        raise ConfigError([f"partition.assignment.strategy: {names} have no common rebalance protocol"])
     return (
         RebalanceProtocol.COOPERATIVE if RebalanceProtocol.COOPERATIVE in shared else RebalanceProtocol.EAGER
     )
 
 
 def check_cooperative(name: str, members: Sequence[Member], assigned: Mapping[str, Assignment]) -> None:
-    """Raise InvalidState if somebody gets what another one still has: two would read it at once."""
-    held = {partition: member.member_id for member in members for partition in member.owned}
+    """Raise InvalidState if a partition is assigned while another member owns it: both would read it."""
+    owners = {partition: member.member_id for member in members for partition in member.owned}
     for member in members:
-        own = frozenset(member.owned)
+        owned = frozenset(member.owned)
         for partition in assigned.get(member.member_id, Assignment(())).partitions:
-            if partition in held and partition not in own:
+            if partition in owners and partition not in owned:
                 raise InvalidState(
-                    f"assignor {name} gives {partition} to {member.member_id} while {held[partition]} has it:"
-                    " a cooperative assignor must withhold it until it was given up"
+                    f"assignor {name} assigned {partition} to {member.member_id} while {owners[partition]} "
+                    "owns it: a cooperative assignor must withhold it until it is revoked"
                 )
 
 
 def _by_name(name: str) -> Assignor:
     if name not in ASSIGNORS:
-        raise ConfigError([f"partition.assignment.strategy: {name!r} is none of {', '.join(ASSIGNORS)}"])
+        known = ", ".join(ASSIGNORS)
+        raise ConfigError([f"partition.assignment.strategy: must be one of {known}, got {name!r}"])
     return ASSIGNORS[name]()

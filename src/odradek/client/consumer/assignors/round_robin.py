@@ -1,4 +1,4 @@
-"""``roundrobin``: all partitions in order, dealt out to the members in turn."""
+"""``roundrobin``: all partitions in order, assigned to the members in turn."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Final
 from odradek.client.consumer.assignors.assignor import (
     Assignment,
     Member,
+    PartitionRacks,
     RebalanceProtocol,
-    Topics,
     partitions_of,
-    wanted_topics,
+    subscribed_topics,
 )
 from odradek.model.ids import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Deals out partitions one by one; a member that does not want a topic is passed over.
+    """Assigns partitions one by one; members not subscribed to a topic are skipped.
 
     >>> from odradek.client.consumer.assignors import Member
-    >>> nowhere = frozenset()
+    >>> no_racks = frozenset()
     >>> members = [Member("a", ("orders",)), Member("b", ("orders",))]
-    >>> dealt = RoundRobinAssignor().assign({"orders": [nowhere] * 3}, members)
-    >>> [str(partition) for partition in dealt["a"].partitions]
+    >>> assigned = RoundRobinAssignor().assign({"orders": [no_racks] * 3}, members)
+    >>> [str(partition) for partition in assigned["a"].partitions]
     ['orders-0', 'orders-2']
     """
 
@@ -34,20 +34,21 @@ class RoundRobinAssignor:
         del topics
         return None
 
-    def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[str, Assignment]:
-        circle = sorted(members, key=lambda member: member.rank)
-        wants = [frozenset(member.topics) for member in circle]
-        dealt: list[list[TopicPartition]] = [[] for _ in circle]
-        turn = 0
-        for topic in wanted_topics(topics, members):
+    def assign(self, topics: PartitionRacks, members: Sequence[Member]) -> Mapping[str, Assignment]:
+        ordered = sorted(members, key=lambda member: member.rank)
+        subscriptions = [frozenset(member.topics) for member in ordered]
+        assigned: list[list[TopicPartition]] = [[] for _ in ordered]
+        index = 0
+        for topic in subscribed_topics(topics, members):
             for partition in partitions_of(topic, topics):
-                while topic not in wants[turn]:
-                    turn = (turn + 1) % len(circle)
-                dealt[turn].append(partition)
-                turn = (turn + 1) % len(circle)
+                while topic not in subscriptions[index]:
+                    index = (index + 1) % len(ordered)
+                assigned[index].append(partition)
+                index = (index + 1) % len(ordered)
         return {
-            member.member_id: Assignment(partitions) for member, partitions in zip(circle, dealt, strict=True)
+            member.member_id: Assignment(partitions)
+            for member, partitions in zip(ordered, assigned, strict=True)
         }
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Nothing is remembered."""
+        """Do nothing: the assignor is stateless."""

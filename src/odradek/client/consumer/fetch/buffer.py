@@ -1,16 +1,16 @@
-"""Fetched records that wait to be read, in the order in which they came.
+"""Completed fetches that wait to be read, in the order in which they arrived.
 
-Chunks are added by the event loop. They are read inside ``poll``, which a blocking consumer does in the
-application's own thread, so that records need not pass from thread to thread. What makes that safe:
+The event loop adds them. They are read inside ``poll``, which for a blocking consumer runs in the
+application's thread, so that records need not pass from thread to thread. Why that is safe:
 
-- The loop only appends to the queue and looks at copies of it; only the reader takes chunks out, reads them
-  and advances positions.
-- Assignment, pauses, and positions of partitions that are being read change only inside calls of the
-  application, which makes one at a time. In the background only positions change that wait for a reset or a
-  validation, and nothing is read from those.
+- The loop only appends to the queue and iterates over copies of it; only the reader removes completed
+  fetches, reads them and advances positions.
+- Assignment, pauses, and positions of partitions in state FETCHING change only inside calls of the
+  application, one at a time. In the background only positions that await a reset or a validation change, and
+  nothing is read from those.
 
-A chunk is read from where its partition's position is. After a seek, a reset or the loss of a partition its
-offset fits no more, and it is dropped.
+A completed fetch is read from the position of its partition. After a seek, a reset or a revocation its offset
+does not match any more, and it is dropped.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from odradek.model.ids import TopicPartition
 from odradek.records.codec import ColumnBuilder, ConsumerRecord, RecordReader
 
 COMPLETED_FETCHES_MAX: Final = 2
-"""Chunks of one partition: the one being read, and the one that was fetched meanwhile."""
+"""Completed fetches of one partition: the one being read, and one fetched ahead."""
 
 AnyRecord: TypeAlias = "ConsumerRecord[Any, Any]"
 """A record whose key and value may have been deserialized."""
 
 Deserialize: TypeAlias = Callable[["AnyRecord"], "AnyRecord"]
 
-ReadChunk = Callable[["CompletedFetch", int], int | None]
-"""Reads at most so many records of a chunk; gives how many, or None to have the chunk dropped."""
+ReadFetch = Callable[["CompletedFetch", int], int | None]
+"""Reads at most so many records of a completed fetch; returns the count, or None to have it dropped."""
 
 
 class CompletedFetch:
-    """What one fetch brought of one partition."""
+    """Records of one partition from one Fetch response."""
 
-    __slots__ = ("_given_back", "end_offset", "partition", "reader", "size_bytes")
+    __slots__ = ("_returned", "end_offset", "partition", "reader", "size_bytes")
     is_deserialized: ClassVar[bool] = False
 
     def __init__(
@@ -50,124 +50,124 @@ class CompletedFetch:
         self.reader = reader
         self.size_bytes = size_bytes
         self.end_offset = end_offset
-        """Where the next fetch may begin; None if that is only known when all is read."""
-        self._given_back: list[AnyRecord] = []
+        """Offset of the next fetch; None if only known after reading all records."""
+        self._returned: list[AnyRecord] = []
 
     @property
     def next_offset(self) -> int:
-        return self._given_back[0].offset if self._given_back else self.reader.next_offset
+        return self._returned[0].offset if self._returned else self.reader.next_offset
 
     @property
     def leader_epoch(self) -> int:
-        """That of the record before ``next_offset``."""
+        """Leader epoch of the record before ``next_offset``."""
         return self.reader.leader_epoch
 
     @property
-    def has_given_back(self) -> bool:
-        return bool(self._given_back)
+    def has_returned_records(self) -> bool:
+        return bool(self._returned)
 
     @property
-    def given_back_count(self) -> int:
-        return len(self._given_back)
+    def returned_count(self) -> int:
+        return len(self._returned)
 
     @property
     def is_read(self) -> bool:
-        return not self._given_back and self.reader.exhausted
+        return not self._returned and self.reader.exhausted
 
     def take(self, records_max: int) -> list[AnyRecord]:
-        if not self._given_back:
+        if not self._returned:
             return self.reader.take(records_max)
-        records, self._given_back = self._given_back[:records_max], self._given_back[records_max:]
+        records, self._returned = self._returned[:records_max], self._returned[records_max:]
         return records
 
-    def give_back(self, records: list[AnyRecord]) -> None:
-        """Take back what could not be returned to the application."""
-        self._given_back = records + self._given_back
+    def put_back(self, records: list[AnyRecord]) -> None:
+        """Put records in front that were taken and not returned to the application."""
+        self._returned = records + self._returned
 
 
-class Waiting(NamedTuple):
-    """What waits to be read of one partition."""
+class BufferedPartition(NamedTuple):
+    """Completed fetches of one partition."""
 
     fetch_count: int
     end_offset: int | None
     size_bytes: int
 
 
-_NOTHING: Final = Waiting(0, None, 0)
+_EMPTY: Final = BufferedPartition(0, None, 0)
 
 
 class FetchBuffer:
-    """``drained`` is called when there is room for another fetch."""
+    """Queue of completed fetches; ``on_drained`` is called when there is room for another fetch."""
 
     def __init__(
         self,
         subscription: SubscriptionState,
-        drained: Callable[[], None],
+        on_drained: Callable[[], None],
         deserialize: Deserialize | None = None,
     ) -> None:
         self._subscription = subscription
-        self._drained = drained
+        self._on_drained = on_drained
         self._deserialize = deserialize
-        self._chunks: deque[CompletedFetch] = deque()
+        self._fetches: deque[CompletedFetch] = deque()
         self.bytes_read = 0
         self.records_read = 0
 
-    # The loop's side.
+    # Called by the event loop.
 
-    def add(self, chunk: CompletedFetch) -> None:
-        self._chunks.append(chunk)
+    def add(self, fetch: CompletedFetch) -> None:
+        self._fetches.append(fetch)
 
-    def waiting(self) -> dict[TopicPartition, Waiting]:
-        """By partition, how much is here and where it ends."""
-        found: dict[TopicPartition, Waiting] = {}
-        for chunk in list(self._chunks):
-            before = found.get(chunk.partition, _NOTHING)
-            found[chunk.partition] = Waiting(
-                before.fetch_count + 1, chunk.end_offset, before.size_bytes + chunk.size_bytes
+    def buffered(self) -> dict[TopicPartition, BufferedPartition]:
+        """Return, by partition, how much is buffered and where it ends."""
+        partitions: dict[TopicPartition, BufferedPartition] = {}
+        for fetch in list(self._fetches):
+            before = partitions.get(fetch.partition, _EMPTY)
+            partitions[fetch.partition] = BufferedPartition(
+                before.fetch_count + 1, fetch.end_offset, before.size_bytes + fetch.size_bytes
             )
-        return found
+        return partitions
 
     @property
     def size_bytes(self) -> int:
-        return sum(chunk.size_bytes for chunk in list(self._chunks))
+        return sum(fetch.size_bytes for fetch in list(self._fetches))
 
-    # The reader's side.
+    # Called by the reader.
 
     def has_readable(self) -> bool:
-        """Whether a read would give something, or raise."""
+        """Return True if ``take`` would return a record or raise."""
         assigned = self._subscription.assigned
         return any(
-            (each := assigned.get(chunk.partition)) is not None
-            and each.is_fetchable
-            and each.position is not None
-            and each.position.offset == chunk.next_offset
-            for chunk in list(self._chunks)
+            (state := assigned.get(fetch.partition)) is not None
+            and state.is_fetchable
+            and state.position is not None
+            and state.position.offset == fetch.next_offset
+            for fetch in list(self._fetches)
         )
 
     def drop_stale(self) -> None:
-        """Drop what does not follow from a position any more, so that its partition is fetched again."""
+        """Drop completed fetches that do not match a position, so that their partitions are fetched again."""
         expected: dict[TopicPartition, int | None] = {}
-        for partition, each in self._subscription.assigned.items():
-            is_read = each.has_valid_position and not each.pending_revocation
-            expected[partition] = each.position.offset if is_read and each.position is not None else None
-        for _ in range(len(self._chunks)):
-            chunk = self._chunks.popleft()
-            if expected.get(chunk.partition) == chunk.next_offset:
-                expected[chunk.partition] = chunk.end_offset
-                self._chunks.append(chunk)
+        for partition, state in self._subscription.assigned.items():
+            is_read = state.has_valid_position and not state.pending_revocation
+            expected[partition] = state.position.offset if is_read and state.position is not None else None
+        for _ in range(len(self._fetches)):
+            fetch = self._fetches.popleft()
+            if expected.get(fetch.partition) == fetch.next_offset:
+                expected[fetch.partition] = fetch.end_offset
+                self._fetches.append(fetch)
 
     def take(self, records_max: int) -> list[AnyRecord]:
-        """At most so many records, in order within their partitions.
+        """Return at most so many records, in order within each partition.
 
-        Raises RecordCorrupt or SerializationFailed if the very next record cannot be given; it stays next.
+        Raises RecordCorrupt or SerializationFailed if the very next record is unreadable; it stays next.
         """
         taken: list[AnyRecord] = []
 
-        def read(chunk: CompletedFetch, count_max: int) -> int:
+        def read(fetch: CompletedFetch, count_max: int) -> int:
             nonlocal taken
-            records = chunk.take(count_max)
-            if self._deserialize is not None and records and not chunk.is_deserialized:
-                records = self._deserialized(chunk, records, self._deserialize)
+            records = fetch.take(count_max)
+            if self._deserialize is not None and records and not fetch.is_deserialized:
+                records = self._deserialized(fetch, records, self._deserialize)
             if taken:
                 taken.extend(records)
             else:
@@ -178,111 +178,111 @@ class FetchBuffer:
         return taken
 
     def take_columns(self, rows_max: int, into: ColumnBuilder) -> int:
-        """The same into columns, undeserialized; gives the number of rows.
+        """Take records into columns, not deserialized; return the number of rows.
 
-        Fewer also if the columns are full, or where a partition's reader wants to stop.
+        Stops early when the columns are full, or at the stop offset of a partition.
         """
 
-        def read(chunk: CompletedFetch, count_max: int) -> int | None:
-            if chunk.has_given_back:
-                return None  # what was decoded and given back cannot become columns: it is fetched again
-            stop_offset = self._subscription.of(chunk.partition).stop_offset
-            return chunk.reader.take_columns(count_max, into, stop_offset)
+        def read(fetch: CompletedFetch, count_max: int) -> int | None:
+            if fetch.has_returned_records:
+                return None  # decoded records cannot become columns: fetch them again
+            stop_offset = self._subscription.of(fetch.partition).stop_offset
+            return fetch.reader.take_columns(count_max, into, stop_offset)
 
         return self._read(rows_max, read, into)
 
-    def put_back(self, chunk: CompletedFetch) -> None:
-        """Have records read next that were taken and not given to the application."""
-        count = chunk.given_back_count
+    def put_back(self, fetch: CompletedFetch) -> None:
+        """Put records in front that were taken and not returned to the application."""
+        count = fetch.returned_count
         self.records_read -= count
-        before = next((each for each in list(self._chunks) if each.partition == chunk.partition), None)
-        if before is not None and before.is_deserialized and before.next_offset == chunk.end_offset:
-            before.give_back(chunk.take(count))  # else a piece would be left of each time
+        first = next((other for other in list(self._fetches) if other.partition == fetch.partition), None)
+        if first is not None and first.is_deserialized and first.next_offset == fetch.end_offset:
+            first.put_back(fetch.take(count))  # merge, or fragments would accumulate
         else:
-            self._chunks.appendleft(chunk)
+            self._fetches.appendleft(fetch)
 
     def clear(self) -> None:
-        self._chunks.clear()
+        self._fetches.clear()
 
-    def _read(self, count_max: int, read: ReadChunk, into: ColumnBuilder | None = None) -> int:
-        count, was_drained, aside = 0, False, list[CompletedFetch]()
-        chunks = self._chunks
+    def _read(self, count_max: int, read: ReadFetch, into: ColumnBuilder | None = None) -> int:
+        count, was_drained, skipped = 0, False, list[CompletedFetch]()
+        fetches = self._fetches
         try:
-            while chunks and count < count_max and not (into is not None and into.is_full):
-                chunk = chunks[0]
-                each = self._subscription.assigned.get(chunk.partition)
-                if each is None or not _fits(each, chunk):
-                    chunks.popleft()
+            while fetches and count < count_max and not (into is not None and into.is_full):
+                fetch = fetches[0]
+                state = self._subscription.assigned.get(fetch.partition)
+                if state is None or not _matches(state, fetch):
+                    fetches.popleft()
                     was_drained = True
-                elif each.paused or each.has_stopped:
-                    aside.append(chunks.popleft())
+                elif state.paused or state.has_stopped:
+                    skipped.append(fetches.popleft())
                 else:
-                    count += self._read_one(each, chunk, count_max - count, read, into)
-                    was_drained = was_drained or not chunks or chunks[0] is not chunk
+                    count += self._read_fetch(state, fetch, count_max - count, read, into)
+                    was_drained = was_drained or not fetches or fetches[0] is not fetch
         except ClientError:
             if not count:
-                raise  # what came before the broken record is returned first, and this is met again
+                raise  # else return the records before it; the next call raises again
         finally:
-            chunks.extend(aside)
+            fetches.extend(skipped)
             if was_drained:
-                self._drained()
+                self._on_drained()
         return count
 
-    def _read_one(
+    def _read_fetch(
         self,
-        each: TopicPartitionState,
-        chunk: CompletedFetch,
+        state: TopicPartitionState,
+        fetch: CompletedFetch,
         count_max: int,
-        read: ReadChunk,
+        read: ReadFetch,
         into: ColumnBuilder | None,
     ) -> int:
-        start_offset, bytes_left = chunk.next_offset, chunk.reader.bytes_left
-        count = read(chunk, count_max)
+        start_offset, bytes_left = fetch.next_offset, fetch.reader.bytes_left
+        count = read(fetch, count_max)
         if count is None:
-            self._chunks.popleft()
+            self._fetches.popleft()
             return 0
-        if not count and chunk.next_offset == start_offset and not (into is not None and into.is_full):
+        if not count and fetch.next_offset == start_offset and not (into is not None and into.is_full):
             raise RecordCorrupt(
-                f"no whole batch in {chunk.size_bytes} bytes fetched of {chunk.partition} at offset"
+                f"no complete batch in {fetch.size_bytes} bytes fetched from {fetch.partition} at offset"
                 f" {start_offset}"
             )
-        # The position first: whoever plans a fetch now sees either the chunk, or where it ended.
-        before = each.position
+        # The position first: a fetch planned in between sees either the completed fetch, or where it ended.
+        before = state.position
         assert before is not None, "a partition that is fetched has a position"
-        each.advance(
-            FetchPosition(chunk.next_offset, chunk.leader_epoch, before.leader_id, before.leader_epoch)
+        state.advance(
+            FetchPosition(fetch.next_offset, fetch.leader_epoch, before.leader_id, before.leader_epoch)
         )
         self.records_read += count
-        self.bytes_read += bytes_left - chunk.reader.bytes_left
-        if chunk.is_read:
-            self._chunks.popleft()
-            self._subscription.serve_last(chunk.partition)
+        self.bytes_read += bytes_left - fetch.reader.bytes_left
+        if fetch.is_read:
+            self._fetches.popleft()
+            self._subscription.move_to_end(fetch.partition)
         return count
 
     def _deserialized(
-        self, chunk: CompletedFetch, records: list[AnyRecord], deserialize: Deserialize
+        self, fetch: CompletedFetch, records: list[AnyRecord], deserialize: Deserialize
     ) -> list[AnyRecord]:
-        """Records as the application wants them; those from the first that fails on stay in their chunk."""
-        made: list[AnyRecord] = []
+        """Return deserialized records; put those from the first failure on back."""
+        deserialized: list[AnyRecord] = []
         for index, record in enumerate(records):
             try:
-                made.append(deserialize(record))
+                deserialized.append(deserialize(record))
             except Exception as cause:  # a user's function may raise anything
-                chunk.give_back(records[index:])
-                if not made:
+                fetch.put_back(records[index:])
+                if not deserialized:
                     raise SerializationFailed(
-                        f"the record at offset {record.offset} of {chunk.partition} cannot be deserialized; "
-                        f"seek past it to go on: {cause}"
+                        f"cannot deserialize the record at offset {record.offset} of {fetch.partition}; "
+                        f"seek past it to continue: {cause}"
                     ) from cause
                 break
-        return made
+        return deserialized
 
 
-def _fits(each: TopicPartitionState, chunk: CompletedFetch) -> bool:
-    position = each.position
+def _matches(state: TopicPartitionState, fetch: CompletedFetch) -> bool:
+    position = state.position
     return (
-        each.has_valid_position
-        and not each.pending_revocation
+        state.has_valid_position
+        and not state.pending_revocation
         and position is not None
-        and position.offset == chunk.next_offset
+        and position.offset == fetch.next_offset
     )

@@ -1,11 +1,11 @@
-"""What a partition's error in an answer to Fetch means.
+"""Actions for partition errors in Fetch responses.
 
 ========================  ==============================================================================
-reaction                  what is done
+action                    effect
 ========================  ==============================================================================
-REFRESH                   the partition is left alone until metadata tells who leads it, or a while
-RETRY                     the partition is asked for again after a while
-SETTLE                    kept until ``poll``: the position is reset by policy, or the error is raised
+UPDATE_METADATA           request a metadata update; fetch again after it, or after the backoff
+RETRY                     fetch again after the backoff
+DEFER                     kept until ``poll``: reset the position by policy, or raise the error
 ========================  ==============================================================================
 """
 
@@ -21,43 +21,44 @@ from odradek.model.ids import TopicPartition
 
 
 class FetchErrorAction(enum.Enum):
-    REFRESH = "ask for metadata, then fetch again"
-    RETRY = "fetch again after a while"
-    SETTLE = "reset by policy, or tell the application"
+    UPDATE_METADATA = "update metadata, then fetch again"
+    RETRY = "fetch again after the backoff"
+    DEFER = "reset by policy, or raise in poll"
 
 
 class FetchError(NamedTuple):
-    """An error that waits for ``poll``, and where it was met."""
+    """An error deferred to ``poll``: its code, the fetch offset, and the broker."""
 
-    error: ErrorCode
+    code: ErrorCode
     offset: int
     broker: str
 
 
 _RETRY: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
-_REFRESH: Final = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE})
+_UPDATE_METADATA: Final = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE})
 
 
 def fetch_error_action(error: ErrorCode) -> FetchErrorAction:
-    """What to do about a partition's error."""
-    if error.stale_metadata or error in _REFRESH:
-        return FetchErrorAction.REFRESH
+    if error.stale_metadata or error in _UPDATE_METADATA:
+        return FetchErrorAction.UPDATE_METADATA
     if error in _RETRY or (error.retriable and error is not ErrorCode.CORRUPT_MESSAGE):
         return FetchErrorAction.RETRY
-    return FetchErrorAction.SETTLE
+    return FetchErrorAction.DEFER
 
 
-def fetch_exception(partition: TopicPartition, trouble: FetchError) -> ClientError:
-    """The exception for an error that only the application can deal with."""
-    if trouble.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+def fetch_exception(partition: TopicPartition, fetch_error: FetchError) -> ClientError:
+    """Return the exception to raise in ``poll``."""
+    if fetch_error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
         return OffsetOutOfRange(
-            f"offset {trouble.offset} of {partition} is outside the log, and auto.offset.reset is none",
-            code=trouble.error,
-            broker=trouble.broker,
+            f"offset {fetch_error.offset} of {partition} is out of range (auto.offset.reset=none)",
+            code=fetch_error.code,
+            broker=fetch_error.broker,
         )
-    what = f"fetching {partition} at offset {trouble.offset}"
-    if trouble.error is ErrorCode.CORRUPT_MESSAGE:
+    operation = f"fetch of {partition} at offset {fetch_error.offset}"
+    if fetch_error.code is ErrorCode.CORRUPT_MESSAGE:
         return RecordCorrupt(
-            f"{what}: the broker has corrupt records", code=trouble.error, broker=trouble.broker
+            f"{operation}: the broker reports corrupt records",
+            code=fetch_error.code,
+            broker=fetch_error.broker,
         )
-    return broker_error(trouble.error, what, broker=trouble.broker)
+    return broker_error(fetch_error.code, operation, broker=fetch_error.broker)

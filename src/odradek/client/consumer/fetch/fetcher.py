@@ -1,8 +1,8 @@
-"""Fetches on their way: sent to every broker that has something to give, one at a time to each.
+"""The fetcher: sends Fetch requests, one in flight per broker, and handles their responses.
 
-A fetch is sent from ``poll``, when an answer came, and when the application has read what was there: the
-brokers work while the application does. Answers with records go into the ``FetchBuffer``. Errors that need
-nobody's decision are dealt with when they come; the others wait for ``settle``, which ``poll`` calls.
+Fetches are sent by ``poll``, after a response, and when the application has drained the buffer, so that
+brokers work while the application does. Records go into the ``FetchBuffer``. Errors that need no decision of
+the application are handled at once; the others are deferred to ``handle_errors``, which ``poll`` calls.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from odradek.client.consumer.fetch.plan import (
     FetchConfig,
     NodePlan,
     fetch_request,
-    names_of,
     plan_fetches,
+    topic_names,
 )
 from odradek.client.consumer.fetch.session_handler import FetchSessionHandler, PartitionFetch
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
@@ -51,7 +51,7 @@ _CLOSE_TIMEOUT_MS: Final = 1000
 
 
 class Fetcher:
-    """``news`` is called whenever a waiting ``poll`` should look again."""
+    """``notify`` is called whenever a waiting ``poll`` should check again."""
 
     def __init__(
         self,
@@ -59,118 +59,123 @@ class Fetcher:
         clock: Clock,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
-        limits: FetchConfig,
-        news: Callable[[], None],
+        config: FetchConfig,
+        notify: Callable[[], None],
         *,
         check_crcs: bool,
-        rest_ms: int,
-        preference_ms: int,
+        retry_backoff_ms: int,
+        preferred_replica_ms: int,
         request_timeout_ms: int,
     ) -> None:
         self._network = network
         self._clock = clock
         self._subscription = subscription
         self._buffer = buffer
-        self._limits = limits
-        self._news = news
+        self._config = config
+        self._notify = notify
         self._check_crcs = check_crcs
-        self._rest_ms = rest_ms
-        self._preference_ms = preference_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._preferred_replica_ms = preferred_replica_ms
         self._request_timeout_ms = request_timeout_ms
         self._metrics = FetchMetrics(network.metrics)
         self._sessions: dict[int, FetchSessionHandler] = {}
-        self._busy: dict[int, asyncio.Future[Any]] = {}
-        """Brokers with a fetch, or an attempt to connect, under way."""
-        self._awaited_bytes: dict[int, int] = {}
-        """How much the fetches under way may bring."""
-        self._resting: dict[TopicPartition, int] = {}
-        """Partitions that met an error, and until when they are left alone."""
-        self._troubles: dict[TopicPartition, FetchError] = {}
+        self._in_flight: dict[int, asyncio.Future[Any]] = {}
+        """Fetches, or connection attempts, in flight by broker."""
+        self._in_flight_bytes: dict[int, int] = {}
+        """Maximum size of the responses to fetches in flight, by broker."""
+        self._backoff_until_ms: dict[TopicPartition, int] = {}
+        """Partitions not to be fetched until then, after an error."""
+        self._deferred_errors: dict[TopicPartition, FetchError] = {}
         self._failure: ClientError | None = None
         self._is_closed = False
 
     # Sending.
 
     def send(self) -> None:
-        """Send a fetch to each broker that is free and leads something to fetch."""
+        """Send a fetch to each broker without one in flight that has partitions to fetch."""
         nodes = self._network.metadata.nodes
-        if self._is_closed or (nodes and nodes.keys() <= self._busy.keys()):
-            return  # everybody has something to do: the next answer comes back here
+        if self._is_closed or (nodes and nodes.keys() <= self._in_flight.keys()):
+            return  # all brokers have a fetch in flight: the next response calls this again
         now_ms = self._clock.monotonic_ms()
         plan = plan_fetches(
             self._subscription.assigned,
             self._network.metadata,
-            self._limits.partition_max_bytes,
+            self._config.partition_max_bytes,
             now_ms,
-            busy=self._busy,
-            resting=self._at_rest(now_ms),
-            ahead_of=self._ahead(),
+            nodes_in_flight=self._in_flight,
+            backing_off=self._backing_off(now_ms),
+            buffered_end=self._buffered_end(),
         )
         if plan.needs_metadata:
             self._network.request_update()
         for node_id, node_plan in plan.by_node.items():
             self._send_to(node_id, node_plan, now_ms)
 
-    def _at_rest(self, now_ms: int) -> set[TopicPartition]:
-        if self._resting:
-            self._resting = {each: until for each, until in self._resting.items() if until > now_ms}
-        return self._resting.keys() | self._troubles.keys()
+    def _backing_off(self, now_ms: int) -> set[TopicPartition]:
+        if self._backoff_until_ms:
+            self._backoff_until_ms = {
+                partition: until_ms
+                for partition, until_ms in self._backoff_until_ms.items()
+                if until_ms > now_ms
+            }
+        return self._backoff_until_ms.keys() | self._deferred_errors.keys()
 
-    def _ahead(self) -> Callable[[TopicPartition], int | None]:
-        """Where fetched records of a partition end, and whether there is room for more of it."""
-        waiting, assigned = self._buffer.waiting(), self._subscription.assigned
-        bytes_max = self._limits.max_bytes * max(len(self._network.metadata.nodes), 1)
-        room_bytes = bytes_max - self._buffer.size_bytes - sum(self._awaited_bytes.values())
-        # What the application can read now: with so much of it, even partitions of which nothing waits can.
+    def _buffered_end(self) -> Callable[[TopicPartition], int | None]:
+        """Return the ``buffered_end`` of ``plan_fetches``, which also bounds the buffer."""
+        buffered, assigned = self._buffer.buffered(), self._subscription.assigned
+        bytes_max = self._config.max_bytes * max(len(self._network.metadata.nodes), 1)
+        available_bytes = bytes_max - self._buffer.size_bytes - sum(self._in_flight_bytes.values())
+        # Bytes the application can read now: if there are enough, even partitions without any can wait.
         readable_bytes = sum(
-            here.size_bytes
-            for partition, here in waiting.items()
-            if (each := assigned.get(partition)) is not None and each.is_fetchable
+            partition_buffer.size_bytes
+            for partition, partition_buffer in buffered.items()
+            if (state := assigned.get(partition)) is not None and state.is_fetchable
         )
 
-        def ahead_of(partition: TopicPartition) -> int | None:
-            nonlocal room_bytes
-            here = waiting.get(partition)
-            if here is None:
+        def buffered_end(partition: TopicPartition) -> int | None:
+            nonlocal available_bytes
+            partition_buffer = buffered.get(partition)
+            if partition_buffer is None:
                 return -1 if readable_bytes < bytes_max else None
-            if here.fetch_count >= COMPLETED_FETCHES_MAX or room_bytes < self._limits.partition_max_bytes:
+            is_full = partition_buffer.fetch_count >= COMPLETED_FETCHES_MAX
+            if is_full or available_bytes < self._config.partition_max_bytes:
                 return None
-            room_bytes -= self._limits.partition_max_bytes
-            return here.end_offset
+            available_bytes -= self._config.partition_max_bytes
+            return partition_buffer.end_offset
 
-        return ahead_of
+        return buffered_end
 
     def _send_to(self, node_id: int, plan: NodePlan, now_ms: int) -> None:
         if not self._network.is_ready(node_id):
             self._connect(node_id)
             return
         session = self._sessions.setdefault(node_id, FetchSessionHandler())
-        asked = session.request(plan.wanted)
-        speaks_ids = _FETCH_KEY in (versions := self._network.versions(node_id)) and (
+        session_request = session.build(plan.partitions)
+        supports_ids = _FETCH_KEY in (versions := self._network.versions(node_id)) and (
             versions[_FETCH_KEY].stop > IDS_SINCE
         )
-        by_id = speaks_ids and asked.uses_topic_ids
-        request = fetch_request(asked, self._limits, by_id=by_id, is_short=plan.is_short)
+        by_id = supports_ids and session_request.uses_topic_ids
+        request = fetch_request(session_request, self._config, by_id=by_id, is_short=plan.is_short)
         try:
-            answer = self._network.send_if_ready(
+            response = self._network.send_if_ready(
                 node_id,
                 request,
                 timeout_ms=self._request_timeout_ms,
-                version_max=None if asked.uses_topic_ids else IDS_SINCE - 1,
+                version_max=None if session_request.uses_topic_ids else IDS_SINCE - 1,
             )
-        except ClientError as failed:
-            session.failed()
-            self._fail(failed)
+        except ClientError as error:
+            session.handle_error()
+            self._fail(error)
             return
-        if answer is None:
-            session.failed()
+        if response is None:
+            session.handle_error()
             self._connect(node_id)
             return
-        self._busy[node_id] = answer
-        self._awaited_bytes[node_id] = min(
-            self._limits.max_bytes, len(plan.wanted) * self._limits.partition_max_bytes
+        self._in_flight[node_id] = response
+        self._in_flight_bytes[node_id] = min(
+            self._config.max_bytes, len(plan.partitions) * self._config.partition_max_bytes
         )
-        answer.add_done_callback(partial(self._answered, node_id, dict(session.partitions), now_ms))
+        response.add_done_callback(partial(self._on_completion, node_id, dict(session.partitions), now_ms))
 
     def _connect(self, node_id: int) -> None:
         async def connect() -> None:
@@ -178,105 +183,107 @@ class Fetcher:
                 await self._network.wait_until_ready(node_id, self._request_timeout_ms)
             except (ConnectionFailed, TimedOut):
                 self._network.request_update()
-            except ClientError as failed:
-                self._fail(failed)
+            except ClientError as error:
+                self._fail(error)
 
         task = asyncio.get_running_loop().create_task(connect(), name=f"connect to {node_id}")
-        self._busy[node_id] = task
-        task.add_done_callback(lambda _: self._free(node_id))
+        self._in_flight[node_id] = task
+        task.add_done_callback(lambda _: self._on_connect(node_id))
 
-    def _free(self, node_id: int) -> None:
-        self._busy.pop(node_id, None)
+    def _on_connect(self, node_id: int) -> None:
+        self._in_flight.pop(node_id, None)
         if self._failure is None:
             self.send()
 
-    def _fail(self, failed: ClientError) -> None:
-        """Keep what no retry will mend, for whoever polls."""
-        if not isinstance(failed, ClientClosed):
-            self._failure = failed
-            self._news()
+    def _fail(self, error: ClientError) -> None:
+        """Keep a non-retriable error for the next poll to raise."""
+        if not isinstance(error, ClientClosed):
+            self._failure = error
+            self._notify()
 
-    # Answers.
+    # Responses.
 
-    def _answered(
+    def _on_completion(
         self,
         node_id: int,
-        wanted: dict[TopicPartition, PartitionFetch],
+        fetches: dict[TopicPartition, PartitionFetch],
         sent_ms: int,
-        answer: asyncio.Future[Any],
+        future: asyncio.Future[Any],
     ) -> None:
-        del self._busy[node_id], self._awaited_bytes[node_id]
-        if answer.cancelled() or self._is_closed:
+        del self._in_flight[node_id], self._in_flight_bytes[node_id]
+        if future.cancelled() or self._is_closed:
             return
-        failed = answer.exception()
-        if failed is not None:
-            self._unanswered(node_id, failed)
+        failure = future.exception()
+        if failure is not None:
+            self._on_failure(node_id, failure)
             return
         now_ms = self._clock.monotonic_ms()
-        response = answer.result()
-        names = names_of(wanted.items())
-        told = {
-            TopicPartition(topic.topic or names.get(topic.topic_id, ""), each.partition_index): each
+        response = future.result()
+        names = topic_names(fetches.items())
+        partitions = {
+            TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index): data
             for topic in response.responses
-            for each in topic.partitions
+            for data in topic.partitions
         }
         error = ErrorCode(response.error_code)
-        is_usable = self._sessions[node_id].answered(
-            error, response.session_id, told.keys(), response.throttle_time_ms > 0
+        is_usable = self._sessions[node_id].handle_response(
+            error, response.session_id, partitions.keys(), response.throttle_time_ms > 0
         )
         if is_usable:
-            self._take_in(node_id, wanted, told, [Node(*each) for each in _endpoints(response)])
-            self._metrics.answered(now_ms - sent_ms, response.throttle_time_ms, _size_of(told))
-            self._news()
+            endpoints = [Node(*endpoint) for endpoint in _endpoints(response)]
+            self._handle_partitions(node_id, fetches, partitions, endpoints)
+            size_bytes = _records_size(partitions)
+            self._metrics.record_response(now_ms - sent_ms, response.throttle_time_ms, size_bytes)
+            self._notify()
         elif error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
             self._network.request_update()
         self.send()
 
-    def _unanswered(self, node_id: int, failed: BaseException) -> None:
-        self._sessions[node_id].failed()
-        for partition, each in self._subscription.assigned.items():
-            if each.preferred_replica == node_id:
-                each.preferred_replica = NO_LEADER
-                self._resting.pop(partition, None)
-        if isinstance(failed, AuthenticationFailed | UnsupportedVersion):
-            self._fail(failed)
+    def _on_failure(self, node_id: int, failure: BaseException) -> None:
+        self._sessions[node_id].handle_error()
+        for partition, state in self._subscription.assigned.items():
+            if state.preferred_replica == node_id:
+                state.preferred_replica = NO_LEADER
+                self._backoff_until_ms.pop(partition, None)
+        if isinstance(failure, AuthenticationFailed | UnsupportedVersion):
+            self._fail(failure)
             return
         self._network.request_update()
         self.send()
 
-    def _take_in(
+    def _handle_partitions(
         self,
         node_id: int,
-        wanted: dict[TopicPartition, PartitionFetch],
-        told: dict[TopicPartition, PartitionData],
+        fetches: dict[TopicPartition, PartitionFetch],
+        partitions: dict[TopicPartition, PartitionData],
         endpoints: list[Node],
     ) -> None:
         now_ms = self._clock.monotonic_ms()
-        for partition, each in told.items():
-            asked = wanted[partition]
-            error = ErrorCode(each.error_code)
+        for partition, data in partitions.items():
+            fetch = fetches[partition]
+            error = ErrorCode(data.error_code)
             if error is not ErrorCode.NONE:
-                self._meet(node_id, partition, asked, error, each, endpoints)
+                self._handle_error(node_id, partition, fetch, error, data, endpoints)
                 continue
             state = self._subscription.assigned.get(partition)
             if state is None:
                 continue
-            state.high_watermark = each.high_watermark
-            state.last_stable_offset = each.last_stable_offset
-            state.log_start_offset = each.log_start_offset
-            if each.preferred_read_replica >= 0:
-                state.prefer(each.preferred_read_replica, now_ms + self._preference_ms)
-            if each.records:
-                chunk = self._chunk(partition, asked.offset, each)
-                if chunk.end_offset is not None and chunk.end_offset > asked.offset:
-                    state.offset_bytes = chunk.size_bytes / (chunk.end_offset - asked.offset)
-                self._buffer.add(chunk)
+            state.high_watermark = data.high_watermark
+            state.last_stable_offset = data.last_stable_offset
+            state.log_start_offset = data.log_start_offset
+            if data.preferred_read_replica >= 0:
+                state.prefer(data.preferred_read_replica, now_ms + self._preferred_replica_ms)
+            if data.records:
+                completed = self._completed_fetch(partition, fetch.offset, data)
+                if completed.end_offset is not None and completed.end_offset > fetch.offset:
+                    state.offset_bytes = completed.size_bytes / (completed.end_offset - fetch.offset)
+                self._buffer.add(completed)
 
-    def _chunk(self, partition: TopicPartition, offset: int, told: PartitionData) -> CompletedFetch:
+    def _completed_fetch(self, partition: TopicPartition, offset: int, data: PartitionData) -> CompletedFetch:
         aborted = None
-        if self._limits.read_committed:
-            aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()]
-        records: Any = told.records
+        if self._config.read_committed:
+            aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
+        records: Any = data.records
         reader = RecordReader(
             records,
             partition.topic,
@@ -289,100 +296,105 @@ class Fetcher:
 
     # Errors.
 
-    def _meet(
+    def _handle_error(
         self,
         node_id: int,
         partition: TopicPartition,
-        asked: PartitionFetch,
+        fetch: PartitionFetch,
         error: ErrorCode,
-        told: PartitionData,
+        data: PartitionData,
         endpoints: list[Node],
     ) -> None:
-        """Deal with a partition's error, or keep it for ``settle``."""
-        reaction = fetch_error_action(error)
+        """Handle a partition error, or defer it to ``handle_errors``."""
+        action = fetch_error_action(error)
         state = self._subscription.assigned.get(partition)
         was_preferred = state is not None and state.preferred_replica == node_id
-        if reaction is FetchErrorAction.SETTLE and not (
-            was_preferred and error is ErrorCode.OFFSET_OUT_OF_RANGE
-        ):
-            self._troubles[partition] = FetchError(error, asked.offset, self._network.broker_name(node_id))
+        is_lagging_replica = was_preferred and error is ErrorCode.OFFSET_OUT_OF_RANGE
+        if action is FetchErrorAction.DEFER and not is_lagging_replica:
+            broker = self._network.broker_name(node_id)
+            self._deferred_errors[partition] = FetchError(error, fetch.offset, broker)
             return
-        # A replica that is not the leader may lag behind: the leader is asked next.
+        # A follower may lag behind: fetch from the leader next.
         if state is not None:
             state.preferred_replica = NO_LEADER
-        self._resting[partition] = self._clock.monotonic_ms() + self._rest_ms
-        if reaction is FetchErrorAction.REFRESH:
-            leader = told.current_leader
+        self._backoff_until_ms[partition] = self._clock.monotonic_ms() + self._retry_backoff_ms
+        if action is FetchErrorAction.UPDATE_METADATA:
+            leader = data.current_leader
             if leader is not None and leader.leader_id >= 0 and leader.leader_epoch >= 0:
                 self._network.update_leader(partition, leader.leader_id, leader.leader_epoch, endpoints)
             self._network.request_update()
 
-    def settle(self) -> None:
-        """Deal with what answers brought that is the application's to know; raises it."""
+    def handle_errors(self) -> None:
+        """Handle deferred errors: reset positions by policy, or raise."""
         if self._failure is not None:
-            failed, self._failure = self._failure, None
-            raise failed
-        waiting = self._buffer.waiting() if self._troubles else {}
-        for partition, trouble in list(self._troubles.items()):
+            failure, self._failure = self._failure, None
+            raise failure
+        buffered = self._buffer.buffered() if self._deferred_errors else {}
+        for partition, error in list(self._deferred_errors.items()):
             state = self._subscription.assigned.get(partition)
             position = None if state is None else state.position
-            if partition in waiting and position is not None and position.offset < trouble.offset:
-                continue  # what was fetched before it is read first
-            del self._troubles[partition]
-            if position is not None and position.offset == trouble.offset:
-                self._deal_with(partition, trouble)
+            if partition in buffered and position is not None and position.offset < error.offset:
+                continue  # records fetched before the error are read first
+            del self._deferred_errors[partition]
+            if position is not None and position.offset == error.offset:
+                self._reset_or_raise(partition, error)
 
-    def _deal_with(self, partition: TopicPartition, trouble: FetchError) -> None:
-        self._subscription.serve_last(partition)
-        if trouble.error is ErrorCode.OFFSET_OUT_OF_RANGE and self._subscription.has_reset_policy:
+    def _reset_or_raise(self, partition: TopicPartition, error: FetchError) -> None:
+        self._subscription.move_to_end(partition)
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self._subscription.has_reset_policy:
             self._subscription.request_reset(partition)
             return
-        self._resting[partition] = self._clock.monotonic_ms() + self._rest_ms
-        raise fetch_exception(partition, trouble)
+        self._backoff_until_ms[partition] = self._clock.monotonic_ms() + self._retry_backoff_ms
+        raise fetch_exception(partition, error)
 
-    def leaders_changed(self) -> None:
-        """Let partitions that wait for a leader try again at once."""
-        self._resting.clear()
+    def on_leaders_changed(self) -> None:
+        """End all backoffs: partitions may have a new leader."""
+        self._backoff_until_ms.clear()
 
     @property
-    def is_resting(self) -> bool:
-        """Whether a partition is left alone for a while after an error."""
-        return bool(self._resting)
+    def has_backoff(self) -> bool:
+        """True if a partition is in backoff after an error."""
+        return bool(self._backoff_until_ms)
 
-    # Ending.
+    # Closing.
 
     async def close(self) -> None:
-        """Tell brokers that their sessions have ended, without waiting long; end what is under way."""
+        """Close fetch sessions, waiting briefly, and cancel requests in flight."""
         self._is_closed = True
-        farewells = [
-            asked
+        close_requests = [
+            request
             for node_id, session in self._sessions.items()
-            if node_id not in self._busy and (asked := self._farewell(node_id, session)) is not None
+            if node_id not in self._in_flight
+            and (request := self._close_session(node_id, session)) is not None
         ]
-        for under_way in self._busy.values():
-            under_way.cancel()
-        waiting = [*farewells, *(one for one in self._busy.values() if isinstance(one, asyncio.Task))]
-        if waiting:
-            await asyncio.wait(waiting, timeout=_CLOSE_TIMEOUT_MS / 1000)
+        for future in self._in_flight.values():
+            future.cancel()
+        connecting = [future for future in self._in_flight.values() if isinstance(future, asyncio.Task)]
+        if pending := [*close_requests, *connecting]:
+            await asyncio.wait(pending, timeout=_CLOSE_TIMEOUT_MS / 1000)
         self._buffer.clear()
 
-    def _farewell(self, node_id: int, session: FetchSessionHandler) -> asyncio.Future[Any] | None:
-        closing = session.closing()
-        if closing is None:
+    def _close_session(self, node_id: int, session: FetchSessionHandler) -> asyncio.Future[Any] | None:
+        session_request = session.build_close()
+        if session_request is None:
             return None
-        request = fetch_request(closing, self._limits._replace(max_wait_ms=0, min_bytes=0), by_id=True)
+        config = self._config._replace(max_wait_ms=0, min_bytes=0)
+        request = fetch_request(session_request, config, by_id=True)
         try:
-            answer = self._network.send_if_ready(node_id, request, timeout_ms=_CLOSE_TIMEOUT_MS)
+            response = self._network.send_if_ready(node_id, request, timeout_ms=_CLOSE_TIMEOUT_MS)
         except ClientError:
             return None
-        if answer is not None:
-            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return answer
+        if response is not None:
+            response.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return response
 
 
 def _endpoints(response: Any) -> list[tuple[int, str, int, str | None]]:
-    return [(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
+    return [
+        (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+        for endpoint in response.node_endpoints
+    ]
 
 
-def _size_of(told: dict[TopicPartition, PartitionData]) -> int:
-    return sum(len(each.records) for each in told.values() if each.records)
+def _records_size(partitions: dict[TopicPartition, PartitionData]) -> int:
+    return sum(len(data.records) for data in partitions.values() if data.records)

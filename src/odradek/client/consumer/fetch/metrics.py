@@ -1,4 +1,4 @@
-"""What a consumer counts about its fetches and polls, under Kafka's names."""
+"""Metrics of fetches and polls, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from odradek.client.metrics import ClientMetrics
 
 class FetchMetrics:
     def __init__(self, metrics: ClientMetrics) -> None:
-        self._count = metrics.counter("fetch-total", "fetches that were answered")
-        self._latency = metrics.average("fetch-latency-avg", "milliseconds from a fetch to its answer")
-        self._latency_max = metrics.maximum("fetch-latency-max", "the longest of these")
-        self._size = metrics.average("fetch-size-avg", "bytes of records in an answer")
-        self._size_max = metrics.maximum("fetch-size-max", "the most bytes of records in an answer")
-        self._throttle = metrics.average("fetch-throttle-time-avg", "milliseconds that brokers asked to wait")
-        self._throttle_max = metrics.maximum("fetch-throttle-time-max", "the longest of these")
+        self._count = metrics.counter("fetch-total", "Fetch responses received.")
+        self._latency = metrics.average("fetch-latency-avg", "Average fetch latency in milliseconds.")
+        self._latency_max = metrics.maximum("fetch-latency-max", "Maximum fetch latency in milliseconds.")
+        self._size = metrics.average("fetch-size-avg", "Average bytes of records per response.")
+        self._size_max = metrics.maximum("fetch-size-max", "Maximum bytes of records in a response.")
+        self._throttle = metrics.average("fetch-throttle-time-avg", "Average throttle time in milliseconds.")
+        self._throttle_max = metrics.maximum(
+            "fetch-throttle-time-max", "Maximum throttle time in milliseconds."
+        )
 
-    def answered(self, latency_ms: int, throttle_ms: int, size_bytes: int) -> None:
+    def record_response(self, latency_ms: int, throttle_ms: int, size_bytes: int) -> None:
         self._count.add()
         self._latency.record(latency_ms)
         self._latency_max.record(latency_ms)
@@ -28,15 +30,15 @@ class FetchMetrics:
 
 
 class PollMetrics:
-    """How often the application polls; ``now_ms`` is asked when somebody reads."""
+    """Time between polls; ``now_ms`` is called when the gauge is read."""
 
     def __init__(self, metrics: ClientMetrics, now_ms: Callable[[], int]) -> None:
         self._last_ms: int | None = None
-        self._between = metrics.average("time-between-poll-avg", "Milliseconds from one poll to the next.")
-        self._between_max = metrics.maximum("time-between-poll-max", "The longest of these.")
+        self._between = metrics.average("time-between-poll-avg", "Average milliseconds between polls.")
+        self._between_max = metrics.maximum("time-between-poll-max", "Maximum milliseconds between polls.")
         metrics.gauge("last-poll-seconds-ago", "Seconds since the last poll.", lambda: self._ago_s(now_ms()))
 
-    def polled(self, now_ms: int) -> None:
+    def record_poll(self, now_ms: int) -> None:
         if self._last_ms is not None:
             self._between.record(now_ms - self._last_ms)
             self._between_max.record(now_ms - self._last_ms)

@@ -1,18 +1,18 @@
-"""The client's end of an incremental fetch session (KIP-227): one per broker that is fetched from.
+"""Client side of incremental fetch sessions (KIP-227), one per broker.
 
-The first request of a session names all partitions; later ones name those that are new or are to be read in
-another way, and those to forget. What an answer, or its absence, means for the next request:
+The first request of a session lists all partitions; later ones list added, changed and forgotten partitions.
+The next request depends on the response:
 
 ==========================================  =============================================================
-what came                                   next request
+response                                    next request
 ==========================================  =============================================================
 all partitions, and a session id            incremental, epoch 1
-all partitions, session id 0                full again: the broker has no room for a session
-some of the session's partitions            incremental, one epoch on
-some of them, session id 0                  full: the broker has ended the session
-partitions that do not fit, no answer, or   full, and the session that may still be there is ended with it
-any error but the next
-FETCH_SESSION_ID_NOT_FOUND                  full: there is no session to end
+all partitions, session id 0                full: the broker has no slot for a session
+some partitions of the session              incremental, next epoch
+some partitions, session id 0               full: the broker closed the session
+unexpected partitions, no response, or      full, and it closes the session that may still exist
+any error other than the next
+FETCH_SESSION_ID_NOT_FOUND                  full: there is no session to close
 ==========================================  =============================================================
 """
 
@@ -31,7 +31,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class PartitionFetch(NamedTuple):
-    """How one partition is to be fetched."""
+    """Fetch parameters of one partition."""
 
     topic_id: bytes
     offset: int
@@ -40,18 +40,18 @@ class PartitionFetch(NamedTuple):
 
 
 class FetchSessionRequest(NamedTuple):
-    """What the next request to the broker says of its session."""
+    """Session fields and partitions of the next Fetch request."""
 
     session_id: int
     epoch: int
-    wanted: dict[TopicPartition, PartitionFetch]
-    """Partitions that the request names, in the order of reading."""
+    to_send: dict[TopicPartition, PartitionFetch]
+    """Partitions to list in the request, in fetch order."""
     forgotten: dict[TopicPartition, bytes]
-    """Partitions to drop from the session, with their topics' ids."""
+    """Partitions to remove from the session, with their topic ids."""
     replaced: dict[TopicPartition, bytes]
-    """Partitions of topics that were made anew, with their old ids: dropped too, where ids name topics."""
+    """Partitions of recreated topics, with their old ids: forgotten as well, where ids are used."""
     uses_topic_ids: bool
-    """False if an id is unknown: topics can then be named only as before Fetch 13."""
+    """False if a topic id is unknown: the request must then use names (before Fetch 13)."""
 
     @property
     def is_full(self) -> bool:
@@ -59,7 +59,7 @@ class FetchSessionRequest(NamedTuple):
 
 
 class FetchSessionHandler:
-    """Call ``request`` for each fetch, then ``answered`` or ``failed`` once, before the next."""
+    """Call ``build`` for each fetch, then ``handle_response`` or ``handle_error`` once, before the next."""
 
     __slots__ = ("_epoch", "_partitions", "_session_id")
 
@@ -70,73 +70,73 @@ class FetchSessionHandler:
 
     @property
     def partitions(self) -> Mapping[TopicPartition, PartitionFetch]:
-        """What the broker reads for this session."""
+        """Partitions in the session."""
         return self._partitions
 
-    def request(self, wanted: dict[TopicPartition, PartitionFetch]) -> FetchSessionRequest:
-        """The request after which the session holds exactly these partitions."""
-        uses_ids = all(each.topic_id != ZERO_TOPIC_ID for each in wanted.values())
+    def build(self, partitions: dict[TopicPartition, PartitionFetch]) -> FetchSessionRequest:
+        """Build the request after which the session holds exactly these partitions."""
+        uses_ids = all(fetch.topic_id != ZERO_TOPIC_ID for fetch in partitions.values())
         old = self._partitions
         if self._epoch == INITIAL_EPOCH:
-            self._partitions = dict(wanted)
-            return FetchSessionRequest(self._session_id, INITIAL_EPOCH, dict(wanted), {}, {}, uses_ids)
-        named = {partition: each for partition, each in wanted.items() if old.get(partition) != each}
-        forgotten = {partition: each.topic_id for partition, each in old.items() if partition not in wanted}
+            self._partitions = dict(partitions)
+            return FetchSessionRequest(self._session_id, INITIAL_EPOCH, dict(partitions), {}, {}, uses_ids)
+        to_send = {partition: fetch for partition, fetch in partitions.items() if old.get(partition) != fetch}
+        forgotten = {
+            partition: fetch.topic_id for partition, fetch in old.items() if partition not in partitions
+        }
         uses_ids = uses_ids and ZERO_TOPIC_ID not in forgotten.values()
         replaced = {
             partition: old[partition].topic_id
-            for partition, each in named.items()
-            if partition in old and _is_another_topic(old[partition], each)
+            for partition, fetch in to_send.items()
+            if partition in old and _is_recreated(old[partition], fetch)
         }
         self._partitions = {
-            **{partition: each for partition, each in old.items() if wanted.get(partition) == each},
-            **named,
+            **{partition: fetch for partition, fetch in old.items() if partitions.get(partition) == fetch},
+            **to_send,
         }
-        return FetchSessionRequest(self._session_id, self._epoch, named, forgotten, replaced, uses_ids)
+        return FetchSessionRequest(self._session_id, self._epoch, to_send, forgotten, replaced, uses_ids)
 
-    def answered(
+    def handle_response(
         self, error: ErrorCode, session_id: int, partitions: Collection[TopicPartition], is_throttled: bool
     ) -> bool:
-        """Note an answer; False if its partitions are not to be used."""
+        """Update the session from a response; return False if its partitions must not be used."""
         if error is not ErrorCode.NONE:
-            self._begin_anew(
-                NO_SESSION if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id
-            )
+            self._restart(NO_SESSION if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id)
             return False
         was_full = self._epoch == INITIAL_EPOCH
         if was_full and is_throttled and not partitions:
-            self._begin_anew(NO_SESSION)
+            self._restart(NO_SESSION)
             return False
-        if not self._fits(partitions, was_full):
-            self._begin_anew(NO_SESSION if was_full else self._session_id)
+        if not self._is_expected(partitions, was_full):
+            self._restart(NO_SESSION if was_full else self._session_id)
             return False
         if session_id == NO_SESSION:
-            self._begin_anew(NO_SESSION)
+            self._restart(NO_SESSION)
         else:
             self._session_id = session_id
             self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
         return True
 
-    def failed(self) -> None:
-        """Note that no answer came: the broker may have served the request or not."""
-        self._begin_anew(self._session_id)
+    def handle_error(self) -> None:
+        """Restart the session after a request without a response: the broker may have handled it or not."""
+        self._restart(self._session_id)
 
-    def closing(self) -> FetchSessionRequest | None:
-        """The request that ends the session, if there is one."""
+    def build_close(self) -> FetchSessionRequest | None:
+        """Build the request that closes the session; None if there is none."""
         if self._session_id == NO_SESSION:
             return None
         return FetchSessionRequest(self._session_id, FINAL_EPOCH, {}, {}, {}, True)
 
-    def _begin_anew(self, session_id: int) -> None:
+    def _restart(self, session_id: int) -> None:
         self._session_id = session_id
         self._epoch = INITIAL_EPOCH
 
-    def _fits(self, partitions: Collection[TopicPartition], was_full: bool) -> bool:
+    def _is_expected(self, partitions: Collection[TopicPartition], was_full: bool) -> bool:
         if was_full and len(partitions) != len(self._partitions):
             return False
         return all(partition in self._partitions for partition in partitions)
 
 
-def _is_another_topic(before: PartitionFetch, now: PartitionFetch) -> bool:
-    """Whether a topic was made anew under its old name."""
-    return before.topic_id != now.topic_id and ZERO_TOPIC_ID not in (before.topic_id, now.topic_id)
+def _is_recreated(old: PartitionFetch, new: PartitionFetch) -> bool:
+    """Return True if a topic was deleted and created again under the same name."""
+    return old.topic_id != new.topic_id and ZERO_TOPIC_ID not in (old.topic_id, new.topic_id)

@@ -1,1 +1,1 @@
-"""A consumer's place in its group: joining, keeping it, committing, leaving."""
+"""Group membership of a consumer: joining, heartbeats, offset commits, leaving."""

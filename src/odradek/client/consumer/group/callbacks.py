@@ -1,4 +1,4 @@
-"""Telling an application's rebalance listener what comes and goes."""
+"""Callbacks of the application, and the rebalance listener among them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _log: Final = events.logger("consumer")
 
 
 OnCaller = Callable[..., Awaitable[Any]]
-"""Calls a function with its arguments where the application wants it to be called."""
+"""Calls a function with its arguments in the thread of the application."""
 
 
-async def here(function: Callable[..., Any], *args: Any) -> Any:
-    """In the loop itself, which is where an asyncio application is."""
+async def call_directly(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function on the event loop, where an asyncio application runs."""
     return function(*args)
 
 
 class Callbacks:
-    """The application's functions, called in its thread, or awaited in its loop."""
+    """Calls functions of the application in its thread, and awaits coroutines on its loop."""
 
-    def __init__(self, on_caller: OnCaller = here) -> None:
+    def __init__(self, on_caller: OnCaller = call_directly) -> None:
         self._on_caller = on_caller
 
     async def call(self, function: Callable[..., Any], *args: Any) -> None:
@@ -35,7 +35,7 @@ class Callbacks:
 
 
 class RebalanceListenerInvoker:
-    """Calls to a listener; what it raises is kept until the rebalance is through, and raised then."""
+    """Calls the rebalance listener; keeps what it raises until the rebalance is complete."""
 
     def __init__(self, group_id: str, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
@@ -51,12 +51,12 @@ class RebalanceListenerInvoker:
         await self._call("partitions_assigned", listener, ("on_partitions_assigned",), partitions)
 
     async def lost(self, listener: RebalanceListener | None, partitions: Iterable[TopicPartition]) -> None:
-        # A listener that knows nothing of losing is told that they go.
+        # A listener without on_partitions_lost gets on_partitions_revoked.
         names = ("on_partitions_lost", "on_partitions_revoked")
         await self._call("partitions_lost", listener, names, partitions)
 
-    def keep(self, failure: BaseException) -> None:
-        """The first failure is the one that is told."""
+    def record_failure(self, failure: BaseException) -> None:
+        """Keep a failure for ``raise_failure``; the first one wins."""
         if self._failure is None:
             self._failure = failure
 
@@ -74,11 +74,11 @@ class RebalanceListenerInvoker:
     ) -> None:
         ordered = sorted(partitions)
         self._log.info(event, partitions=" ".join(map(str, ordered)))
-        function = next((found for name in names if (found := getattr(listener, name, None))), None)
+        function = next((method for name in names if (method := getattr(listener, name, None))), None)
         if function is None:
             return
         try:
             await self._callbacks.call(function, ordered)
         except Exception as failure:  # noqa: BLE001 - an application's listener may raise anything
-            self._log.failure("rebalance_listener_failed", failure, about=event)
-            self.keep(failure)
+            self._log.failure("rebalance_listener_failed", failure, callback=event)
+            self.record_failure(failure)

@@ -1,4 +1,4 @@
-"""What members of a group tell each other, as the bytes that JoinGroup and SyncGroup carry."""
+"""The consumer embedded protocol: subscriptions in JoinGroup, assignments in SyncGroup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION: Final = 3
 _VERSION_BYTES: Final = 2
 
 
-def write_subscription(member: Member) -> bytes:
+def encode_subscription(member: Member) -> bytes:
     subscription = ConsumerProtocolSubscription(
         topics=sorted(member.topics),
         user_data=member.user_data,
@@ -28,61 +28,61 @@ def write_subscription(member: Member) -> bytes:
         generation_id=member.generation,
         rack_id=member.rack,
     )
-    return _write(subscription)
+    return _encode(subscription)
 
 
-def read_subscription(member_id: str, instance_id: str | None, raw: bytes) -> Member:
-    """A member as its leader sees it."""
-    read = _read(ConsumerProtocolSubscription, raw)
+def decode_subscription(member_id: str, instance_id: str | None, raw: bytes) -> Member:
+    """Decode a member's subscription, as the group leader."""
+    subscription = _decode(ConsumerProtocolSubscription, raw)
     return Member(
         member_id,
-        tuple(read.topics),
-        read.user_data if read.user_data is None else bytes(read.user_data),
-        _partitions(read.owned_partitions),
-        read.generation_id,
+        tuple(subscription.topics),
+        subscription.user_data if subscription.user_data is None else bytes(subscription.user_data),
+        _partitions(subscription.owned_partitions),
+        subscription.generation_id,
         instance_id,
-        read.rack_id,
+        subscription.rack_id,
     )
 
 
-def write_assignment(assignment: Assignment) -> bytes:
-    return _write(
+def encode_assignment(assignment: Assignment) -> bytes:
+    return _encode(
         ConsumerProtocolAssignment(
             assigned_partitions=_by_topic(assignment.partitions), user_data=assignment.user_data
         )
     )
 
 
-def read_assignment(raw: bytes) -> Assignment:
-    """No bytes at all are what a member gets that its leader has passed over."""
+def decode_assignment(raw: bytes) -> Assignment:
+    """Decode an assignment; no bytes means that the leader assigned nothing to this member."""
     if not raw:
         return Assignment(())
-    read = _read(ConsumerProtocolAssignment, raw)
+    assignment = _decode(ConsumerProtocolAssignment, raw)
     return Assignment(
-        _partitions(read.assigned_partitions),
-        read.user_data if read.user_data is None else bytes(read.user_data),
+        _partitions(assignment.assigned_partitions),
+        assignment.user_data if assignment.user_data is None else bytes(assignment.user_data),
     )
 
 
-def _write(message: Any) -> bytes:
+def _encode(message: Any) -> bytes:
     cls: Any = type(message)
     return _VERSION.to_bytes(_VERSION_BYTES, "big") + bytes(encoder(cls, _VERSION)(message))
 
 
-def _read(cls: Any, raw: bytes) -> Any:
+def _decode(cls: Any, raw: bytes) -> Any:
     version = int.from_bytes(raw[:_VERSION_BYTES], "big", signed=True)
     if len(raw) < _VERSION_BYTES or version < 0:
-        raise RemoteProtocolViolation("a member of the group sent bytes without a version")
+        raise RemoteProtocolViolation("consumer protocol message of a group member has no version")
     message, _ = decoder(cls, min(version, _VERSION))(memoryview(raw), _VERSION_BYTES)
     return message
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[Any]:
     return [
-        ConsumerProtocolPartitions(topic=topic, partitions=[tp.partition for tp in those])
-        for topic, those in groupby(sorted(partitions), key=lambda tp: tp.topic)
+        ConsumerProtocolPartitions(topic=topic, partitions=[tp.partition for tp in topic_partitions])
+        for topic, topic_partitions in groupby(sorted(partitions), key=lambda tp: tp.topic)
     ]
 
 
 def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(each.topic, index) for each in topics for index in each.partitions)
+    return tuple(TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)

@@ -1,4 +1,4 @@
-"""What all parts of a consumer's membership share."""
+"""Dependencies shared by the parts of a consumer's group membership."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.ports.entropy import Entropy
 
 
 class GroupContext(NamedTuple):
-    """One member: its network, its state, how it speaks, and ``on_news``, called when a poll should look."""
+    """``notify`` is called when a waiting poll should check again."""
 
     network: NetworkClient
     settings: Settings
@@ -24,7 +24,7 @@ class GroupContext(NamedTuple):
     requests: GroupRequests
     clock: Clock
     entropy: Entropy
-    on_news: Callable[[], None]
+    notify: Callable[[], None]
 
     @property
     def group_id(self) -> str:
@@ -34,9 +34,9 @@ class GroupContext(NamedTuple):
         return self.clock.monotonic_ms()
 
     async def coordinator(self, timeout_ms: int) -> int:
-        """The node that looks after the group."""
+        """Return the node id of the group coordinator."""
         return await self.network.coordinator(CoordinatorType.GROUP, self.group_id, timeout_ms)
 
     def mark_coordinator_unknown(self) -> None:
-        """Look for it anew next time."""
+        """Look the coordinator up again before the next request."""
         self.network.mark_coordinator_unknown(CoordinatorType.GROUP, self.group_id)

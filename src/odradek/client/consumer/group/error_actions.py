@@ -1,4 +1,4 @@
-"""What a coordinator's error codes mean for a member, by the call that they answer."""
+"""Actions of a member for the coordinator's error codes, by API."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from odradek.model.errors import ErrorCode
 
 
 class GroupApi(enum.Enum):
-    JOIN = "join group"
-    SYNC = "hear the assignment of group"
-    HEARTBEAT = "send a heartbeat to group"
-    COMMIT = "commit offsets"
+    JOIN = "JoinGroup"
+    SYNC = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    COMMIT = "OffsetCommit"
 
 
 class GroupErrorAction(enum.Enum):
-    FINE = "there is no error"
-    RETRY = "the same again, after a while"
-    REDISCOVER = "the coordinator is elsewhere: find it, then the same again"
-    REJOIN = "the group rebalances: join it"
-    IDENTIFY = "join again with the id that came with the answer"
-    RESTART = "the generation is over: what was assigned is lost; join again under the same id"
-    FORGET = "the group does not know this member: what was assigned is lost; join as a new one"
-    FAIL = "the application must hear of it"
+    NONE = "no error"
+    RETRY = "retry after the backoff"
+    REDISCOVER = "find the coordinator, then retry"
+    REJOIN = "rejoin: the group is rebalancing"
+    REJOIN_WITH_MEMBER_ID = "rejoin with the member id in the response"
+    RESET_GENERATION = "lose the assignment and rejoin with the same member id"
+    RESET_MEMBER_ID = "lose the assignment and rejoin as a new member"
+    FAIL = "raise in the application"
 
 
 _E = ErrorCode
-_ELSEWHERE: Final = {
+_COORDINATOR_MOVED: Final = {
     _E.NOT_COORDINATOR: GroupErrorAction.REDISCOVER,
     _E.COORDINATOR_NOT_AVAILABLE: GroupErrorAction.REDISCOVER,
 }
-_MEMBERSHIP: Final = {
-    _E.UNKNOWN_MEMBER_ID: GroupErrorAction.FORGET,
-    _E.ILLEGAL_GENERATION: GroupErrorAction.RESTART,
+_GENERATION_LOST: Final = {
+    _E.UNKNOWN_MEMBER_ID: GroupErrorAction.RESET_MEMBER_ID,
+    _E.ILLEGAL_GENERATION: GroupErrorAction.RESET_GENERATION,
 }
 
 ERROR_ACTIONS: Final[Mapping[GroupApi, Mapping[ErrorCode, GroupErrorAction]]] = {
     GroupApi.JOIN: {
-        **_ELSEWHERE,
+        **_COORDINATOR_MOVED,
         _E.COORDINATOR_LOAD_IN_PROGRESS: GroupErrorAction.RETRY,
         _E.REBALANCE_IN_PROGRESS: GroupErrorAction.RETRY,
-        _E.MEMBER_ID_REQUIRED: GroupErrorAction.IDENTIFY,
-        _E.UNKNOWN_MEMBER_ID: GroupErrorAction.FORGET,
+        _E.MEMBER_ID_REQUIRED: GroupErrorAction.REJOIN_WITH_MEMBER_ID,
+        _E.UNKNOWN_MEMBER_ID: GroupErrorAction.RESET_MEMBER_ID,
     },
     GroupApi.SYNC: {
-        **_ELSEWHERE,
-        **_MEMBERSHIP,
+        **_COORDINATOR_MOVED,
+        **_GENERATION_LOST,
         _E.COORDINATOR_LOAD_IN_PROGRESS: GroupErrorAction.RETRY,
         _E.REBALANCE_IN_PROGRESS: GroupErrorAction.REJOIN,
     },
     GroupApi.HEARTBEAT: {
-        **_ELSEWHERE,
-        **_MEMBERSHIP,
+        **_COORDINATOR_MOVED,
+        **_GENERATION_LOST,
         _E.COORDINATOR_LOAD_IN_PROGRESS: GroupErrorAction.RETRY,
         _E.REBALANCE_IN_PROGRESS: GroupErrorAction.REJOIN,
     },
     GroupApi.COMMIT: {
-        **_ELSEWHERE,
-        **_MEMBERSHIP,
+        **_COORDINATOR_MOVED,
+        **_GENERATION_LOST,
         _E.REQUEST_TIMED_OUT: GroupErrorAction.REDISCOVER,
         _E.COORDINATOR_LOAD_IN_PROGRESS: GroupErrorAction.RETRY,
         _E.UNKNOWN_TOPIC_OR_PARTITION: GroupErrorAction.RETRY,
@@ -68,10 +68,8 @@ ERROR_ACTIONS: Final[Mapping[GroupApi, Mapping[ErrorCode, GroupErrorAction]]] = 
 }
 
 
-def error_action(call: GroupApi, code: ErrorCode) -> GroupErrorAction:
-    """Codes that the table does not know are for the application."""
-    return (
-        GroupErrorAction.FINE
-        if code is ErrorCode.NONE
-        else ERROR_ACTIONS[call].get(code, GroupErrorAction.FAIL)
-    )
+def error_action(api: GroupApi, code: ErrorCode) -> GroupErrorAction:
+    """Return the action for an error code; codes not in the table fail."""
+    if code is ErrorCode.NONE:
+        return GroupErrorAction.NONE
+    return ERROR_ACTIONS[api].get(code, GroupErrorAction.FAIL)

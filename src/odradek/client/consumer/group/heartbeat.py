@@ -1,15 +1,15 @@
-"""When a member must be heard of, and when it has been silent for too long: toward the group and toward us.
+"""Timers of a member: the next heartbeat, the session timeout, and the poll timeout.
 
-A heartbeat is due an interval after the one before it, or a short rest after one that failed. A coordinator
-that has not answered for a whole session does not count on this member any more, and may be dead itself. An
-application that has not polled for too long is taken for stuck: its partitions are better off with others.
+A heartbeat is due one interval after the previous one, or one backoff after a failed one. After a session
+timeout without a response the coordinator has expired this member, or is dead itself. An application that
+has not polled for ``max.poll.interval.ms`` is taken for stuck, and its partitions should go to others.
 """
 
 from __future__ import annotations
 
 
-class Heartbeats:
-    """The times of one member. Pure: the present is passed in."""
+class Heartbeat:
+    """Pure: the time is passed in."""
 
     def __init__(self, interval_ms: int, session_timeout_ms: int, poll_interval_max_ms: int) -> None:
         self._interval_ms = interval_ms
@@ -20,37 +20,34 @@ class Heartbeats:
         self._poll_due_ms = 0
 
     def restart(self, now_ms: int) -> None:
-        """The member has (re)joined."""
+        """Restart the heartbeat interval and the session, after a join."""
         self._due_ms = now_ms + self._interval_ms
         self._session_ends_ms = now_ms + self._session_timeout_ms
 
-    def polled(self, now_ms: int) -> None:
+    def record_poll(self, now_ms: int) -> None:
         self._poll_due_ms = now_ms + self._poll_interval_max_ms
 
-    def sent(self, now_ms: int) -> None:
+    def record_sent(self, now_ms: int) -> None:
         self._due_ms = now_ms + self._interval_ms
 
-    def answered(self, now_ms: int) -> None:
+    def record_response(self, now_ms: int) -> None:
         self._session_ends_ms = now_ms + self._session_timeout_ms
 
-    def failed(self, now_ms: int, rest_ms: int) -> None:
-        """Try again soon, not an interval later."""
-        self._due_ms = now_ms + rest_ms
+    def record_failure(self, now_ms: int, backoff_ms: int) -> None:
+        """Retry after the backoff instead of the interval."""
+        self._due_ms = now_ms + backoff_ms
 
-    def wait_ms(self, now_ms: int) -> int:
-        """Until the next heartbeat."""
+    def time_to_next_heartbeat_ms(self, now_ms: int) -> int:
         return max(0, self._due_ms - now_ms)
 
-    def patience_ms(self, now_ms: int) -> int:
-        """How long an answer may take before the session is over."""
+    def time_to_session_timeout_ms(self, now_ms: int) -> int:
         return max(0, self._session_ends_ms - now_ms)
 
-    def is_session_over(self, now_ms: int) -> bool:
+    def is_session_expired(self, now_ms: int) -> bool:
         return now_ms >= self._session_ends_ms
 
-    def poll_wait_ms(self, now_ms: int) -> int:
-        """Until the application has not polled for too long."""
+    def time_to_poll_timeout_ms(self, now_ms: int) -> int:
         return max(0, self._poll_due_ms - now_ms)
 
-    def is_poll_overdue(self, now_ms: int) -> bool:
+    def is_poll_timeout_expired(self, now_ms: int) -> bool:
         return now_ms >= self._poll_due_ms

@@ -1,20 +1,20 @@
-"""A member of a group, as a machine: what happens to it goes in, what is to be done comes out.
+"""State machine of a group member: events go in, actions come out. Pure.
 
 ==========  ====================================================  ==========================================
-state       means                                                 goes on to
+state       meaning                                               next
 ==========  ====================================================  ==========================================
-UNJOINED    not in the group; what was assigned is lost           PREPARING
-PREPARING   about to join: commits, and gives up what it must     PREPARED
-PREPARED    has given it up                                       JOINING
-JOINING     JoinGroup is on its way                               SYNCING; PREPARED when it is to be repeated
-SYNCING     the generation is known, the assignment is awaited    STABLE; PREPARED when it is to be repeated
+UNJOINED    not in the group; the assignment is lost              PREPARING
+PREPARING   about to join: commits and revokes partitions         PREPARED
+PREPARED    has revoked them                                      JOINING
+JOINING     JoinGroup is in flight                                SYNCING; PREPARED to retry
+SYNCING     SyncGroup is in flight; the generation is known       STABLE; PREPARED to retry
 STABLE      has an assignment                                     PREPARING
 ==========  ====================================================  ==========================================
 
-From every state a member may get to UNJOINED: by leaving, or when the group does not know it any more. An
-answer counts only for the generation in which its question was asked. A member that holds partitions when its
-generation is gone has lost them, and says so; otherwise it revokes: all of them before it joins (eager), or
-only what it does not want any more before, and what others are to get afterwards (cooperative).
+Every state may go to UNJOINED: by leaving, or when the coordinator does not know the member any more. A
+response is ignored if the generation has changed since its request. Partitions owned when the generation is
+lost are lost; otherwise they are revoked: all of them before joining (eager), or only unsubscribed ones
+before and reassigned ones after (cooperative).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from odradek.client.consumer.assignors import (
     common_protocol,
 )
 from odradek.client.consumer.group.consumer_protocol import (
-    read_assignment,
-    read_subscription,
-    write_subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
 )
 from odradek.client.consumer.group.error_actions import GroupApi, GroupErrorAction, error_action
 from odradek.client.values import GroupMetadata
@@ -52,7 +52,7 @@ class MemberState(enum.Enum):
 
 
 _S = MemberState
-MAY_FOLLOW: Final[Mapping[MemberState, frozenset[MemberState]]] = {
+VALID_TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     _S.UNJOINED: frozenset({_S.PREPARING, _S.UNJOINED}),
     _S.PREPARING: frozenset({_S.PREPARED, _S.UNJOINED}),
     _S.PREPARED: frozenset({_S.JOINING, _S.UNJOINED}),
@@ -66,22 +66,22 @@ _REBALANCING: Final = frozenset({_S.PREPARED, _S.JOINING, _S.SYNCING})
 
 
 class Generation(NamedTuple):
-    """Who this member is, and since which rebalance."""
+    """Generation, member id and assignor of a member."""
 
     id: int = NO_GENERATION
     member_id: str = ""
     protocol: str | None = None
 
 
-class GiveUp(NamedTuple):
-    """Partitions to part with before joining; ``lost`` if the group has taken them already."""
+class Revocation(NamedTuple):
+    """Partitions to revoke before joining; ``lost`` if the member does not own them any more."""
 
     partitions: frozenset[TopicPartition]
     lost: bool
 
 
-class Join(NamedTuple):
-    """Send JoinGroup; ``protocols`` are pairs of an assignor's name and this member's words to it."""
+class JoinRequest(NamedTuple):
+    """Send JoinGroup; ``protocols`` are pairs of assignor name and encoded subscription."""
 
     member_id: str
     protocols: tuple[tuple[str, bytes], ...]
@@ -89,7 +89,7 @@ class Join(NamedTuple):
 
 
 class JoinResponse(NamedTuple):
-    """An answer to JoinGroup. ``members`` are their id, instance and words, for the leader alone."""
+    """Parsed JoinGroup response. ``members``, for the leader only: member id, instance id, subscription."""
 
     code: ErrorCode
     generation: int = NO_GENERATION
@@ -100,49 +100,49 @@ class JoinResponse(NamedTuple):
     skip_assignment: bool = False
 
 
-class Lead(NamedTuple):
-    """Assign partitions with this assignor; ``skip`` if the group's assignment stays as it is."""
+class LeaderElected(NamedTuple):
+    """Assign partitions with this assignor; ``skip`` if the group keeps its assignment."""
 
     assignor: Assignor
     members: tuple[Member, ...]
     skip: bool
 
 
-class Follow(NamedTuple):
+class JoinedAsFollower(NamedTuple):
     """Send SyncGroup without assignments."""
 
 
-class Take(NamedTuple):
-    """An assignment has come."""
+class AssignmentReceived(NamedTuple):
+    """SyncGroup returned an assignment."""
 
     assignment: Assignment
     assignor: Assignor
     generation: Generation
 
 
-class Again(NamedTuple):
-    """Join once more: ``rest`` after a while, ``rediscover`` with the coordinator found anew."""
+class Rejoin(NamedTuple):
+    """Join again: after the backoff, and after finding the coordinator with ``rediscover``."""
 
-    rest: bool = False
+    backoff: bool = False
     rediscover: bool = False
 
 
-class Fail(NamedTuple):
-    """The application must hear of it."""
+class RebalanceFailed(NamedTuple):
+    """A non-retriable error to raise in the application."""
 
-    call: GroupApi
+    api: GroupApi
     code: ErrorCode
 
 
-class Changes(NamedTuple):
-    """What an assignment means for the partitions held until then."""
+class AssignmentChanges(NamedTuple):
+    """Difference between owned and newly assigned partitions."""
 
     revoked: frozenset[TopicPartition]
     added: frozenset[TopicPartition]
 
 
 class Membership:
-    """One member. Synchronous; whoever owns it carries out what it says."""
+    """Synchronous; the coordinator performs the actions it returns."""
 
     def __init__(
         self, group_id: str, instance_id: str | None, assignors: Sequence[Assignor], rack: str | None = None
@@ -157,7 +157,7 @@ class Membership:
         self._rack = rack
         self._rejoin_reason: str | None = None
 
-    # What is asked of it.
+    # Queries.
 
     @property
     def needs_join(self) -> bool:
@@ -165,41 +165,41 @@ class Membership:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether commits must wait for the next poll: between giving up and the new assignment."""
+        """True between revocation and the new assignment, when commits are rejected."""
         return self.state in _REBALANCING
 
     def committing_generation(self) -> Generation | None:
-        """In whose name offsets may be committed now."""
+        """Return the generation to commit offsets with; None if commits are not possible now."""
         return self.generation if self.state in _COMMITTING and self.generation.id >= 0 else None
 
     def metadata(self) -> GroupMetadata:
         return GroupMetadata(self.group_id, self.generation.id, self.generation.member_id, self.instance_id)
 
-    # What happens to it.
+    # Events.
 
     def request_rejoin(self, reason: str) -> None:
         self._rejoin_reason = reason
 
-    def begin(self, owned: Iterable[TopicPartition], topics: frozenset[str]) -> GiveUp:
-        """Get ready to join: what must be given up of what is owned."""
-        self._become(_S.PREPARING)
-        held = frozenset(owned)
+    def prepare_join(self, owned: Iterable[TopicPartition], topics: frozenset[str]) -> Revocation:
+        """Prepare to join; return the partitions to revoke."""
+        self._transition(_S.PREPARING)
+        partitions = frozenset(owned)
         if self.generation.id < 0:
-            return GiveUp(held, lost=True)
+            return Revocation(partitions, lost=True)
         if self.protocol is RebalanceProtocol.EAGER:
-            return GiveUp(held, lost=False)
-        return GiveUp(frozenset(tp for tp in held if tp.topic not in topics), lost=False)
+            return Revocation(partitions, lost=False)
+        return Revocation(frozenset(tp for tp in partitions if tp.topic not in topics), lost=False)
 
-    def prepared(self) -> None:
-        """It is given up."""
-        self._become(_S.PREPARED)
+    def join_prepared(self) -> None:
+        """Record that the partitions were revoked."""
+        self._transition(_S.PREPARED)
         self.is_leader = False
 
-    def join(self, owned: Iterable[TopicPartition], topics: frozenset[str]) -> Join:
+    def join(self, owned: Iterable[TopicPartition], topics: frozenset[str]) -> JoinRequest:
         reason = self._rejoin_reason or ""
         self._rejoin_reason = None
-        self._become(_S.JOINING)
-        me = Member(
+        self._transition(_S.JOINING)
+        member = Member(
             self.generation.member_id,
             tuple(sorted(topics)),
             owned=tuple(sorted(owned)),
@@ -207,118 +207,121 @@ class Membership:
             rack=self._rack or None,
         )
         protocols = tuple(
-            (name, write_subscription(me._replace(user_data=assignor.user_data(topics))))
+            (name, encode_subscription(member._replace(user_data=assignor.user_data(topics))))
             for name, assignor in self._assignors.items()
         )
-        return Join(self.generation.member_id, protocols, reason)
+        return JoinRequest(self.generation.member_id, protocols, reason)
 
-    def joined(self, answer: JoinResponse, asked: Generation) -> Lead | Follow | Again | Fail:
-        if self.state is not _S.JOINING or asked != self.generation:
-            return Again()
-        if answer.code is not ErrorCode.NONE:
-            if answer.code is ErrorCode.MEMBER_ID_REQUIRED:
-                self.generation = Generation(NO_GENERATION, answer.member_id)
-            return self._refused(GroupApi.JOIN, answer.code)
-        assignor = self._assignors.get(answer.protocol or "")
+    def handle_join(
+        self, response: JoinResponse, sent_with: Generation
+    ) -> LeaderElected | JoinedAsFollower | Rejoin | RebalanceFailed:
+        """Handle a JoinGroup response; ``sent_with`` is the generation of the request."""
+        if self.state is not _S.JOINING or sent_with != self.generation:
+            return Rejoin()
+        if response.code is not ErrorCode.NONE:
+            if response.code is ErrorCode.MEMBER_ID_REQUIRED:
+                self.generation = Generation(NO_GENERATION, response.member_id)
+            return self._handle_error(GroupApi.JOIN, response.code)
+        assignor = self._assignors.get(response.protocol or "")
         if assignor is None:
-            # A group without members in common may have chosen before this one came.
+            # The group chose its protocol without this member.
             return self._fail(GroupApi.JOIN, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        self.generation = Generation(answer.generation, answer.member_id, assignor.name)
-        self._become(_S.SYNCING)
-        if answer.member_id != answer.leader:
-            return Follow()
+        self.generation = Generation(response.generation, response.member_id, assignor.name)
+        self._transition(_S.SYNCING)
+        if response.member_id != response.leader:
+            return JoinedAsFollower()
         self.is_leader = True
-        members = tuple(read_subscription(*member) for member in answer.members)
-        return Lead(assignor, members, answer.skip_assignment)
+        members = tuple(decode_subscription(*member) for member in response.members)
+        return LeaderElected(assignor, members, response.skip_assignment)
 
-    def synced(
-        self, code: ErrorCode, assignment: bytes, asked: Generation, protocol: str | None = None
-    ) -> Take | Again | Fail:
-        """``protocol`` is the assignor that the group has agreed on, where the answer says it."""
-        if self.state is not _S.SYNCING or asked != self.generation:
-            return Again()
+    def handle_sync(
+        self, code: ErrorCode, assignment: bytes, sent_with: Generation, protocol: str | None = None
+    ) -> AssignmentReceived | Rejoin | RebalanceFailed:
+        """Handle a SyncGroup response; ``protocol`` is the group's assignor, where the version has it."""
+        if self.state is not _S.SYNCING or sent_with != self.generation:
+            return Rejoin()
         if code is not ErrorCode.NONE:
-            return self._refused(GroupApi.SYNC, code)
+            return self._handle_error(GroupApi.SYNC, code)
         if protocol is not None and protocol != self.generation.protocol:
             return self._fail(GroupApi.SYNC, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         assert self.generation.protocol is not None
-        # Read first: a member that cannot read its assignment has none.
-        read = read_assignment(assignment)
-        self._become(_S.STABLE)
-        return Take(read, self._assignors[self.generation.protocol], self.generation)
+        # Decode first: a member that cannot decode its assignment has none.
+        decoded = decode_assignment(assignment)
+        self._transition(_S.STABLE)
+        return AssignmentReceived(decoded, self._assignors[self.generation.protocol], self.generation)
 
-    def changes(self, owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> Changes:
-        """What to revoke and what to add; one that revokes joins again, so that others get it."""
-        held, given = frozenset(owned), frozenset(assigned)
-        revoked = held - given
+    def assignment_changes(
+        self, owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]
+    ) -> AssignmentChanges:
+        """Return the partitions to revoke and to add; a cooperative member that revokes joins again."""
+        old, new = frozenset(owned), frozenset(assigned)
+        revoked = old - new
         if revoked and self.protocol is RebalanceProtocol.COOPERATIVE:
-            self.request_rejoin("partitions were given up that others are to get")
-        return Changes(revoked, given - held)
+            self.request_rejoin("partitions were revoked so that others can get them")
+        return AssignmentChanges(revoked, new - old)
 
-    def interrupted(self) -> None:
-        """No answer came, or nothing could be asked: join once more."""
+    def abort_join(self) -> None:
+        """Return to PREPARED if JoinGroup or SyncGroup got no response, to join again."""
         if self.state in (_S.JOINING, _S.SYNCING):
-            self._become(_S.PREPARED)
+            self._transition(_S.PREPARED)
 
-    def heartbeat_answered(self, code: ErrorCode, asked: Generation) -> GroupErrorAction:
-        if asked != self.generation:
-            return GroupErrorAction.FINE
-        judged = error_action(GroupApi.HEARTBEAT, code)
-        if judged is GroupErrorAction.REJOIN and self.state is not _S.STABLE:
-            # It is about to do so anyway.
-            return GroupErrorAction.FINE
-        if judged is GroupErrorAction.FAIL:
-            self._lose(code.name, keep_id=False)
-        self._apply(judged, code)
-        return judged
+    def handle_heartbeat(self, code: ErrorCode, sent_with: Generation) -> GroupErrorAction:
+        if sent_with != self.generation:
+            return GroupErrorAction.NONE
+        action = error_action(GroupApi.HEARTBEAT, code)
+        if action is GroupErrorAction.REJOIN and self.state is not _S.STABLE:
+            # It is rejoining already.
+            return GroupErrorAction.NONE
+        if action is GroupErrorAction.FAIL:
+            self._lose_generation(code.name, keep_id=False)
+        self._apply(action, code)
+        return action
 
-    def commit_answered(self, code: ErrorCode, asked: Generation) -> GroupErrorAction:
-        judged = error_action(GroupApi.COMMIT, code)
-        if asked == self.generation and asked.id >= 0:
-            self._apply(judged, code)
-        return judged
+    def handle_commit(self, code: ErrorCode, sent_with: Generation) -> GroupErrorAction:
+        action = error_action(GroupApi.COMMIT, code)
+        if sent_with == self.generation and sent_with.id >= 0:
+            self._apply(action, code)
+        return action
 
     def leave(self, reason: str) -> str | None:
-        """Out of the group; gives the member id if the group is to be told.
+        """Leave the group; return the member id if LeaveGroup must be sent.
 
-        Static members are not: they keep their place for as long as a session lasts.
+        Not for static members: they stay in the group until the session expires.
         """
         member_id = self.generation.member_id
-        told = self.instance_id is None and member_id and self.state is not _S.UNJOINED
-        self._lose(reason, keep_id=False)
-        return member_id if told else None
+        must_send = self.instance_id is None and member_id and self.state is not _S.UNJOINED
+        self._lose_generation(reason, keep_id=False)
+        return member_id if must_send else None
 
-    # What follows.
+    # Errors.
 
-    def _refused(self, call: GroupApi, code: ErrorCode) -> Again | Fail:
-        judged = error_action(call, code)
-        if judged is GroupErrorAction.FAIL:
-            return self._fail(call, code)
-        self._apply(judged, code)
-        self.interrupted()
-        return Again(
-            rest=judged in (GroupErrorAction.RETRY, GroupErrorAction.REDISCOVER),
-            rediscover=judged is GroupErrorAction.REDISCOVER,
-        )
+    def _handle_error(self, api: GroupApi, code: ErrorCode) -> Rejoin | RebalanceFailed:
+        action = error_action(api, code)
+        if action is GroupErrorAction.FAIL:
+            return self._fail(api, code)
+        self._apply(action, code)
+        self.abort_join()
+        rediscover = action is GroupErrorAction.REDISCOVER
+        return Rejoin(backoff=rediscover or action is GroupErrorAction.RETRY, rediscover=rediscover)
 
-    def _fail(self, call: GroupApi, code: ErrorCode) -> Fail:
-        self._lose(code.name, keep_id=False)
-        return Fail(call, code)
+    def _fail(self, api: GroupApi, code: ErrorCode) -> RebalanceFailed:
+        self._lose_generation(code.name, keep_id=False)
+        return RebalanceFailed(api, code)
 
-    def _apply(self, judged: GroupErrorAction, code: ErrorCode) -> None:
-        if judged is GroupErrorAction.FORGET:
-            self._lose(code.name, keep_id=False)
-        elif judged is GroupErrorAction.RESTART:
-            self._lose(code.name, keep_id=True)
-        elif judged is GroupErrorAction.REJOIN:
+    def _apply(self, action: GroupErrorAction, code: ErrorCode) -> None:
+        if action is GroupErrorAction.RESET_MEMBER_ID:
+            self._lose_generation(code.name, keep_id=False)
+        elif action is GroupErrorAction.RESET_GENERATION:
+            self._lose_generation(code.name, keep_id=True)
+        elif action is GroupErrorAction.REJOIN:
             self.request_rejoin("the group is rebalancing")
 
-    def _lose(self, reason: str, keep_id: bool) -> None:
-        self._become(_S.UNJOINED)
+    def _lose_generation(self, reason: str, keep_id: bool) -> None:
+        self._transition(_S.UNJOINED)
         self.generation = Generation(NO_GENERATION, self.generation.member_id if keep_id else "")
         self.is_leader = False
         self.request_rejoin(f"the generation was lost: {reason}")
 
-    def _become(self, state: MemberState) -> None:
-        assert state in MAY_FOLLOW[self.state], f"a member that is {self.state.value} cannot be {state.value}"
+    def _transition(self, state: MemberState) -> None:
+        assert state in VALID_TRANSITIONS[self.state], f"invalid transition {self.state} -> {state}"
         self.state = state

@@ -1,8 +1,8 @@
-"""Committing offsets: at once, soon, or from time to time; and asking what is committed.
+"""Offset commits, synchronous and asynchronous, and fetches of committed offsets.
 
-A commit is made in the name of a generation, and counts only while the group has not gone on without this
-member. Commits that are made soon are sent in order; their callbacks are called in the same order, inside
-``poll``, ``commit`` and ``close``, never in between.
+A commit carries a generation, and is accepted only while the group has not moved on without this member.
+Asynchronous commits are sent in order; their callbacks are called in the same order, inside ``poll``,
+``commit`` and ``close``, never in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.client.consumer.group.callbacks import Callbacks
 from odradek.client.consumer.group.context import GroupContext
 from odradek.client.consumer.group.error_actions import GroupErrorAction
 from odradek.client.consumer.group.membership import Generation
-from odradek.client.consumer.group.requests import read_commit, read_committed
+from odradek.client.consumer.group.requests import parse_commit, parse_offset_fetch
 from odradek.client.errors import backoff, broker_error
 from odradek.client.interceptors import ConsumerInterceptors
 from odradek.client.values import OffsetAndMetadata
@@ -35,33 +35,33 @@ from odradek.model.ids import TopicPartition
 from odradek.telemetry import events
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-OnCommit = Callable[[Offsets, ClientError | None], Any]
+OffsetCommitCallback = Callable[[Offsets, ClientError | None], Any]
 
 _log: Final = events.logger("consumer")
 
-_UNDER_WAY_MAX: Final = 10_000
-"""Commits whose callback has not been called: an application that has so many does not poll."""
+_PENDING_MAX: Final = 10_000
+"""Asynchronous commits whose callback was not called: an application with more does not poll."""
 
-_LET_GO: Final = (
-    "offsets cannot be committed: the group has gone on without this member, probably because it took longer"
-    " than max.poll.interval.ms between two polls; its partitions belong to others"
+_NOT_A_MEMBER: Final = (
+    "offset commit failed: the consumer is not a member of the group any more, probably because the time"
+    " between polls exceeded max.poll.interval.ms; its partitions belong to others"
 )
-_IN_BETWEEN: Final = (
-    "offsets cannot be committed while the group rebalances: poll until the rebalance is through, then commit"
-    " what is still assigned"
+_REBALANCING: Final = (
+    "offset commit failed: the group is rebalancing. Poll until the rebalance is complete, then commit the"
+    " partitions still assigned"
 )
 
 
-class Pending(NamedTuple):
-    """A commit that is made soon."""
+class PendingCommit(NamedTuple):
+    """An asynchronous commit whose callback was not called."""
 
     offsets: Offsets
-    on_commit: OnCommit | None
-    work: asyncio.Task[None]
+    on_commit: OffsetCommitCallback | None
+    task: asyncio.Task[None]
 
 
-class Commits:
-    """Offsets of one group."""
+class OffsetCommitter:
+    """Commits and fetches the offsets of one group."""
 
     def __init__(
         self, context: GroupContext, callbacks: Callbacks, interceptors: ConsumerInterceptors
@@ -72,50 +72,50 @@ class Commits:
         self._membership = context.membership
         self._callbacks = callbacks
         self._interceptors = interceptors
-        self._pending: deque[Pending] = deque()
-        self._order = asyncio.Lock()
+        self._pending: deque[PendingCommit] = deque()
+        self._send_lock = asyncio.Lock()
         metrics = context.network.metrics
-        self._made = metrics.counter("commit-total", "Commits that were answered.")
-        self._average = metrics.average("commit-latency-avg", "Milliseconds until they were, on average.")
-        self._slowest = metrics.maximum("commit-latency-max", "Milliseconds until they were, at most.")
+        self._count = metrics.counter("commit-total", "Offset commits.")
+        self._latency = metrics.average("commit-latency-avg", "Average commit latency in milliseconds.")
+        self._latency_max = metrics.maximum("commit-latency-max", "Maximum commit latency in milliseconds.")
 
     # Committing.
 
     async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
-        """Commit, and try again until it is done or the time is over."""
+        """Commit, retrying until it succeeds or times out, and run callbacks of earlier commits."""
         await self.send(offsets, timeout_ms)
         await self.run_callbacks()
 
     async def send(self, offsets: Offsets, timeout_ms: int, *, is_last: bool = False) -> None:
-        """The same without calling back for others: for where the application is not.
+        """Commit without running callbacks: for use outside of application calls.
 
-        One that is the last before partitions go does not wait for a topic that is gone to come back: what it
-        says of other topics is committed all the same.
+        The last commit before a revocation (``is_last``) does not wait for a deleted topic to come back:
+        offsets of other topics are committed all the same.
         """
         started_ms = self._context.now_ms()
-        # What was to be committed soon comes before, and is called back for before.
-        await self.settle(timeout_ms)
+        # Asynchronous commits come first, and so do their callbacks.
+        await self.wait_pending(timeout_ms)
         if offsets:
-            left_ms = max(0, started_ms + timeout_ms - self._context.now_ms())
-            once = self._send_last if is_last else self._send
-            await self._until_done(lambda: once(offsets), left_ms, "offsets were not committed")
+            remaining_ms = max(0, started_ms + timeout_ms - self._context.now_ms())
+            attempt = self._send_last if is_last else self._send
+            await self._retry(lambda: attempt(offsets), remaining_ms, "offsets not committed")
             self._interceptors.on_commit(offsets)
 
-    def commit_async(self, offsets: Offsets, on_commit: OnCommit | None = None) -> None:
-        if len(self._pending) >= _UNDER_WAY_MAX:
+    def commit_async(self, offsets: Offsets, on_commit: OffsetCommitCallback | None = None) -> None:
+        if len(self._pending) >= _PENDING_MAX:
             raise InvalidState(
-                f"{_UNDER_WAY_MAX} commits wait for their callbacks: poll, and they are called"
+                f"at most {_PENDING_MAX} asynchronous commits may be pending: poll to complete them"
             )
-        taken = dict(offsets)
-        work = asyncio.get_running_loop().create_task(self._send(taken), name="commit")
-        self._pending.append(Pending(taken, on_commit, work))
-        work.add_done_callback(lambda _work: self._context.on_news())
+        copied = dict(offsets)
+        task = asyncio.get_running_loop().create_task(self._send(copied), name="commit")
+        self._pending.append(PendingCommit(copied, on_commit, task))
+        task.add_done_callback(lambda _task: self._context.notify())
 
     async def run_callbacks(self) -> None:
-        """Call back for commits that are through, in the order in which they were asked for."""
-        while self._pending and self._pending[0].work.done():
+        """Run the callbacks of completed commits, in the order of the commits."""
+        while self._pending and self._pending[0].task.done():
             pending = self._pending.popleft()
-            error = _given_up() if pending.work.cancelled() else pending.work.exception()
+            error = _cancelled() if pending.task.cancelled() else pending.task.exception()
             if error is None:
                 self._interceptors.on_commit(pending.offsets)
             if error is not None and not isinstance(error, ClientError):
@@ -125,142 +125,140 @@ class Commits:
             elif error is not None:
                 _log.warning("commit_failed", group=self._membership.group_id, reason=error)
 
-    async def settle(self, timeout_ms: int) -> None:
-        """Wait until the commits under way are through."""
-        under_way = [pending.work for pending in self._pending if not pending.work.done()]
-        if under_way:
-            await asyncio.wait(under_way, timeout=timeout_ms / 1000)
+    async def wait_pending(self, timeout_ms: int) -> None:
+        """Wait for the asynchronous commits in flight."""
+        in_flight = [pending.task for pending in self._pending if not pending.task.done()]
+        if in_flight:
+            await asyncio.wait(in_flight, timeout=timeout_ms / 1000)
 
-    async def end(self) -> None:
-        """Give up what is still under way, and call back for all."""
-        under_way = [pending.work for pending in self._pending if not pending.work.done()]
-        for work in under_way:
-            work.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
+    async def close(self) -> None:
+        """Cancel commits in flight, and run all callbacks."""
+        in_flight = [pending.task for pending in self._pending if not pending.task.done()]
+        for task in in_flight:
+            task.cancel()
+        if in_flight:
+            await asyncio.wait(in_flight)
         await self.run_callbacks()
 
     async def _send(self, offsets: Offsets) -> None:
-        """Commit once; raises whatever stands against it."""
-        generation = self._in_whose_name()
-        began_ms = self._context.now_ms()
-        told, broker = await self._ask(self._context.requests.commit(offsets, generation))
-        errors = read_commit(told)
-        self._made.add()
-        self._average.record(self._context.now_ms() - began_ms)
-        self._slowest.record(self._context.now_ms() - began_ms)
+        """Send one OffsetCommit; raise its error, if any."""
+        generation = self._commit_generation()
+        sent_ms = self._context.now_ms()
+        response, broker = await self._send_request(self._context.requests.commit(offsets, generation))
+        errors = parse_commit(response)
+        self._count.add()
+        self._latency.record(self._context.now_ms() - sent_ms)
+        self._latency_max.record(self._context.now_ms() - sent_ms)
         for code in errors.values():
-            self._judge(code, generation)
+            self._handle_member_error(code, generation)
         for partition, code in errors.items():
-            raise broker_error(code, f"the offset of {partition} was not committed", broker=broker)
+            raise broker_error(code, f"offset of {partition} not committed", broker=broker)
 
     async def _send_last(self, offsets: Offsets) -> None:
         try:
             await self._send(offsets)
-        except ClientError as failed:
-            raise _for_good(failed) from None
+        except ClientError as error:
+            raise _without_topic_retry(error) from None
 
-    def _in_whose_name(self) -> Generation:
-        if not self._context.subscription.is_by_group:
+    def _commit_generation(self) -> Generation:
+        if not self._context.subscription.is_auto_assigned:
             return Generation()
         generation = self._membership.committing_generation()
         if generation is None:
-            raise _outside(self._membership.is_rebalancing)
+            raise _member_error(self._membership.is_rebalancing)
         return generation
 
-    def _judge(self, code: ErrorCode, asked: Generation) -> None:
-        """What an error of one partition says of all of them; raised if it says something of the member."""
-        went_on = self._membership.generation != asked and asked.id >= 0
+    def _handle_member_error(self, code: ErrorCode, sent_with: Generation) -> None:
+        """Handle a partition error that concerns the member; raise if it is out of the group or rejoining."""
+        has_moved_on = self._membership.generation != sent_with and sent_with.id >= 0
         rebalancing = self._membership.is_rebalancing or self._membership.needs_join
-        judged = self._membership.commit_answered(code, asked)
-        if judged is GroupErrorAction.REDISCOVER:
+        action = self._membership.handle_commit(code, sent_with)
+        if action is GroupErrorAction.REDISCOVER:
             self._context.mark_coordinator_unknown()
-        elif judged is GroupErrorAction.REJOIN:
-            raise _outside(rebalancing=True)
-        elif judged in (GroupErrorAction.FORGET, GroupErrorAction.RESTART):
-            raise _outside(rebalancing=went_on and rebalancing, code=code)
+        elif action is GroupErrorAction.REJOIN:
+            raise _member_error(rebalancing=True)
+        elif action in (GroupErrorAction.RESET_MEMBER_ID, GroupErrorAction.RESET_GENERATION):
+            raise _member_error(rebalancing=has_moved_on and rebalancing, code=code)
 
-    # What is committed.
+    # Committed offsets.
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        wanted = list(dict.fromkeys(partitions))
-        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
-        if wanted:
-            found.update(
-                await self._until_done(
-                    lambda: self._fetch(wanted), timeout_ms, "committed offsets were not told"
-                )
+        unique = list(dict.fromkeys(partitions))
+        offsets: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(unique)
+        if unique:
+            offsets.update(
+                await self._retry(lambda: self._fetch(unique), timeout_ms, "committed offsets not received")
             )
-        return found
+        return offsets
 
     async def _fetch(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        told, broker = await self._ask(self._context.requests.fetch_offsets(partitions))
-        answer = read_committed(told)
-        what = f"committed offsets of group {self._membership.group_id}"
-        if answer.code is not ErrorCode.NONE:
-            if answer.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        response, broker = await self._send_request(self._context.requests.fetch_offsets(partitions))
+        result = parse_offset_fetch(response)
+        operation = f"committed offsets of group {self._membership.group_id}"
+        if result.code is not ErrorCode.NONE:
+            if result.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
                 self._context.mark_coordinator_unknown()
-            raise broker_error(answer.code, what, broker=broker)
-        for partition, code in answer.errors.items():
-            # A topic that is not there will not come by asking again; an open transaction will end.
-            raise _for_good(broker_error(code, f"{what}: {partition}", broker=broker))
-        return answer.offsets
+            raise broker_error(result.code, operation, broker=broker)
+        for partition, code in result.errors.items():
+            # Retrying does not create a missing topic; an open transaction will end.
+            raise _without_topic_retry(broker_error(code, f"{operation}: {partition}", broker=broker))
+        return result.offsets
 
-    # Asking.
+    # Requests.
 
-    async def _ask(self, request: Any) -> tuple[Any, str]:
-        """The coordinator's answer, and who that is."""
+    async def _send_request(self, request: Any) -> tuple[Any, str]:
+        """Return the response of the coordinator, and its name."""
         try:
-            async with self._order:
-                # Sent one after the other: the last commit must be the one that stays.
-                # Less time than a whole call has, which can then say what it met.
+            async with self._send_lock:
+                # Sent in order: the last commit must win.
+                # A shorter timeout than the whole call has, which can then report this error.
                 timeout_ms = self._settings[REQUEST_TIMEOUT_MS]
                 node = await self._context.coordinator(timeout_ms)
-                while (answer := self._network.send_if_ready(node, request)) is None:
+                while (response := self._network.send_if_ready(node, request)) is None:
                     await self._network.wait_until_ready(node, timeout_ms)
-            return await answer, self._network.broker_name(node)
+            return await response, self._network.broker_name(node)
         except (ConnectionFailed, TimedOut):
             self._context.mark_coordinator_unknown()
             raise
 
-    async def _until_done(self, attempt: Callable[[], Any], timeout_ms: int, what: str) -> Any:
-        """Try until it is done, or fails for good, or the time is over."""
-        trouble: ClientError | None = None
+    async def _retry(self, attempt: Callable[[], Any], timeout_ms: int, failure: str) -> Any:
+        """Retry until success, a non-retriable error, or the timeout."""
+        last_error: ClientError | None = None
         attempts = 0
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
                     try:
                         return await attempt()
-                    except ClientError as failed:
-                        if not failed.retriable or failed.code is ErrorCode.REBALANCE_IN_PROGRESS:
+                    except ClientError as error:
+                        if not error.retriable or error.code is ErrorCode.REBALANCE_IN_PROGRESS:
                             raise
-                        trouble = failed
+                        last_error = error
                     await self._context.clock.sleep_ms(
                         backoff(attempts, self._settings, self._context.entropy)
                     )
                     attempts += 1
         except TimeoutError:
-            said = "" if trouble is None else f": {trouble}"
-            raise TimedOut(f"{what} within {timeout_ms} ms{said}") from trouble
+            cause = "" if last_error is None else f": {last_error}"
+            raise TimedOut(f"{failure} within {timeout_ms} ms{cause}") from last_error
 
 
-def _given_up() -> ClientClosed:
-    return ClientClosed("the consumer was closed before this commit was answered")
+def _cancelled() -> ClientClosed:
+    return ClientClosed("the consumer was closed before the commit completed")
 
 
-def _outside(rebalancing: bool, code: ErrorCode | None = None) -> RequestRefused:
-    """A commit by a member that the group does not count on, or not now."""
+def _member_error(rebalancing: bool, code: ErrorCode | None = None) -> RequestRefused:
+    """Return the error of a commit while rebalancing, or by a consumer that is not a member any more."""
     if rebalancing:
-        return RequestRefused(_IN_BETWEEN, code=ErrorCode.REBALANCE_IN_PROGRESS, retriable=True)
-    return CommitFailed(_LET_GO, code=code, retriable=False)
+        return RequestRefused(_REBALANCING, code=ErrorCode.REBALANCE_IN_PROGRESS, retriable=True)
+    return CommitFailed(_NOT_A_MEMBER, code=code, retriable=False)
 
 
-def _for_good(error: ClientError) -> ClientError:
+def _without_topic_retry(error: ClientError) -> ClientError:
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         error.retriable = False
     return error

@@ -1,4 +1,4 @@
-"""Requests of a group's member, in every version that brokers may speak, and what their answers say."""
+"""Requests of a group member, in every version that brokers may support, and parsing of responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from odradek.client.consumer.group.membership import Generation, Join, JoinResponse
+from odradek.client.consumer.group.membership import Generation, JoinRequest, JoinResponse
 from odradek.client.values import OffsetAndMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import UNKNOWN_OFFSET, TopicPartition
@@ -35,7 +35,7 @@ _STABLE_SINCE: Final = 7
 
 
 class GroupRequests:
-    """Requests in the name of one member. A static one needs brokers that know instance ids."""
+    """Requests of one member. Static membership requires brokers that support ``group.instance.id``."""
 
     def __init__(
         self, group_id: str, instance_id: str | None, session_timeout_ms: int, rebalance_timeout_ms: int
@@ -45,7 +45,7 @@ class GroupRequests:
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
 
-    def join(self, join: Join) -> Any:
+    def join(self, join: JoinRequest) -> Any:
         return JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -53,7 +53,9 @@ class GroupRequests:
             member_id=join.member_id,
             group_instance_id=self._instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=words) for name, words in join.protocols],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in join.protocols
+            ],
             reason=join.reason[:_REASON_CHARACTERS_MAX],
         )
 
@@ -117,21 +119,20 @@ class GroupRequests:
         )
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> RequestBuilder:
-        """Offsets that no open transaction may still change, from brokers that can tell."""
-        wanted = [(topic, [tp.partition for tp in those]) for topic, those in by_topic(partitions)]
+        """Build OffsetFetch; with ``require_stable`` where the version supports it."""
+        indexes = [
+            (topic, [tp.partition for tp in topic_partitions])
+            for topic, topic_partitions in by_topic(partitions)
+        ]
 
         def build(version: int) -> Any:
             stable = version >= _STABLE_SINCE
             if version < _MANY_GROUPS_SINCE:
-                topics = [
-                    OffsetFetchRequestTopic(name=name, partition_indexes=those) for name, those in wanted
-                ]
+                topics = [OffsetFetchRequestTopic(name=name, partition_indexes=ids) for name, ids in indexes]
                 return OffsetFetchRequest(group_id=self._group_id, topics=topics, require_stable=stable)
             group = OffsetFetchRequestGroup(
                 group_id=self._group_id,
-                topics=[
-                    OffsetFetchRequestTopics(name=name, partition_indexes=those) for name, those in wanted
-                ],
+                topics=[OffsetFetchRequestTopics(name=name, partition_indexes=ids) for name, ids in indexes],
             )
             return OffsetFetchRequest(groups=[group], require_stable=stable)
 
@@ -139,60 +140,60 @@ class GroupRequests:
 
 
 class OffsetFetchResult(NamedTuple):
-    """An answer to OffsetFetch: an error of all, offsets (None where there is none), errors of some."""
+    """Parsed OffsetFetch response: group error, offsets (None where there is none), partition errors."""
 
     code: ErrorCode
     offsets: dict[TopicPartition, OffsetAndMetadata | None]
     errors: dict[TopicPartition, ErrorCode]
 
 
-def read_join(response: Any) -> JoinResponse:
+def parse_join(response: Any) -> JoinResponse:
     return JoinResponse(
         ErrorCode(response.error_code),
         response.generation_id,
         response.protocol_name,
         response.leader,
         response.member_id,
-        [(each.member_id, each.group_instance_id, bytes(each.metadata)) for each in response.members],
+        [(member.member_id, member.group_instance_id, bytes(member.metadata)) for member in response.members],
         response.skip_assignment,
     )
 
 
-def read_leave(response: Any) -> ErrorCode:
-    """What became of the one member that left."""
+def parse_leave(response: Any) -> ErrorCode:
+    """Return the error of the group, or else of the one member that left."""
     code = ErrorCode(response.error_code)
     if code is ErrorCode.NONE and response.members:
         return ErrorCode(response.members[0].error_code)
     return code
 
 
-def read_commit(response: Any) -> dict[TopicPartition, ErrorCode]:
-    """Partitions whose offset was not stored."""
+def parse_commit(response: Any) -> dict[TopicPartition, ErrorCode]:
+    """Return the partition errors."""
     return {
-        TopicPartition(topic.name, each.partition_index): ErrorCode(each.error_code)
+        TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
         for topic in response.topics
-        for each in topic.partitions
-        if each.error_code
+        for partition in topic.partitions
+        if partition.error_code
     }
 
 
-def read_committed(response: Any) -> OffsetFetchResult:
+def parse_offset_fetch(response: Any) -> OffsetFetchResult:
     group = response.groups[0] if response.groups else response
     offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in group.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            if each.error_code:
-                errors[partition] = ErrorCode(each.error_code)
-            elif each.committed_offset == UNKNOWN_OFFSET:
+        for data in topic.partitions:
+            partition = TopicPartition(topic.name, data.partition_index)
+            if data.error_code:
+                errors[partition] = ErrorCode(data.error_code)
+            elif data.committed_offset == UNKNOWN_OFFSET:
                 offsets[partition] = None
             else:
                 offsets[partition] = OffsetAndMetadata(
-                    each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                    data.committed_offset, data.metadata or "", data.committed_leader_epoch
                 )
     return OffsetFetchResult(ErrorCode(group.error_code), offsets, errors)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
-    return [(topic, list(those)) for topic, those in groupby(sorted(partitions), key=lambda tp: tp.topic)]
+    return [(topic, list(group)) for topic, group in groupby(sorted(partitions), key=lambda tp: tp.topic)]

@@ -1,7 +1,8 @@
-"""Offsets that only brokers know: starts and ends of logs, offsets by time, and where epochs end.
+"""Offsets from brokers: log start and end, offsets by timestamp, and end offsets of leader epochs.
 
 Resets and validations of positions run in the background, one request per leader; ``poll`` starts them and
-hears of their end. What only the application can decide is kept until the next ``poll`` raises it.
+is notified of their end. Errors that the application must handle are kept until the next ``poll`` raises
+them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any, Final
 from odradek.client.consumer.positions.offset_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    Answers,
+    OffsetResults,
     by_leader,
-    epochs_request,
+    leader_epoch_request,
     list_offsets_request,
-    read_epochs,
-    read_list_offsets,
-    truncated,
+    parse_leader_epochs,
+    parse_list_offsets,
+    truncation_error,
 )
 from odradek.client.consumer.positions.partition_state import FetchPosition, OffsetReset
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
@@ -40,11 +41,11 @@ _TIMESTAMP_OF: Final = {
 }
 _EPOCHS_KEY: Final = 23
 _EPOCHS_SINCE: Final = 3
-"""The first version of OffsetForLeaderEpoch that consumers may use."""
+"""First version of OffsetForLeaderEpoch that consumers may use."""
 
 
-class Offsets:
-    """``news`` is called when positions have changed."""
+class OffsetFetcher:
+    """``notify`` is called when positions have changed."""
 
     def __init__(
         self,
@@ -53,105 +54,105 @@ class Offsets:
         entropy: Entropy,
         settings: Settings,
         subscription: SubscriptionState,
-        news: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self._network = network
         self._clock = clock
         self._entropy = entropy
         self._settings = settings
         self._subscription = subscription
-        self._news = news
+        self._notify = notify
         self._read_committed = settings[ISOLATION_LEVEL] == "read_committed"
         self._request_timeout_ms = settings[REQUEST_TIMEOUT_MS]
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempts = 0
         self._failure: ClientError | None = None
-        self._trouble: ClientError | None = None
-        """What a look-up met last that may pass, to be told if it does not."""
+        self._last_error: ClientError | None = None
+        """Last retriable error of a lookup, reported when the lookup times out."""
 
     # Positions, in the background.
 
     def raise_failure(self) -> None:
-        """Raise what a reset or a validation met that only the application can decide."""
+        """Raise the failure of a reset or validation, if any."""
         if self._failure is not None:
-            failed, self._failure = self._failure, None
-            raise failed
+            failure, self._failure = self._failure, None
+            raise failure
 
-    def meet_leaders(self) -> None:
-        """Compare positions with the leaders of a new metadata."""
+    def on_leaders_changed(self) -> None:
+        """Update positions with the leaders of new metadata."""
         metadata = self._network.metadata
-        for partition, each in self._subscription.assigned.items():
+        for partition, state in self._subscription.assigned.items():
             leader, epoch = metadata.leader(partition)
-            each.meet_leader(leader, epoch, can_validate=self._can_validate(leader))
+            state.update_leader(leader, epoch, can_validate=self._can_validate(leader))
 
     def _can_validate(self, node_id: int) -> bool:
         versions = self._network.versions(node_id)
         return not versions or (_EPOCHS_KEY in versions and versions[_EPOCHS_KEY].stop > _EPOCHS_SINCE)
 
     def reset_positions(self) -> None:
-        """Ask for the starts and ends of logs that positions wait for."""
-        waiting = self._subscription.needing_reset(self._clock.monotonic_ms())
-        for node_id, partitions in self._grouped(waiting).items():
+        """Send ListOffsets for partitions that await a reset."""
+        due = self._subscription.needing_reset(self._clock.monotonic_ms())
+        for node_id, partitions in self._by_leader(due).items():
             resets = {}
             for partition in partitions:
                 reset = self._subscription.of(partition).reset
                 if reset is not None:
                     resets[partition] = reset
-            self._begin(self._reset(node_id, resets), partitions)
+            self._start(self._reset(node_id, resets), partitions)
 
     def validate_positions(self) -> None:
-        """Ask leaders whether they have what positions were read from."""
-        waiting = self._subscription.needing_validation(self._clock.monotonic_ms())
-        for node_id, partitions in self._grouped(waiting).items():
+        """Send OffsetForLeaderEpoch for partitions that await validation."""
+        due = self._subscription.needing_validation(self._clock.monotonic_ms())
+        for node_id, partitions in self._by_leader(due).items():
             positions = {}
             for partition in partitions:
                 position = self._subscription.of(partition).position
                 if position is not None:
                     positions[partition] = position
-            self._begin(self._validate(node_id, positions), partitions)
+            self._start(self._validate(node_id, positions), partitions)
 
-    def _grouped(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         grouped = by_leader(partitions, self._network.metadata)
         if grouped.unknown:
             self._network.request_update()
         return grouped.known
 
-    def _begin(self, work: Coroutine[Any, Any, None], partitions: list[TopicPartition]) -> None:
-        # Not again while this is under way; its end sets another time.
+    def _start(self, request: Coroutine[Any, Any, None], partitions: list[TopicPartition]) -> None:
+        # Not again while this is in flight; its completion sets another time.
         until_ms = self._clock.monotonic_ms() + 2 * self._request_timeout_ms
-        self._subscription.retry_at(partitions, until_ms)
-        task = asyncio.get_running_loop().create_task(self._guarded(work, partitions))
+        self._subscription.set_next_retry(partitions, until_ms)
+        task = asyncio.get_running_loop().create_task(self._run(request, partitions))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None], partitions: list[TopicPartition]) -> None:
+    async def _run(self, request: Coroutine[Any, Any, None], partitions: list[TopicPartition]) -> None:
         try:
-            await work
+            await request
         except ClientClosed:
             return
-        except ClientError as failed:
-            self._again(partitions)
-            if not failed.retriable:
-                self._failure = self._failure or failed
-        self._news()
+        except ClientError as error:
+            self._back_off(partitions)
+            if not error.retriable:
+                self._failure = self._failure or error
+        self._notify()
 
-    def _again(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask about these again after a rest, with newer metadata."""
-        rest_ms = backoff(self._attempts, self._settings, self._entropy)
+    def _back_off(self, partitions: Iterable[TopicPartition]) -> None:
+        """Request these again after the backoff, with newer metadata."""
+        backoff_ms = backoff(self._attempts, self._settings, self._entropy)
         self._attempts += 1
-        self._subscription.retry_at(partitions, self._clock.monotonic_ms() + rest_ms)
+        self._subscription.set_next_retry(partitions, self._clock.monotonic_ms() + backoff_ms)
         self._network.request_update()
 
     async def _reset(self, node_id: int, resets: Mapping[TopicPartition, OffsetReset]) -> None:
         timestamps = {partition: _TIMESTAMP_OF[reset] for partition, reset in resets.items()}
-        answers = await self._list(node_id, timestamps)
-        for partition, told in answers.found.items():
-            if told is not None and partition in resets:
-                # The offset comes from the leader itself: there is no epoch to be validated.
+        results = await self._list_offsets(node_id, timestamps)
+        for partition, offset in results.offsets.items():
+            if offset is not None and partition in resets:
+                # The offset comes from the leader itself and needs no validation.
                 leader, epoch = self._network.metadata.leader(partition)
-                position = FetchPosition(told.offset, NO_LEADER_EPOCH, leader, epoch)
+                position = FetchPosition(offset.offset, NO_LEADER_EPOCH, leader, epoch)
                 self._subscription.complete_reset(partition, resets[partition], position)
-        self._conclude(answers)
+        self._handle_errors(results)
 
     async def _validate(self, node_id: int, positions: Mapping[TopicPartition, FetchPosition]) -> None:
         await self._network.wait_until_ready(node_id, self._request_timeout_ms)
@@ -161,80 +162,85 @@ class Offsets:
                 if state is not None and state.position == position:
                     state.complete_validation()
             return
-        answers = read_epochs(await self._network.send(node_id, epochs_request(positions)))
+        results = parse_leader_epochs(await self._network.send(node_id, leader_epoch_request(positions)))
         truncations = {}
-        for partition, (end_epoch, end_offset) in answers.found.items():
-            asked = positions[partition]
-            told = self._subscription.complete_validation(partition, asked, end_epoch, end_offset)
-            if told is not None:
-                truncations[partition] = told
-        self._conclude(answers)
+        for partition, (end_epoch, end_offset) in results.offsets.items():
+            position = positions[partition]
+            truncation = self._subscription.complete_validation(partition, position, end_epoch, end_offset)
+            if truncation is not None:
+                truncations[partition] = truncation
+        self._handle_errors(results)
         if truncations:
-            raise truncated(truncations)
+            raise truncation_error(truncations)
 
-    def _conclude(self, answers: Answers) -> None:
-        if answers.again:
-            self._again(answers.again)
+    def _handle_errors(self, results: OffsetResults) -> None:
+        if results.to_retry:
+            self._back_off(results.to_retry)
         else:
             self._attempts = 0
-        if answers.refused is not None:
-            raise answers.refused
+        if results.error is not None:
+            raise results.error
 
-    async def _list(self, node_id: int, timestamps: Mapping[TopicPartition, int]) -> Answers:
+    async def _list_offsets(self, node_id: int, timestamps: Mapping[TopicPartition, int]) -> OffsetResults:
         request = list_offsets_request(timestamps, self._network.metadata, self._read_committed)
-        answers = read_list_offsets(await self._network.send(node_id, request))
-        for partition, told in answers.found.items():
-            if told is not None:
-                self._network.observe_leader_epoch(partition, told.leader_epoch)
-        return answers
+        results = parse_list_offsets(await self._network.send(node_id, request))
+        for partition, offset in results.offsets.items():
+            if offset is not None:
+                self._network.observe_leader_epoch(partition, offset.leader_epoch)
+        return results
 
-    # Questions of the application.
+    # Lookups by the application.
 
-    async def look_up(
+    async def fetch_offsets(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offsets by time, or by the timestamps that mean start and end; asked for until all are known."""
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        """Return offsets by timestamp, or by the special start and end timestamps, retrying on errors."""
+        offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         missing = dict(timestamps)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 attempt = 0
                 while True:
-                    found.update(await self._ask_all(missing))
-                    missing = {each: when for each, when in missing.items() if each not in found}
+                    offsets.update(await self._list_all(missing))
+                    missing = {
+                        partition: timestamp
+                        for partition, timestamp in missing.items()
+                        if partition not in offsets
+                    }
                     if not missing:
-                        return found
+                        return offsets
                     self._network.request_update()
                     await self._clock.sleep_ms(backoff(attempt, self._settings, self._entropy))
                     attempt += 1
         except TimeoutError:
-            what = f"no offsets of {', '.join(str(each) for each in missing)} within {timeout_ms} ms"
-            trouble, self._trouble = self._trouble, None
-            raise TimedOut(what if trouble is None else f"{what}: {trouble}") from trouble
+            names = ", ".join(str(partition) for partition in missing)
+            message = f"offsets of {names} not received within {timeout_ms} ms"
+            error, self._last_error = self._last_error, None
+            raise TimedOut(message if error is None else f"{message}: {error}") from error
 
-    async def _ask_all(
+    async def _list_all(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """What leaders that can be reached tell at once."""
+        """Send one ListOffsets per known leader; return the offsets received."""
         grouped = by_leader(timestamps, self._network.metadata)
-        asked = [
-            self._list(node_id, {each: timestamps[each] for each in partitions})
+        requests = [
+            self._list_offsets(node_id, {partition: timestamps[partition] for partition in partitions})
             for node_id, partitions in grouped.known.items()
         ]
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for answers in await asyncio.gather(*asked, return_exceptions=True):
-            if isinstance(answers, ClientError) and answers.retriable:
-                self._trouble = answers
+        offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for results in await asyncio.gather(*requests, return_exceptions=True):
+            if isinstance(results, ClientError) and results.retriable:
+                self._last_error = results
                 continue
-            if isinstance(answers, BaseException):
-                raise answers
-            if answers.refused is not None:
-                raise answers.refused
-            found.update(answers.found)
-        return found
+            if isinstance(results, BaseException):
+                raise results
+            if results.error is not None:
+                raise results.error
+            offsets.update(results.offsets)
+        return offsets
 
-    def note_ends(self, ends: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
-        """Remember ends of logs, to count how far behind a reader is."""
+    def update_end_offsets(self, ends: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
+        """Store end offsets, from which the lag is computed."""
         for partition, end in ends.items():
             state = self._subscription.assigned.get(partition)
             if state is None or end is None:
@@ -244,23 +250,24 @@ class Offsets:
             else:
                 state.high_watermark = end.offset
 
-    def ask_end_soon(self, partition: TopicPartition) -> None:
-        """Learn the end of a log in the background, unless that is under way."""
+    def fetch_end_offset_async(self, partition: TopicPartition) -> None:
+        """Fetch an end offset in the background, unless a request for it is in flight."""
         state = self._subscription.of(partition)
         leader, _ = self._network.metadata.leader(partition)
-        if state.end_offset_asked or leader not in self._network.metadata.nodes:
+        if state.end_offset_requested or leader not in self._network.metadata.nodes:
             return
 
-        async def ask() -> None:
+        async def fetch() -> None:
             try:
-                self.note_ends((await self._list(leader, {partition: LATEST_TIMESTAMP})).found)
+                results = await self._list_offsets(leader, {partition: LATEST_TIMESTAMP})
+                self.update_end_offsets(results.offsets)
             except ClientError:
-                return  # nobody waits for it, and whoever asks again begins anew
+                return  # nothing waits for it; the next call tries again
             finally:
-                state.end_offset_asked = False
+                state.end_offset_requested = False
 
-        state.end_offset_asked = True
-        task = asyncio.get_running_loop().create_task(ask())
+        state.end_offset_requested = True
+        task = asyncio.get_running_loop().create_task(fetch())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

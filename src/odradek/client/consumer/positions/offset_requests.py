@@ -1,4 +1,4 @@
-"""Questions about offsets, grouped by the brokers that know, and what their answers mean. Pure."""
+"""ListOffsets and OffsetForLeaderEpoch requests, grouped by leader, and their responses. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
-_CONSUMER: Final = -1
-"""What a consumer says where a follower says its broker id."""
+_CONSUMER_REPLICA_ID: Final = -1
+"""``replica_id`` of a consumer."""
 
 
 class ByLeader(NamedTuple):
@@ -31,7 +31,7 @@ class ByLeader(NamedTuple):
 
 
 def by_leader(partitions: Iterable[TopicPartition], metadata: ClusterMetadata) -> ByLeader:
-    """Who is to be asked about which partitions, and those whose leader is not known."""
+    """Group partitions by leader; those without a known leader go to ``unknown``."""
     grouped = ByLeader({}, [])
     for partition in partitions:
         leader, _ = metadata.leader(partition)
@@ -42,13 +42,14 @@ def by_leader(partitions: Iterable[TopicPartition], metadata: ClusterMetadata) -
     return grouped
 
 
-class Answers(NamedTuple):
-    """What came of a question about many partitions."""
+class OffsetResults(NamedTuple):
+    """Parsed response for several partitions."""
 
-    found: dict[TopicPartition, Any]
-    again: list[TopicPartition]
-    """Partitions to ask about again, once metadata is newer."""
-    refused: ClientError | None
+    offsets: dict[TopicPartition, Any]
+    to_retry: list[TopicPartition]
+    """Partitions to request again, after a metadata update."""
+    error: ClientError | None
+    """A non-retriable error."""
 
 
 def list_offsets_request(
@@ -64,33 +65,33 @@ def list_offsets_request(
             )
         )
     return ListOffsetsRequest(
-        replica_id=_CONSUMER,
+        replica_id=_CONSUMER_REPLICA_ID,
         isolation_level=int(read_committed),
-        topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
+        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
 
 
-def read_list_offsets(response: Any) -> Answers:
-    """Offsets by partition; None where no record is as late as was asked for."""
-    answers = Answers({}, [], None)
+def parse_list_offsets(response: Any) -> OffsetResults:
+    """Return offsets by partition; None where no record has the requested timestamp or a later one."""
+    results = OffsetResults({}, [], None)
     for topic in response.topics:
-        for told in topic.partitions:
-            partition = TopicPartition(topic.name, told.partition_index)
-            code = ErrorCode(told.error_code)
+        for data in topic.partitions:
+            partition = TopicPartition(topic.name, data.partition_index)
+            code = ErrorCode(data.error_code)
             if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-                answers.found[partition] = None
+                results.offsets[partition] = None
             elif code is ErrorCode.NONE:
-                answers.found[partition] = (
+                results.offsets[partition] = (
                     None
-                    if told.offset == UNKNOWN_OFFSET
-                    else OffsetAndTimestamp(told.offset, told.timestamp, told.leader_epoch)
+                    if data.offset == UNKNOWN_OFFSET
+                    else OffsetAndTimestamp(data.offset, data.timestamp, data.leader_epoch)
                 )
             else:
-                answers = _met(answers, partition, code, f"offsets of {partition}")
-    return answers
+                results = _handle_error(results, partition, code, f"ListOffsets for {partition}")
+    return results
 
 
-def epochs_request(
+def leader_epoch_request(
     positions: Mapping[TopicPartition, FetchPosition],
 ) -> OffsetForLeaderEpochRequest:
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
@@ -103,43 +104,48 @@ def epochs_request(
             )
         )
     return OffsetForLeaderEpochRequest(
-        replica_id=_CONSUMER,
-        topics=[OffsetForLeaderTopic(topic=name, partitions=each) for name, each in topics.items()],
+        replica_id=_CONSUMER_REPLICA_ID,
+        topics=[
+            OffsetForLeaderTopic(topic=name, partitions=partitions) for name, partitions in topics.items()
+        ],
     )
 
 
-def read_epochs(response: Any) -> Answers:
-    """By partition, the epoch that the leader knows and where it ends."""
-    answers = Answers({}, [], None)
+def parse_leader_epochs(response: Any) -> OffsetResults:
+    """Return, by partition, the largest epoch up to the requested one, and its end offset."""
+    results = OffsetResults({}, [], None)
     for topic in response.topics:
-        for told in topic.partitions:
-            partition = TopicPartition(topic.topic, told.partition)
-            code = ErrorCode(told.error_code)
+        for data in topic.partitions:
+            partition = TopicPartition(topic.topic, data.partition)
+            code = ErrorCode(data.error_code)
             if code is ErrorCode.NONE:
-                answers.found[partition] = (told.leader_epoch, told.end_offset)
+                results.offsets[partition] = (data.leader_epoch, data.end_offset)
             else:
-                answers = _met(answers, partition, code, f"epochs of {partition}")
-    return answers
+                results = _handle_error(results, partition, code, f"OffsetForLeaderEpoch for {partition}")
+    return results
 
 
-def _met(answers: Answers, partition: TopicPartition, code: ErrorCode, what: str) -> Answers:
-    """Whatever is not a matter of rights may be otherwise with newer metadata."""
-    refused = broker_error(code, what)
-    if isinstance(refused, AuthorizationFailed):
-        return answers._replace(refused=answers.refused or refused)
-    answers.again.append(partition)
-    return answers
+def _handle_error(
+    results: OffsetResults, partition: TopicPartition, code: ErrorCode, operation: str
+) -> OffsetResults:
+    """Retry every error with newer metadata, except authorization errors."""
+    error = broker_error(code, operation)
+    if isinstance(error, AuthorizationFailed):
+        return results._replace(error=results.error or error)
+    results.to_retry.append(partition)
+    return results
 
 
-def truncated(truncations: Mapping[TopicPartition, Truncation]) -> OffsetOutOfRange:
-    """The error for logs that were cut below positions, when no policy says where to go on."""
-    told = "; ".join(
-        f"{partition} was read to offset {each.position.offset} (epoch {each.position.offset_epoch}), its log"
+def truncation_error(truncations: Mapping[TopicPartition, Truncation]) -> OffsetOutOfRange:
+    """Return the error for logs truncated below positions without a reset policy."""
+    details = "; ".join(
+        f"{partition} was read to offset {truncation.position.offset}"
+        f" (epoch {truncation.position.offset_epoch}), but its log"
         + (
-            f" parts from that at offset {each.end_offset} (epoch {each.end_epoch})"
-            if each.end_offset != UNKNOWN_OFFSET
-            else " knows nothing of that epoch"
+            f" diverges at offset {truncation.end_offset} (epoch {truncation.end_epoch})"
+            if truncation.end_offset != UNKNOWN_OFFSET
+            else " does not have that epoch"
         )
-        for partition, each in sorted(truncations.items())
+        for partition, truncation in sorted(truncations.items())
     )
-    return OffsetOutOfRange(f"records that were read are gone, and auto.offset.reset is none: {told}")
+    return OffsetOutOfRange(f"log truncation detected (auto.offset.reset=none): {details}")

@@ -1,17 +1,16 @@
-"""Where one partition is read, and what may be done with that position now.
+"""Fetch state and position of one assigned partition.
 
 =====================  ==============================================  ==============  =========
-state                  means                                           has a position  may fetch
+state                  meaning                                         has a position  fetchable
 =====================  ==============================================  ==============  =========
-INITIALIZING           just assigned: a committed offset is looked for no              no
-AWAITING_RESET         the log is asked for its start or its end       perhaps an old  no
-AWAITING_VALIDATION    the leader is asked whether it has this offset  yes             no
+INITIALIZING           just assigned: awaiting the committed offset    no              no
+AWAITING_RESET         awaiting the log start or end offset            maybe a stale   no
+AWAITING_VALIDATION    awaiting the leader's end offset for the epoch  yes             no
 FETCHING               records may be fetched and returned             yes             yes
 =====================  ==============================================  ==============  =========
 
-``MAY_COME_FROM`` says which state may follow which; a move that the table does not know changes nothing.
-A paused partition, one that is about to be given up, and one whose position is where its reader wants to
-stop, keeps its state and is not fetched.
+``VALID_PREVIOUS_STATES`` lists the transitions; any other transition has no effect. A partition that is
+paused, pending revocation, or at its stop offset keeps its state and is not fetched.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from odradek.records.layout import INT64_MAX
 
 
 class OffsetReset(enum.Enum):
-    """Where reading begins without a position: the values of ``auto.offset.reset``."""
+    """Where to start without a position: the values of ``auto.offset.reset``."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -33,7 +32,7 @@ class OffsetReset(enum.Enum):
 
 
 OFFSET_BYTES_GUESS: Final = 256
-"""How much an offset takes, while nothing was fetched that would tell."""
+"""Assumed bytes per offset before the first fetch."""
 
 
 class FetchState(enum.Enum):
@@ -44,7 +43,7 @@ class FetchState(enum.Enum):
 
 
 _S = FetchState
-MAY_COME_FROM: Final[dict[FetchState, frozenset[FetchState]]] = {
+VALID_PREVIOUS_STATES: Final[dict[FetchState, frozenset[FetchState]]] = {
     _S.INITIALIZING: frozenset(),
     _S.FETCHING: frozenset(_S),
     _S.AWAITING_RESET: frozenset(_S),
@@ -53,7 +52,7 @@ MAY_COME_FROM: Final[dict[FetchState, frozenset[FetchState]]] = {
 
 
 class FetchPosition(NamedTuple):
-    """The next offset to read, the epoch of the record before it, and the leader it was last seen with."""
+    """Next offset to fetch, leader epoch of the record before it, and the current leader."""
 
     offset: int
     offset_epoch: int = NO_LEADER_EPOCH
@@ -65,19 +64,19 @@ class FetchPosition(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """A log that ends before the position its reader had: records that were read are gone from it."""
+    """A log that was truncated below a position: records consumed before are gone."""
 
     position: FetchPosition
     end_offset: int
-    """Where the log parts from what was read; -1 if the leader does not know the epoch at all."""
+    """Offset at which the log diverges; -1 if the leader does not know the epoch."""
     end_epoch: int
 
 
 class TopicPartitionState:
-    """One assigned partition. Only ``SubscriptionState`` and what it hands this to change it."""
+    """Modified only by ``SubscriptionState`` and the classes it is passed to."""
 
     __slots__ = (
-        "end_offset_asked",
+        "end_offset_requested",
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
@@ -105,11 +104,11 @@ class TopicPartitionState:
         self.log_start_offset = UNKNOWN_OFFSET
         self.preferred_replica = NO_LEADER
         self.preferred_until_ms = 0
-        self.end_offset_asked = False
+        self.end_offset_requested = False
         self.stop_offset = INT64_MAX
-        """From here on nothing is wanted: columns end before it, and nothing is fetched beyond."""
+        """End of the range to read: columns end before it, and nothing is fetched beyond."""
         self.offset_bytes: float = OFFSET_BYTES_GUESS
-        """How much an offset took in the last answer."""
+        """Bytes per offset in the last response."""
 
     @property
     def is_fetchable(self) -> bool:
@@ -128,39 +127,39 @@ class TopicPartitionState:
     def has_valid_position(self) -> bool:
         return self.state is _S.FETCHING
 
-    def _move(self, state: FetchState, position: FetchPosition | None = None) -> bool:
-        if self.state not in MAY_COME_FROM[state]:
+    def _transition(self, state: FetchState, position: FetchPosition | None = None) -> bool:
+        if self.state not in VALID_PREVIOUS_STATES[state]:
             return False
-        # The position before the state: whoever sees FETCHING sees where to fetch.
+        # The position before the state: a reader that sees FETCHING must see the position.
         self.position = position or self.position
         self.next_retry_ms = 0
         self.state = state
         return True
 
-    # Moves.
+    # Transitions.
 
     def await_reset(self, reset: OffsetReset) -> None:
-        """Look for the log's start or end; the position that was there counts no more."""
-        if self._move(_S.AWAITING_RESET):
+        """Await a reset to the log start or end; the old position is not used any more."""
+        if self._transition(_S.AWAITING_RESET):
             self.reset = reset
 
     def seek_validated(self, position: FetchPosition) -> None:
-        """Read on at a position that the leader has just given."""
-        if self._move(_S.FETCHING, position):
+        """Set a position that the leader has just confirmed."""
+        if self._transition(_S.FETCHING, position):
             self.reset = None
 
     def seek_unvalidated(self, position: FetchPosition) -> None:
-        """Read on at a position from elsewhere: a user, or a commit."""
+        """Set a position from the user or from a commit, which must be validated."""
         self.seek_validated(position)
-        self._ask_for_validation(position)
+        self._validate(position)
 
-    def _ask_for_validation(self, position: FetchPosition) -> None:
-        """Only an offset whose epoch is known, at a leader whose epoch is known, can be validated."""
-        known = NO_LEADER_EPOCH not in (position.offset_epoch, position.leader_epoch)
-        self._move(_S.AWAITING_VALIDATION if known else _S.FETCHING, position)
+    def _validate(self, position: FetchPosition) -> None:
+        """Await validation; only possible if the epochs of the offset and of the leader are known."""
+        can_validate = NO_LEADER_EPOCH not in (position.offset_epoch, position.leader_epoch)
+        self._transition(_S.AWAITING_VALIDATION if can_validate else _S.FETCHING, position)
 
-    def meet_leader(self, leader_id: int, leader_epoch: int, *, can_validate: bool = True) -> bool:
-        """Hear who leads the partition now; True if the position waits for its leader's word."""
+    def update_leader(self, leader_id: int, leader_epoch: int, *, can_validate: bool = True) -> bool:
+        """Set the current leader; return True if the position must be validated by it."""
         if self.state is _S.AWAITING_RESET or leader_id == NO_LEADER:
             return False
         position = self.position
@@ -168,35 +167,35 @@ class TopicPartitionState:
             changed = position.with_leader(leader_id, leader_epoch)
             self.preferred_replica = NO_LEADER
             if can_validate:
-                self._ask_for_validation(changed)
+                self._validate(changed)
             else:
-                self._move(_S.FETCHING, changed)
+                self._transition(_S.FETCHING, changed)
         return self.state is _S.AWAITING_VALIDATION
 
     def complete_validation(self) -> None:
         if self.position is not None:
-            self._move(_S.FETCHING)
+            self._transition(_S.FETCHING)
 
     def advance(self, position: FetchPosition) -> None:
-        """Go on after records were returned."""
+        """Advance the position past records that were returned."""
         if self.state is not _S.FETCHING:
-            raise InvalidState(f"a position cannot advance while it is {self.state.value}")
+            raise InvalidState(f"position must be in state fetching to advance, got {self.state.value}")
         self.position = position
 
-    # Reading from another replica than the leader.
+    # Preferred read replica (KIP-392).
 
     def prefer(self, replica: int, until_ms: int) -> None:
         self.preferred_replica = replica
         self.preferred_until_ms = until_ms
 
     def preferred(self, now_ms: int) -> int:
-        """The replica to read from, until its time is over; -1 for the leader."""
+        """Return the preferred read replica until it expires; -1 for the leader."""
         if self.preferred_replica != NO_LEADER and now_ms > self.preferred_until_ms:
             self.preferred_replica = NO_LEADER
         return self.preferred_replica
 
     def lag(self, read_committed: bool) -> int | None:
-        """Records between the position and what this reader may see; None while that is unknown."""
+        """Return the lag behind the high watermark or last stable offset; None while that is unknown."""
         end = self.last_stable_offset if read_committed else self.high_watermark
         if end == UNKNOWN_OFFSET or self.position is None:
             return None

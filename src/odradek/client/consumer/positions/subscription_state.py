@@ -1,18 +1,18 @@
-"""What a consumer reads: its subscription, its partitions, and its position in each.
+"""Subscription of a consumer, its assigned partitions, and their positions.
 
-A consumer is in one of four ways of choosing partitions, and leaves one only through ``unsubscribe``:
+There are four types of subscription; ``unsubscribe`` is needed between two of them:
 
 ==============  =========================================  ================================
-kind            chosen by                                  partitions given by
+type            set by                                     partitions assigned by
 ==============  =========================================  ================================
-NOTHING         nobody yet                                 nobody
-TOPICS          ``subscribe(topics)``                      the group
-PATTERN         ``subscribe_pattern(regex)``               the group
-PARTITIONS      ``assign(partitions)``                     the application
+NONE            (initial)                                  (none)
+AUTO_TOPICS     ``subscribe(topics)``                      the group
+AUTO_PATTERN    ``subscribe_pattern(regex)``               the group
+USER_ASSIGNED   ``assign(partitions)``                     the application
 ==============  =========================================  ================================
 
-Invariants: a partition that stays assigned keeps its position through a change of assignment; the order of
-``assigned`` is the order in which partitions are served, and one that was served goes to its end.
+Invariants: a partition that stays assigned keeps its position through a change of assignment; partitions are
+fetched in the order of ``assigned``, and a drained one moves to its end.
 """
 
 from __future__ import annotations
@@ -35,42 +35,42 @@ from odradek.model.client_errors import InvalidState, NoOffset
 from odradek.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, TopicPartition
 
 
-class SubscriptionKind(enum.Enum):
-    NOTHING = "nothing"
-    TOPICS = "topics"
-    PATTERN = "a pattern"
-    PARTITIONS = "partitions"
+class SubscriptionType(enum.Enum):
+    NONE = "nothing"
+    AUTO_TOPICS = "topics"
+    AUTO_PATTERN = "a pattern"
+    USER_ASSIGNED = "manually assigned partitions"
 
 
-_K = SubscriptionKind
-_BY_GROUP: Final = frozenset({_K.TOPICS, _K.PATTERN})
+_T = SubscriptionType
+_AUTO_ASSIGNED: Final = frozenset({_T.AUTO_TOPICS, _T.AUTO_PATTERN})
 
 
 class SubscriptionState:
-    """Synchronous, and owned by the consumer's loop."""
+    """Synchronous; owned by the consumer's event loop."""
 
     def __init__(self, reset: OffsetReset) -> None:
         self.reset_policy = reset
-        self.kind = _K.NOTHING
+        self.type = _T.NONE
         self.pattern: re.Pattern[str] | None = None
         self.listener: RebalanceListener | None = None
         self.subscribed_topics: frozenset[str] = frozenset()
         self.assignment_version = 0
-        """Grows with every change of assignment, so that work begun for an older one is recognised."""
+        """Incremented by every change of assignment, to recognise work started for an older one."""
         self._group_topics: frozenset[str] = frozenset()
         self._assigned: dict[TopicPartition, TopicPartitionState] = {}
 
-    # What is read.
+    # Subscription.
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None = None) -> bool:
-        """Read these topics as a member of a group; True if they are others than before."""
-        self._become(_K.TOPICS)
+        """Subscribe to topics; return True if they changed."""
+        self._set_type(_T.AUTO_TOPICS)
         self.listener = listener
         return self._set_subscribed(frozenset(topics))
 
     def subscribe_pattern(self, pattern: re.Pattern[str], listener: RebalanceListener | None = None) -> None:
-        """Read all topics whose whole name matches; ``set_matched`` tells which those are."""
-        self._become(_K.PATTERN)
+        """Subscribe to topics whose whole name matches; ``set_matched`` sets which those are."""
+        self._set_type(_T.AUTO_PATTERN)
         self.listener = listener
         self.pattern = pattern
 
@@ -78,34 +78,34 @@ class SubscriptionState:
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
     def set_matched(self, topics: Iterable[str]) -> bool:
-        """Topics that match the pattern now; True if they are others than before."""
-        if self.kind is not _K.PATTERN:
-            raise InvalidState(f"topics cannot match: the consumer reads {self.kind.value}")
+        """Set the topics that match the pattern now; return True if they changed."""
+        if self.type is not _T.AUTO_PATTERN:
+            raise InvalidState(f"consumer must be subscribed to a pattern, got {self.type.value}")
         return self._set_subscribed(frozenset(topics))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Read these partitions, without a group; True if they are others than before."""
-        self._become(_K.PARTITIONS)
-        wanted = list(dict.fromkeys(partitions))
-        if set(wanted) == self._assigned.keys():
+        """Assign partitions manually; return True if they changed."""
+        self._set_type(_T.USER_ASSIGNED)
+        unique = list(dict.fromkeys(partitions))
+        if set(unique) == self._assigned.keys():
             return False
-        self._set_assigned(wanted)
+        self._set_assigned(unique)
         return True
 
     def unsubscribe(self) -> None:
-        self.kind = _K.NOTHING
+        self.type = _T.NONE
         self.pattern = None
         self.listener = None
         self.subscribed_topics = self._group_topics = frozenset()
         self._set_assigned([])
 
-    def _become(self, kind: SubscriptionKind) -> None:
-        if self.kind not in (_K.NOTHING, kind):
+    def _set_type(self, subscription_type: SubscriptionType) -> None:
+        if self.type not in (_T.NONE, subscription_type):
             raise InvalidState(
-                f"subscribing to topics, to a pattern and assigning partitions exclude each other: this"
-                f" consumer reads {self.kind.value} and was asked for {kind.value}; unsubscribe first"
+                "subscription to topics, to a pattern and assignment of partitions exclude each other: this"
+                f" consumer has {self.type.value}, got {subscription_type.value}; call unsubscribe first"
             )
-        self.kind = kind
+        self.type = subscription_type
 
     def _set_subscribed(self, topics: frozenset[str]) -> bool:
         if topics == self.subscribed_topics:
@@ -114,21 +114,21 @@ class SubscriptionState:
         return True
 
     @property
-    def is_by_group(self) -> bool:
-        """Whether a group gives the partitions."""
-        return self.kind in _BY_GROUP
+    def is_auto_assigned(self) -> bool:
+        """True if the group assigns the partitions."""
+        return self.type in _AUTO_ASSIGNED
 
-    # What the group knows.
+    # Group.
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """Topics whose metadata is needed: this consumer's, and all members' while it leads the group."""
-        if self.kind is _K.PARTITIONS:
+        """Topics whose metadata is needed: this consumer's, and those of all members while it is leader."""
+        if self.type is _T.USER_ASSIGNED:
             return frozenset(partition.topic for partition in self._assigned)
         return self._group_topics | self.subscribed_topics
 
     def set_group_topics(self, topics: Iterable[str]) -> bool:
-        """Topics of all members, heard as the group's leader; True if some are new here."""
+        """Set the topics of all members, as the group leader; return True if some are new."""
         before = self.group_topics
         self._group_topics = frozenset(topics)
         return not before >= self.group_topics
@@ -136,150 +136,152 @@ class SubscriptionState:
     def forget_group_topics(self) -> None:
         self._group_topics = frozenset()
 
-    def fits(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether an assignment holds only what this consumer has asked for."""
+    def is_subscribed_to(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Return True if an assignment contains only subscribed topics."""
         if self.pattern is not None:
             return all(self.matches(partition.topic) for partition in partitions)
         return all(partition.topic in self.subscribed_topics for partition in partitions)
 
     def assign_from_subscription(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take what the group has assigned; positions of partitions that stay are kept."""
-        if not self.is_by_group:
-            raise InvalidState(f"a group cannot assign partitions: the consumer reads {self.kind.value}")
+        """Set the partitions assigned by the group; those that stay keep their positions."""
+        if not self.is_auto_assigned:
+            raise InvalidState(f"group assignment requires a subscription, got {self.type.value}")
         self._set_assigned(partitions)
 
     def _set_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         old = self._assigned
-        self._assigned = {each: old.get(each) or TopicPartitionState() for each in partitions}
+        self._assigned = {partition: old.get(partition) or TopicPartitionState() for partition in partitions}
         self.assignment_version += 1
 
-    # Partitions and positions.
+    # Partition states.
 
     @property
     def assigned(self) -> Mapping[TopicPartition, TopicPartitionState]:
         return self._assigned
 
     def of(self, partition: TopicPartition) -> TopicPartitionState:
-        """The position of an assigned partition."""
-        found = self._assigned.get(partition)
-        if found is None:
+        """Return the state of an assigned partition; raise InvalidState if it is not assigned."""
+        state = self._assigned.get(partition)
+        if state is None:
             raise InvalidState(f"partition {partition} is not assigned to this consumer")
-        return found
+        return state
 
-    def serve_last(self, partition: TopicPartition) -> None:
-        """Let the other partitions come first next time.
+    def move_to_end(self, partition: TopicPartition) -> None:
+        """Fetch all other partitions first next time.
 
-        ``assigned`` is replaced, not changed: another thread may be walking over it (see ``fetch_buffer``).
+        ``assigned`` is replaced, not changed: another thread may iterate over it (see ``fetch.buffer``).
         """
-        found = self._assigned.get(partition)
-        if found is not None and len(self._assigned) > 1:
-            others = {each: state for each, state in self._assigned.items() if each != partition}
-            self._assigned = {**others, partition: found}
+        state = self._assigned.get(partition)
+        if state is not None and len(self._assigned) > 1:
+            others = {other: kept for other, kept in self._assigned.items() if other != partition}
+            self._assigned = {**others, partition: state}
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch and return no more of these: they are about to go."""
+        """Stop fetching and returning records of these partitions: they are about to be revoked."""
         for partition in partitions:
-            found = self._assigned.get(partition)
-            if found is not None:
-                found.pending_revocation = True
+            state = self._assigned.get(partition)
+            if state is not None:
+                state.pending_revocation = True
 
     def paused(self) -> frozenset[TopicPartition]:
-        return frozenset(self._that(lambda each: each.paused))
+        return frozenset(self._filter(lambda state: state.paused))
 
     def fetchable(self) -> Iterator[TopicPartition]:
-        return self._that(lambda each: each.is_fetchable)
+        return self._filter(lambda state: state.is_fetchable)
 
-    def missing_positions(self) -> list[TopicPartition]:
-        """Partitions for which a committed offset is to be looked for."""
-        return list(self._that(lambda each: each.state is FetchState.INITIALIZING))
+    def initializing(self) -> list[TopicPartition]:
+        """Return the partitions that need their committed offset."""
+        return list(self._filter(lambda state: state.state is FetchState.INITIALIZING))
 
     def needing_reset(self, now_ms: int) -> list[TopicPartition]:
-        return self._waiting_in(FetchState.AWAITING_RESET, now_ms)
+        return self._due_in(FetchState.AWAITING_RESET, now_ms)
 
     def needing_validation(self, now_ms: int) -> list[TopicPartition]:
-        return self._waiting_in(FetchState.AWAITING_VALIDATION, now_ms)
+        return self._due_in(FetchState.AWAITING_VALIDATION, now_ms)
 
     @property
-    def needs_committed(self) -> bool:
-        """Whether a partition waits for its committed offset to be looked up."""
-        return any(each.state is FetchState.INITIALIZING for each in self._assigned.values())
+    def has_initializing(self) -> bool:
+        """True if a partition needs its committed offset."""
+        return any(state.state is FetchState.INITIALIZING for state in self._assigned.values())
 
     @property
     def has_all_positions(self) -> bool:
-        return all(each.state is FetchState.FETCHING for each in self._assigned.values())
+        return all(state.state is FetchState.FETCHING for state in self._assigned.values())
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit of everything returned so far says."""
+        """Return the offsets to commit for all records returned so far."""
         return {
-            partition: OffsetAndMetadata(each.position.offset, "", each.position.offset_epoch)
-            for partition, each in self._assigned.items()
-            if each.has_valid_position and each.position is not None
+            partition: OffsetAndMetadata(state.position.offset, "", state.position.offset_epoch)
+            for partition, state in self._assigned.items()
+            if state.has_valid_position and state.position is not None
         }
 
-    def _that(self, holds: Callable[[TopicPartitionState], bool]) -> Iterator[TopicPartition]:
-        return (partition for partition, each in self._assigned.items() if holds(each))
+    def _filter(self, predicate: Callable[[TopicPartitionState], bool]) -> Iterator[TopicPartition]:
+        return (partition for partition, state in self._assigned.items() if predicate(state))
 
-    def _waiting_in(self, state: FetchState, now_ms: int) -> list[TopicPartition]:
-        return list(self._that(lambda each: each.state is state and now_ms >= each.next_retry_ms))
+    def _due_in(self, fetch_state: FetchState, now_ms: int) -> list[TopicPartition]:
+        return list(self._filter(lambda state: state.state is fetch_state and now_ms >= state.next_retry_ms))
 
-    def retry_at(self, partitions: Iterable[TopicPartition], at_ms: int) -> None:
-        """Ask for these again not before then: a request for them is under way, or has failed."""
+    def set_next_retry(self, partitions: Iterable[TopicPartition], at_ms: int) -> None:
+        """Do not request these again before then: a request is in flight, or has failed."""
         for partition in partitions:
-            found = self._assigned.get(partition)
-            if found is not None:
-                found.next_retry_ms = at_ms
+            state = self._assigned.get(partition)
+            if state is not None:
+                state.next_retry_ms = at_ms
 
-    # What answers mean.
+    # Responses.
 
     @property
     def has_reset_policy(self) -> bool:
         return self.reset_policy is not OffsetReset.NONE
 
     def request_reset(self, partition: TopicPartition, reset: OffsetReset | None = None) -> None:
-        """Look for a new position, by the policy unless one is named."""
-        wanted = reset or self.reset_policy
-        if wanted is OffsetReset.NONE:
-            raise NoOffset(f"partition {partition} has no position, and auto.offset.reset is none")
-        self.of(partition).await_reset(wanted)
+        """Request a reset, by the policy unless one is passed; raise NoOffset if that is none."""
+        strategy = reset or self.reset_policy
+        if strategy is OffsetReset.NONE:
+            raise NoOffset(f"no position for partition {partition} (auto.offset.reset=none)")
+        self.of(partition).await_reset(strategy)
 
     def start_at_committed(self, partition: TopicPartition, position: FetchPosition) -> None:
-        """Begin where the group left off, unless a seek came in between."""
-        found = self._assigned.get(partition)
-        if found is not None and found.state is FetchState.INITIALIZING:
-            found.seek_unvalidated(position)
+        """Set the position to the committed offset, unless a seek came in between."""
+        state = self._assigned.get(partition)
+        if state is not None and state.state is FetchState.INITIALIZING:
+            state.seek_unvalidated(position)
 
-    def reset_missing(self) -> None:
-        """Give partitions without a committed offset what the policy says; NoOffset if it says none."""
-        missing = self.missing_positions()
-        if missing and self.reset_policy is OffsetReset.NONE:
-            names = ", ".join(sorted(str(each) for each in missing))
-            raise NoOffset(f"no committed offset for {names}, and auto.offset.reset is none")
-        for partition in missing:
+    def reset_initializing(self) -> None:
+        """Reset partitions without a committed offset by the policy; raise NoOffset if that is none."""
+        partitions = self.initializing()
+        if partitions and self.reset_policy is OffsetReset.NONE:
+            names = ", ".join(sorted(str(partition) for partition in partitions))
+            raise NoOffset(f"no committed offset for {names} (auto.offset.reset=none)")
+        for partition in partitions:
             self.request_reset(partition)
 
     def complete_reset(self, partition: TopicPartition, reset: OffsetReset, position: FetchPosition) -> bool:
-        """Take what the log said, unless a seek or another reset came in between."""
-        found = self._assigned.get(partition)
-        if found is None or found.state is not FetchState.AWAITING_RESET or found.reset is not reset:
+        """Set the position from a ListOffsets response, unless a seek or another reset came in between."""
+        state = self._assigned.get(partition)
+        if state is None or state.state is not FetchState.AWAITING_RESET or state.reset is not reset:
             return False
-        found.seek_unvalidated(position)
+        state.seek_unvalidated(position)
         return True
 
     def complete_validation(
-        self, partition: TopicPartition, asked: FetchPosition, end_epoch: int, end_offset: int
+        self, partition: TopicPartition, validated: FetchPosition, end_epoch: int, end_offset: int
     ) -> Truncation | None:
-        """Judge the end of an epoch that a leader has told; a truncation is given if no policy mends it."""
-        found = self._assigned.get(partition)
-        if found is None or found.state is not FetchState.AWAITING_VALIDATION or found.position != asked:
+        """Apply an OffsetForLeaderEpoch response; return a truncation if there is no reset policy for it."""
+        state = self._assigned.get(partition)
+        if state is None or state.state is not FetchState.AWAITING_VALIDATION or state.position != validated:
             return None
         if end_offset == UNKNOWN_OFFSET or end_epoch == NO_LEADER_EPOCH:
             if not self.has_reset_policy:
-                return Truncation(asked, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
+                return Truncation(validated, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
             self.request_reset(partition)
-        elif end_offset < asked.offset:
+        elif end_offset < validated.offset:
             if not self.has_reset_policy:
-                return Truncation(asked, end_offset, end_epoch)
-            found.seek_validated(FetchPosition(end_offset, end_epoch, asked.leader_id, asked.leader_epoch))
+                return Truncation(validated, end_offset, end_epoch)
+            state.seek_validated(
+                FetchPosition(end_offset, end_epoch, validated.leader_id, validated.leader_epoch)
+            )
         else:
-            found.complete_validation()
+            state.complete_validation()
         return None

@@ -1,4 +1,4 @@
-"""Laws of the assignors, over random groups; examples of what is easily wrong."""
+"""Properties of the assignors over random groups, and edge cases."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from odradek.client.consumer.assignors import (
     Assignment,
     CooperativeStickyAssignor,
     Member,
+    PartitionRacks,
     RangeAssignor,
     RebalanceProtocol,
     RoundRobinAssignor,
     StickyAssignor,
-    Topics,
     common_protocol,
     configured_assignors,
 )
-from odradek.client.consumer.assignors.ownership import Claim, settle
+from odradek.client.consumer.assignors.ownership import Claim, resolve_claims
 from odradek.client.consumer.assignors.previous_assignment import (
     PreviousAssignment,
     PreviousAssignmentMessage,
     PreviousAssignmentTopic,
+    decode_generation,
     decode_previous_assignment,
+    encode_generation,
     encode_previous_assignment,
-    read_generation,
-    write_generation,
 )
 from odradek.client.consumer.assignors.registry import ASSIGNORS
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.wire.message_codecs import encoder
 
-NOWHERE: frozenset[str] = frozenset()
+NO_RACKS: frozenset[str] = frozenset()
 TOPICS = ("t0", "t1", "t2", "t3")
 RACKS = ("north", "south", "west")
 
 rack_sets = st.frozensets(st.sampled_from(RACKS), max_size=2)
 clusters = st.dictionaries(st.sampled_from(TOPICS), st.lists(rack_sets, max_size=7), min_size=1)
-wishes = st.sets(st.sampled_from(TOPICS), min_size=1).map(lambda chosen: tuple(sorted(chosen)))
+subscriptions = st.sets(st.sampled_from(TOPICS), min_size=1).map(lambda chosen: tuple(sorted(chosen)))
 names = st.sampled_from(list(ASSIGNORS))
 sticky_names = st.sampled_from(["sticky", "cooperative-sticky"])
 
 
 @st.composite
 def groups(draw: st.DrawFn, *, equal: bool = False) -> list[Member]:
-    shared = draw(wishes) if equal else None
+    shared = draw(subscriptions) if equal else None
     count = draw(st.integers(1, 6))
     return [
         Member(
             f"m{index}",
-            shared or draw(wishes),
+            shared or draw(subscriptions),
             instance_id=draw(st.sampled_from([None, f"i{9 - index}"])),
             rack=draw(st.sampled_from([None, *RACKS])),
         )
@@ -63,34 +63,36 @@ def groups(draw: st.DrawFn, *, equal: bool = False) -> list[Member]:
     ]
 
 
-def settled(name: str, topics: Topics, members: Sequence[Member]) -> dict[str, set[TopicPartition]]:
-    """What a group has when nobody needs to join again."""
+def final_assignment(
+    name: str, topics: PartitionRacks, members: Sequence[Member]
+) -> dict[str, set[TopicPartition]]:
+    """Return the assignment after all rounds of rejoining."""
     generation = max(member.generation for member in members)
     assigned = ASSIGNORS[name]().assign(topics, members)
     while name == "cooperative-sticky":
         kept = after(name, members, assigned, generation + 1)
         if all(set(m.owned) <= set(assigned[m.member_id].partitions) for m in members):
             break
-        # Who has lost something joins again.
+        # Members that lost a partition rejoin.
         members, generation = kept, generation + 1
         assigned = ASSIGNORS[name]().assign(topics, members)
-    return {member: set(each.partitions) for member, each in assigned.items()}
+    return {member: set(assignment.partitions) for member, assignment in assigned.items()}
 
 
 def after(
     name: str, members: Sequence[Member], assigned: Mapping[str, Assignment], generation: int
 ) -> list[Member]:
-    """The members as they join again, with the memory that their assignor has."""
+    """Return the members as they rejoin, with the user data of their assignors."""
     joined = []
     for member in members:
         assignor = ASSIGNORS[name]()
-        got = assigned.get(member.member_id, Assignment(()))
-        assignor.on_assignment(got, generation)
+        assignment = assigned.get(member.member_id, Assignment(()))
+        assignor.on_assignment(assignment, generation)
         cooperative = name == "cooperative-sticky"
         joined.append(
             member._replace(
                 user_data=assignor.user_data(frozenset(member.topics)),
-                owned=tuple(got.partitions) if cooperative else (),
+                owned=tuple(assignment.partitions) if cooperative else (),
                 generation=generation if cooperative else -1,
             )
         )
@@ -101,216 +103,214 @@ def as_assignments(assigned: Mapping[str, set[TopicPartition]]) -> dict[str, Ass
     return {member: Assignment(sorted(partitions)) for member, partitions in assigned.items()}
 
 
-def everything_wanted(topics: Topics, members: Sequence[Member]) -> set[TopicPartition]:
-    wanted = {topic for member in members for topic in member.topics}
-    return {TopicPartition(t, p) for t in wanted & topics.keys() for p in range(len(topics[t]))}
+def subscribed_partitions(topics: PartitionRacks, members: Sequence[Member]) -> set[TopicPartition]:
+    subscribed = {topic for member in members for topic in member.topics}
+    return {TopicPartition(t, p) for t in subscribed & topics.keys() for p in range(len(topics[t]))}
 
 
 @given(names, clusters, groups())
-def test_every_partition_goes_to_exactly_one_member_that_wants_it(
-    name: str, topics: Topics, members: list[Member]
+def test_every_partition_is_assigned_to_one_subscriber(
+    name: str, topics: PartitionRacks, members: list[Member]
 ) -> None:
-    assigned = settled(name, topics, members)
+    assigned = final_assignment(name, topics, members)
     assert assigned.keys() == {member.member_id for member in members}
     counts = Counter(tp for partitions in assigned.values() for tp in partitions)
-    assert counts == dict.fromkeys(everything_wanted(topics, members), 1)
+    assert counts == dict.fromkeys(subscribed_partitions(topics, members), 1)
     for member in members:
         assert {tp.topic for tp in assigned[member.member_id]} <= set(member.topics)
 
 
 @given(st.sampled_from(["roundrobin", "sticky", "cooperative-sticky"]), clusters, groups(equal=True))
-def test_equal_wishes_give_shares_that_differ_by_one_at_most(
-    name: str, topics: Topics, members: list[Member]
-) -> None:
-    sizes = [len(partitions) for partitions in settled(name, topics, members).values()]
+def test_equal_subscriptions_are_balanced(name: str, topics: PartitionRacks, members: list[Member]) -> None:
+    sizes = [len(partitions) for partitions in final_assignment(name, topics, members).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(clusters, groups(equal=True))
-def test_range_is_even_in_each_topic(topics: Topics, members: list[Member]) -> None:
-    assigned = settled("range", topics, members)
+def test_range_is_balanced_per_topic(topics: PartitionRacks, members: list[Member]) -> None:
+    assigned = final_assignment("range", topics, members)
     for topic in set(members[0].topics) & topics.keys():
         sizes = [sum(tp.topic == topic for tp in partitions) for partitions in assigned.values()]
         assert max(sizes) - min(sizes) <= 1
 
 
 @given(names, clusters, groups())
-def test_the_order_in_which_members_are_listed_changes_nothing(
-    name: str, topics: Topics, members: list[Member]
+def test_assignment_is_independent_of_member_order(
+    name: str, topics: PartitionRacks, members: list[Member]
 ) -> None:
-    assert settled(name, topics, members) == settled(name, topics, members[::-1])
+    assert final_assignment(name, topics, members) == final_assignment(name, topics, members[::-1])
 
 
 @given(sticky_names, clusters, groups())
-def test_a_second_run_moves_nothing(name: str, topics: Topics, members: list[Member]) -> None:
-    # What is far from its owner is dealt out anew each time, as Kafka does it: not sticky, with racks.
+def test_repeated_assignment_moves_nothing(name: str, topics: PartitionRacks, members: list[Member]) -> None:
+    # Partitions in another rack than their owner are reassigned each time, as in Kafka: not sticky.
     members = [member._replace(rack=None) for member in members]
-    first = settled(name, topics, members)
-    assert settled(name, topics, after(name, members, as_assignments(first), 1)) == first
+    first = final_assignment(name, topics, members)
+    assert final_assignment(name, topics, after(name, members, as_assignments(first), 1)) == first
 
 
 @given(sticky_names, clusters, groups(equal=True), st.data())
-def test_a_leaving_member_moves_only_what_it_had(
-    name: str, topics: Topics, members: list[Member], data: st.DataObject
+def test_leaving_member_moves_only_its_partitions(
+    name: str, topics: PartitionRacks, members: list[Member], data: st.DataObject
 ) -> None:
     members = [member._replace(rack=None) for member in members]
-    first = settled(name, topics, members)
+    first = final_assignment(name, topics, members)
     leaver = data.draw(st.sampled_from(members))
     others = [member for member in members if member is not leaver]
     if others:
-        second = settled(name, topics, after(name, others, as_assignments(first), 1))
+        second = final_assignment(name, topics, after(name, others, as_assignments(first), 1))
         assert all(first[member.member_id] <= second[member.member_id] for member in others)
 
 
 @given(sticky_names, clusters, groups(equal=True))
-def test_a_new_member_takes_only_its_share(name: str, topics: Topics, members: list[Member]) -> None:
+def test_new_member_takes_only_its_quota(name: str, topics: PartitionRacks, members: list[Member]) -> None:
     members = [member._replace(rack=None) for member in members]
-    first = settled(name, topics, members)
+    first = final_assignment(name, topics, members)
     joined = [*after(name, members, as_assignments(first), 1), Member("new", members[0].topics)]
-    second = settled(name, topics, joined)
+    second = final_assignment(name, topics, joined)
     for member in members:
         assert second[member.member_id] <= first[member.member_id]
 
 
 @given(sticky_names, clusters, groups())
-def test_no_single_move_makes_it_more_even(name: str, topics: Topics, members: list[Member]) -> None:
-    assigned = settled(name, topics, members)
-    for giver, partitions in assigned.items():
-        for taker in members:
-            if any(tp.topic in taker.topics for tp in partitions):
-                assert len(partitions) <= len(assigned[taker.member_id]) + 1, (giver, taker.member_id)
+def test_no_single_move_improves_balance(name: str, topics: PartitionRacks, members: list[Member]) -> None:
+    assigned = final_assignment(name, topics, members)
+    for source, partitions in assigned.items():
+        for member in members:
+            if any(tp.topic in member.topics for tp in partitions):
+                assert len(partitions) <= len(assigned[member.member_id]) + 1, (source, member.member_id)
 
 
 @given(clusters, groups(), st.data())
-def test_what_another_holds_is_withheld_until_it_is_given_up(
-    topics: Topics, members: list[Member], data: st.DataObject
+def test_owned_partitions_are_withheld_until_revoked(
+    topics: PartitionRacks, members: list[Member], data: st.DataObject
 ) -> None:
-    holders = {
+    owners = {
         tp: data.draw(st.sampled_from([None, *(m.member_id for m in members)]))
-        for tp in sorted(everything_wanted(topics, members))
+        for tp in sorted(subscribed_partitions(topics, members))
     }
     members = [
-        m._replace(owned=tuple(tp for tp, who in holders.items() if who == m.member_id), generation=3)
+        m._replace(owned=tuple(tp for tp, owner in owners.items() if owner == m.member_id), generation=3)
         for m in members
     ]
     for member, assignment in CooperativeStickyAssignor().assign(topics, members).items():
-        assert all(holders[tp] in (None, member) for tp in assignment.partitions)
+        assert all(owners[tp] in (None, member) for tp in assignment.partitions)
 
 
 @given(
     st.lists(st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 9)), unique=True), st.integers(0)
 )
-def test_the_memory_of_a_sticky_member_survives_the_wire(
-    partitions: list[TopicPartition], generation: int
-) -> None:
+def test_previous_assignment_round_trip(partitions: list[TopicPartition], generation: int) -> None:
     generation %= 1 << 31
-    read = decode_previous_assignment(
+    decoded = decode_previous_assignment(
         encode_previous_assignment(PreviousAssignment(tuple(partitions), generation))
     )
-    assert read is not None
-    assert (set(read.partitions), read.generation) == (set(partitions), generation)
-    assert read_generation(write_generation(generation)) == generation
+    assert decoded is not None
+    assert (set(decoded.partitions), decoded.generation) == (set(partitions), generation)
+    assert decode_generation(encode_generation(generation)) == generation
 
 
 @given(st.binary(max_size=40))
-def test_user_data_of_others_is_no_memory_and_no_failure(user_data: bytes) -> None:
-    StickyAssignor().assign({"t0": [NOWHERE]}, [Member("a", ("t0",), user_data)])
-    CooperativeStickyAssignor().assign({"t0": [NOWHERE]}, [Member("a", ("t0",), user_data)])
+def test_foreign_user_data_is_ignored(user_data: bytes) -> None:
+    StickyAssignor().assign({"t0": [NO_RACKS]}, [Member("a", ("t0",), user_data)])
+    CooperativeStickyAssignor().assign({"t0": [NO_RACKS]}, [Member("a", ("t0",), user_data)])
 
 
-def test_memory_of_the_first_version_has_no_generation() -> None:
+def test_previous_assignment_v0_has_no_generation() -> None:
     topic = PreviousAssignmentTopic(topic="t0", partitions=[1])
     old = bytes(encoder(PreviousAssignmentMessage, 0)(PreviousAssignmentMessage(previous_assignment=[topic])))
     assert decode_previous_assignment(old) == PreviousAssignment((TopicPartition("t0", 1),), -1)
 
 
-def test_a_later_generation_outdoes_an_earlier_one_and_two_of_the_same_outdo_each_other() -> None:
+def test_claim_of_later_generation_wins() -> None:
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
-    wants = frozenset({"t"})
+    topics = frozenset({"t"})
     claims = [
-        Claim("a", wants, (first, second), 4),
-        Claim("b", wants, (first,), 5),
-        Claim("c", wants, (second,), 4),
+        Claim("a", topics, (first, second), 4),
+        Claim("b", topics, (first,), 5),
+        Claim("c", topics, (second,), 4),
     ]
-    ownership = settle(claims, {"t": [NOWHERE] * 2})
+    ownership = resolve_claims(claims, {"t": [NO_RACKS] * 2})
     assert ownership.owned == {"a": [], "b": [first], "c": []}
     assert ownership.disputed == {second}
 
 
-def test_disputed_partitions_go_to_nobody_until_all_have_given_them_up() -> None:
+def test_disputed_partitions_are_withheld() -> None:
     disputed = TopicPartition("t", 0)
     members = [Member(name, ("t",), owned=(disputed,), generation=4) for name in "ab"]
-    assigned = CooperativeStickyAssignor().assign({"t": [NOWHERE]}, members)
-    assert [list(each.partitions) for each in assigned.values()] == [[], []]
+    assigned = CooperativeStickyAssignor().assign({"t": [NO_RACKS]}, members)
+    assert [list(assignment.partitions) for assignment in assigned.values()] == [[], []]
 
 
-def test_a_member_that_missed_a_generation_gets_back_what_it_had_if_that_helps() -> None:
+def test_member_regains_partitions_of_earlier_generation() -> None:
     partitions = tuple(TopicPartition("t", index) for index in range(4))
     members = [
         Member("a", ("t", "u"), owned=partitions, generation=5),
         Member("b", ("t",)),
         Member("c", ("t",), owned=partitions[:1], generation=4),
     ]
-    assert settled("cooperative-sticky", {"t": [NOWHERE] * 4}, members)["c"] == {partitions[0]}
+    assert final_assignment("cooperative-sticky", {"t": [NO_RACKS] * 4}, members)["c"] == {partitions[0]}
 
 
-def test_partitions_that_are_gone_are_not_kept() -> None:
+def test_deleted_partitions_are_not_assigned() -> None:
     owned = tuple(TopicPartition("t", index) for index in range(5))
     members = [Member("a", ("t",), owned=owned, generation=1), Member("b", ("t", "gone"))]
-    assigned = settled("cooperative-sticky", {"t": [NOWHERE] * 2}, members)
-    assert {tp for each in assigned.values() for tp in each} == set(owned[:2])
+    assigned = final_assignment("cooperative-sticky", {"t": [NO_RACKS] * 2}, members)
+    assert {tp for partitions in assigned.values() for tp in partitions} == set(owned[:2])
 
 
-def test_members_get_the_same_numbers_of_topics_that_are_cut_alike() -> None:
-    topics = {"t": [NOWHERE] * 5, "u": [NOWHERE] * 5}
-    for partitions in settled("range", topics, [Member(name, ("t", "u")) for name in "abc"]).values():
+def test_range_copartitions_topics() -> None:
+    topics = {"t": [NO_RACKS] * 5, "u": [NO_RACKS] * 5}
+    for partitions in final_assignment(
+        "range", topics, [Member(name, ("t", "u")) for name in "abc"]
+    ).values():
         assert {tp.partition for tp in partitions if tp.topic == "t"} == {
             tp.partition for tp in partitions if tp.topic == "u"
         }
 
 
 @pytest.mark.parametrize("name", ["range", "sticky", "cooperative-sticky"])
-def test_replicas_nearby_are_preferred(name: str) -> None:
+def test_rack_local_partitions_are_preferred(name: str) -> None:
     topics = {"t": [frozenset({RACKS[index % 3]}) for index in range(6)]}
     members = [Member(f"m{index}", ("t",), rack=RACKS[2 - index]) for index in range(3)]
-    assigned = settled(name, topics, members)
+    assigned = final_assignment(name, topics, members)
     for member in members:
         assert {RACKS[tp.partition % 3] for tp in assigned[member.member_id]} == {member.rack}
 
 
-def test_static_members_keep_their_turn_when_they_come_back_with_another_id() -> None:
-    topics = {"t": [NOWHERE] * 4}
+def test_static_member_keeps_order_with_new_member_id() -> None:
+    topics = {"t": [NO_RACKS] * 4}
     before = RoundRobinAssignor().assign(topics, [Member("z", ("t",), instance_id="1"), Member("a", ("t",))])
     later = RoundRobinAssignor().assign(topics, [Member("zz", ("t",), instance_id="1"), Member("a", ("t",))])
     assert before["z"] == later["zz"]
 
 
-def test_a_group_changes_over_cooperatively_if_all_its_assignors_can() -> None:
-    chosen = configured_assignors(["range", "cooperative-sticky"])
-    assert [one.name for one in chosen] == ["range", "cooperative-sticky"]
-    assert common_protocol(chosen) is RebalanceProtocol.EAGER
-    assert common_protocol(chosen[1:]) is RebalanceProtocol.COOPERATIVE
+def test_protocol_is_cooperative_if_all_assignors_support_it() -> None:
+    assignors = configured_assignors(["range", "cooperative-sticky"])
+    assert [assignor.name for assignor in assignors] == ["range", "cooperative-sticky"]
+    assert common_protocol(assignors) is RebalanceProtocol.EAGER
+    assert common_protocol(assignors[1:]) is RebalanceProtocol.COOPERATIVE
 
 
-def test_own_assignors_take_the_place_of_those_named() -> None:
-    own = RangeAssignor()
-    assert configured_assignors(["sticky"], [own]) == (own,)
+def test_custom_assignors_replace_configured_ones() -> None:
+    custom = RangeAssignor()
+    assert configured_assignors(["sticky"], [custom]) == (custom,)
 
 
-@pytest.mark.parametrize("wrong", [[], ["rnge"], ["range", "range"]])
-def test_wrong_choices_of_assignors_are_refused(wrong: list[str]) -> None:
+@pytest.mark.parametrize("names", [[], ["rnge"], ["range", "range"]])
+def test_invalid_assignor_configuration_is_rejected(names: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"partition\.assignment\.strategy"):
-        configured_assignors(wrong)
+        configured_assignors(names)
 
 
 @pytest.mark.parametrize("name", list(ASSIGNORS))
-@pytest.mark.parametrize("wanted_count", [2, 50, 100])
-def test_a_thousand_members_and_ten_thousand_partitions_take_seconds(name: str, wanted_count: int) -> None:
-    topics = {f"t{index}": [NOWHERE] * 100 for index in range(100)}
+@pytest.mark.parametrize("topic_count", [2, 50, 100])
+def test_large_group_is_assigned_within_seconds(name: str, topic_count: int) -> None:
+    topics = {f"t{index}": [NO_RACKS] * 100 for index in range(100)}
     members = [
-        Member(f"m{i}", tuple(f"t{(i * 7 + j * 13) % 100}" for j in range(wanted_count))) for i in range(1000)
+        Member(f"m{i}", tuple(f"t{(i * 7 + j * 13) % 100}" for j in range(topic_count))) for i in range(1000)
     ]
     started = time.process_time()
     assigned = ASSIGNORS[name]().assign(topics, members)
-    assert sum(len(each.partitions) for each in assigned.values()) == 10_000
+    assert sum(len(assignment.partitions) for assignment in assigned.values()) == 10_000
     assert time.process_time() - started < 5

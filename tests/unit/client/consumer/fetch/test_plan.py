@@ -1,4 +1,4 @@
-"""Who is asked for what: brokers, offsets, order, and the words of the request."""
+"""Planning of fetches: brokers, offsets, order, and the Fetch request."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from odradek.wire.messages.fetch import FetchRequest
 
 A_ID = b"a" * 16
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
-LIMITS = FetchConfig(1, 5000, 500, 1000, False, "here")
-IMAGE = ClusterMetadata(
+CONFIG = FetchConfig(1, 5000, 500, 1000, False, "here")
+METADATA = ClusterMetadata(
     1,
     "c",
     1,
@@ -40,7 +40,7 @@ IMAGE = ClusterMetadata(
 )
 
 
-def reading(**leaders: int) -> SubscriptionState:
+def assigned_to(**leaders: int) -> SubscriptionState:
     state = SubscriptionState(OffsetReset.LATEST)
     named = {"a0": A0, "a1": A1, "b0": B0}
     state.assign([named[name] for name in leaders])
@@ -49,73 +49,73 @@ def reading(**leaders: int) -> SubscriptionState:
     return state
 
 
-def planned(
+def plan_of(
     state: SubscriptionState,
     *,
-    busy: frozenset[int] = frozenset(),
-    resting: frozenset[TopicPartition] = frozenset(),
-    ahead: dict[TopicPartition, int | None] | None = None,
+    nodes_in_flight: frozenset[int] = frozenset(),
+    backing_off: frozenset[TopicPartition] = frozenset(),
+    buffered: dict[TopicPartition, int | None] | None = None,
     now_ms: int = 0,
 ) -> FetchPlan:
     return plan_fetches(
         state.assigned,
-        IMAGE,
+        METADATA,
         1000,
         now_ms,
-        busy=busy,
-        resting=resting,
-        ahead_of=lambda partition: (ahead or {}).get(partition, -1),
+        nodes_in_flight=nodes_in_flight,
+        backing_off=backing_off,
+        buffered_end=lambda partition: (buffered or {}).get(partition, -1),
     )
 
 
-def test_partitions_go_to_their_leaders_in_the_order_of_serving() -> None:
-    state = reading(a0=1, a1=1, b0=2)
-    state.serve_last(A0)
-    plan = planned(state)
-    assert {node: list(each.wanted) for node, each in plan.by_node.items()} == {1: [A1, A0], 2: [B0]}
-    assert plan.by_node[1].wanted[A0] == PartitionFetch(A_ID, 10, 1000, 4)
-    assert plan.by_node[2].wanted[B0].topic_id == ZERO_TOPIC_ID
+def test_partitions_are_fetched_from_leaders_in_order() -> None:
+    state = assigned_to(a0=1, a1=1, b0=2)
+    state.move_to_end(A0)
+    plan = plan_of(state)
+    assert {node: list(fetch.partitions) for node, fetch in plan.by_node.items()} == {1: [A1, A0], 2: [B0]}
+    assert plan.by_node[1].partitions[A0] == PartitionFetch(A_ID, 10, 1000, 4)
+    assert plan.by_node[2].partitions[B0].topic_id == ZERO_TOPIC_ID
     assert not plan.needs_metadata
 
 
-def test_a_partition_without_a_known_leader_asks_for_metadata() -> None:
-    assert planned(reading(a0=-1)).needs_metadata
-    assert planned(reading(a0=9)).needs_metadata
-    assert planned(reading(a0=9)).by_node == {}
+def test_unknown_leader_needs_metadata() -> None:
+    assert plan_of(assigned_to(a0=-1)).needs_metadata
+    assert plan_of(assigned_to(a0=9)).needs_metadata
+    assert plan_of(assigned_to(a0=9)).by_node == {}
 
 
-def test_busy_brokers_and_partitions_that_cannot_be_read_are_left_out() -> None:
-    state = reading(a0=1, a1=1, b0=2)
+def test_plan_skips_nodes_in_flight_and_unfetchable_partitions() -> None:
+    state = assigned_to(a0=1, a1=1, b0=2)
     state.of(A0).paused = True
-    assert list(planned(state, busy=frozenset({2})).by_node[1].wanted) == [A1]
-    assert planned(state, resting=frozenset({A1, B0})).by_node == {}
+    assert list(plan_of(state, nodes_in_flight=frozenset({2})).by_node[1].partitions) == [A1]
+    assert plan_of(state, backing_off=frozenset({A1, B0})).by_node == {}
 
 
-def test_what_is_being_read_is_fetched_ahead_and_what_is_full_shortens_the_wait() -> None:
-    state = reading(a0=1, a1=1)
-    plan = planned(state, ahead={A0: 77}).by_node[1]
-    assert plan.wanted[A0].offset == 77
+def test_plan_with_buffered_partitions() -> None:
+    state = assigned_to(a0=1, a1=1)
+    plan = plan_of(state, buffered={A0: 77}).by_node[1]
+    assert plan.partitions[A0].offset == 77
     assert not plan.is_short
-    plan = planned(state, ahead={A0: None}).by_node[1]
-    assert list(plan.wanted) == [A1]
+    plan = plan_of(state, buffered={A0: None}).by_node[1]
+    assert list(plan.partitions) == [A1]
     assert plan.is_short
     assert fetch_request(
-        FetchSessionHandler().request(plan.wanted), LIMITS, by_id=True, is_short=True
+        FetchSessionHandler().build(plan.partitions), CONFIG, by_id=True, is_short=True
     ).max_wait_ms == (SHORT_WAIT_MS)
 
 
-def test_a_preferred_replica_is_read_from_while_it_is_there() -> None:
-    state = reading(a0=1)
+def test_preferred_replica_is_used_while_alive() -> None:
+    state = assigned_to(a0=1)
     state.of(A0).prefer(2, until_ms=50)
-    assert list(planned(state, now_ms=50).by_node) == [2]
-    assert list(planned(state, now_ms=51).by_node) == [1]
+    assert list(plan_of(state, now_ms=50).by_node) == [2]
+    assert list(plan_of(state, now_ms=51).by_node) == [1]
     state.of(A0).prefer(9, until_ms=50)
-    assert list(planned(state).by_node) == [1]
+    assert list(plan_of(state).by_node) == [1]
 
 
-def test_the_request_says_all_this_in_every_version_with_sessions() -> None:
+def test_request_versions_with_sessions() -> None:
     session = FetchSessionRequest(7, 3, {A0: PartitionFetch(A_ID, 10, 1000, 4)}, {A1: A_ID}, {}, True)
-    request = fetch_request(session, LIMITS, by_id=True)
+    request = fetch_request(session, CONFIG, by_id=True)
     for version in range(7, 18):
         wire = encoder(FetchRequest, version)(request)
         got, _ = decoder(FetchRequest, version)(memoryview(wire), 0)
@@ -127,55 +127,55 @@ def test_the_request_says_all_this_in_every_version_with_sessions() -> None:
         assert (got.topics[0].topic == "a") is (version < 13)
 
 
-def test_brokers_without_sessions_are_asked_too() -> None:
+def test_request_versions_without_sessions() -> None:
     request = fetch_request(
-        FetchSessionHandler().request({A0: PartitionFetch(A_ID, 10, 1000, 4)}), LIMITS, by_id=False
+        FetchSessionHandler().build({A0: PartitionFetch(A_ID, 10, 1000, 4)}), CONFIG, by_id=False
     )
     for version in range(4, 7):
         got, _ = decoder(FetchRequest, version)(memoryview(encoder(FetchRequest, version)(request)), 0)
         assert got.topics[0].topic == "a"
 
 
-def test_partitions_of_a_topic_made_anew_are_forgotten_only_where_ids_name_topics() -> None:
+def test_recreated_topic_is_forgotten_only_with_ids() -> None:
     session = FetchSessionRequest(7, 3, {A0: PartitionFetch(A_ID, 0, 1000, 4)}, {}, {A0: b"o" * 16}, True)
-    assert fetch_request(session, LIMITS, by_id=True).forgotten_topics_data[0].topic_id == b"o" * 16
-    assert fetch_request(session, LIMITS, by_id=False).forgotten_topics_data == []
+    assert fetch_request(session, CONFIG, by_id=True).forgotten_topics_data[0].topic_id == b"o" * 16
+    assert fetch_request(session, CONFIG, by_id=False).forgotten_topics_data == []
 
 
-def test_nothing_is_fetched_from_where_a_reader_stops() -> None:
-    state = reading(a0=1, a1=1)
+def test_plan_skips_partitions_at_stop_offset() -> None:
+    state = assigned_to(a0=1, a1=1)
     state.of(A0).stop_offset = 10
     state.of(A1).stop_offset = 11
-    assert list(planned(state).by_node[1].wanted) == [A1]
-    plan = planned(state, ahead={A1: 11})
+    assert list(plan_of(state).by_node[1].partitions) == [A1]
+    plan = plan_of(state, buffered={A1: 11})
     assert plan.by_node == {}
 
 
-def test_a_partition_that_has_all_it_wants_makes_nobody_hurry() -> None:
-    state = reading(a0=1, a1=1)
+def test_partition_at_stop_offset_does_not_shorten_wait() -> None:
+    state = assigned_to(a0=1, a1=1)
     state.of(A0).stop_offset = 20
-    assert not planned(state, ahead={A0: 20}).by_node[1].is_short
+    assert not plan_of(state, buffered={A0: 20}).by_node[1].is_short
 
 
-def test_about_as_much_is_fetched_as_a_reader_wants() -> None:
-    def bytes_asked(stop_offset: int, offset_bytes: float, partition_max_bytes: int = 8_000_000) -> int:
-        state = reading(a0=1)
+def test_fetch_size_is_limited_by_stop_offset() -> None:
+    def requested_bytes(stop_offset: int, offset_bytes: float, partition_max_bytes: int = 8_000_000) -> int:
+        state = assigned_to(a0=1)
         state.of(A0).stop_offset = stop_offset
         state.of(A0).offset_bytes = offset_bytes
         plan = plan_fetches(
             state.assigned,
-            IMAGE,
+            METADATA,
             partition_max_bytes,
             0,
-            busy=(),
-            resting=(),
-            ahead_of=lambda _: -1,
+            nodes_in_flight=(),
+            backing_off=(),
+            buffered_end=lambda _: -1,
         )
-        return plan.by_node[1].wanted[A0].max_bytes
+        return plan.by_node[1].partitions[A0].max_bytes
 
-    assert bytes_asked(INT64_MAX, 1) == 8_000_000
-    assert bytes_asked(10 + 20_000, 100) == 2_500_000
-    assert bytes_asked(10 + 20_000, 100, partition_max_bytes=50_000) == 50_000
-    assert bytes_asked(10 + 10_000_000, 100) == 8_000_000
-    assert bytes_asked(11, 100) == STOP_BYTES_MIN
-    assert bytes_asked(INT64_MAX - 1, 1e9, partition_max_bytes=INT32_MAX) == INT32_MAX
+    assert requested_bytes(INT64_MAX, 1) == 8_000_000
+    assert requested_bytes(10 + 20_000, 100) == 2_500_000
+    assert requested_bytes(10 + 20_000, 100, partition_max_bytes=50_000) == 50_000
+    assert requested_bytes(10 + 10_000_000, 100) == 8_000_000
+    assert requested_bytes(11, 100) == STOP_BYTES_MIN
+    assert requested_bytes(INT64_MAX - 1, 1e9, partition_max_bytes=INT32_MAX) == INT32_MAX

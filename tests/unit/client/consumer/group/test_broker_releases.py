@@ -1,4 +1,4 @@
-"""Groups whose coordinator is a broker of an older or a newer release."""
+"""Groups with coordinators of older and newer Kafka releases."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from odradek.testing.broker import MemoryCluster
 from odradek.testing.clock import run_virtually
 
 BROKER = {
-    "advertised.listeners": "PLAINTEXT://disguised:9092",
+    "advertised.listeners": "PLAINTEXT://proxy:9092",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
 }
 GROUP_APIS = {8: 9, 9: 9, 11: 9, 12: 4, 14: 5}
-"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat and SyncGroup, with the highest version that we speak."""
+"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat and SyncGroup, with the highest version supported."""
 
 
 def play(release: str, scenario: Any) -> None:
     async def main() -> None:
         memory = MemoryCluster()
         stage = ClientFixture(memory, await memory.start(BROKER))
-        disguise = ReleaseProxy(stage.network, "disguised", RELEASES[release], ("broker", 9092))
-        await disguise.listen(9092)
+        proxy = ReleaseProxy(stage.network, "proxy", RELEASES[release], ("broker", 9092))
+        await proxy.listen(9092)
         readers = GroupMembers(stage)
         try:
-            await scenario(readers, disguise)
+            await scenario(readers, proxy)
             await readers.close()
-            assert disguise.refused == []
+            assert proxy.refused == []
             await stage.close()
         finally:
-            disguise.close()
+            proxy.close()
             await stage.broker.stop()
             await memory.close()
 
@@ -46,30 +46,30 @@ def play(release: str, scenario: Any) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("release", RELEASES)
-def test_groups_work_with_every_release(release: str, strategy: str) -> None:
-    async def scenario(group: GroupMembers, disguise: ReleaseProxy) -> None:
+def test_group_works_with_every_release(release: str, strategy: str) -> None:
+    async def scenario(group: GroupMembers, proxy: ReleaseProxy) -> None:
         partitions = await group.create("t", 4)
-        how = {"bootstrap_servers": "disguised:9092", "partition_assignment_strategy": strategy}
-        members = [await group.polling(name, "t", **how) for name in "ab"]
+        options = {"bootstrap_servers": "proxy:9092", "partition_assignment_strategy": strategy}
+        members = [await group.polling(name, "t", **options) for name in "ab"]
         await group.until_shared(members, partitions)
-        note = OffsetAndMetadata(3, "note")
-        await members[0].coordinator.commit({partitions[0]: note}, 10_000)
-        found = await members[1].coordinator.committed(partitions[:2], 10_000)
-        assert found == {partitions[0]: note, partitions[1]: None}
+        offset = OffsetAndMetadata(3, "metadata")
+        await members[0].coordinator.commit({partitions[0]: offset}, 10_000)
+        committed = await members[1].coordinator.committed(partitions[:2], 10_000)
+        assert committed == {partitions[0]: offset, partitions[1]: None}
         await members[0].close()
         await group.until_shared(members[1:], partitions)
-        spoken = {key: disguise.spoken[key] for key in GROUP_APIS}
-        assert spoken == {key: min(ours, RELEASES[release][key][1]) for key, ours in GROUP_APIS.items()}
-        assert [one.failures for one in group.all] == [[], []]
+        used = {key: proxy.spoken[key] for key in GROUP_APIS}
+        assert used == {key: min(highest, RELEASES[release][key][1]) for key, highest in GROUP_APIS.items()}
+        assert [member.failures for member in group.all] == [[], []]
 
     play(release, scenario)
 
 
-def test_static_members_need_a_broker_that_knows_instances() -> None:
-    async def scenario(group: GroupMembers, disguise: ReleaseProxy) -> None:
+def test_static_membership_requires_broker_support() -> None:
+    async def scenario(group: GroupMembers, proxy: ReleaseProxy) -> None:
         await group.create("t", 1)
-        how = {"bootstrap_servers": "disguised:9092", "group_instance_id": "one"}
-        member = await group.reader("a", **how).subscribe("t")
+        options = {"bootstrap_servers": "proxy:9092", "group_instance_id": "one"}
+        member = await group.reader("a", **options).subscribe("t")
         with pytest.raises(UnsupportedVersion):
             await member.poll(10_000)
 

@@ -1,4 +1,4 @@
-"""Groups of several members against a whole broker, on virtual time."""
+"""Groups of several members against a broker on virtual time."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ BROKER = {
 
 @pytest.fixture
 def play() -> Play:
-    """Run a scenario with readers, which are closed at its end. It may start another broker."""
+    """Run a scenario with group members, which are closed at its end. It may start another broker."""
 
     def run(scenario: Callable[[GroupMembers], Any], **settings: str) -> None:
         async def main() -> None:
             memory = MemoryCluster()
-            given = {**BROKER, **{name.replace("_", "."): value for name, value in settings.items()}}
-            stage = ClientFixture(memory, await memory.start(given))
+            overrides = {name.replace("_", "."): value for name, value in settings.items()}
+            stage = ClientFixture(memory, await memory.start({**BROKER, **overrides}))
             readers = GroupMembers(stage)
             try:
                 await scenario(readers)
@@ -52,24 +52,24 @@ def play() -> Play:
     return run
 
 
-ALL = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 
 
-@pytest.mark.parametrize("strategy", ALL)
-def test_members_that_come_and_go_share_all_partitions(play: Play, strategy: str) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_members_share_all_partitions(play: Play, strategy: str) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 6)
-        how = {"partition_assignment_strategy": strategy}
-        first = await group.polling("a", "t", **how)
+        options = {"partition_assignment_strategy": strategy}
+        first = await group.polling("a", "t", **options)
         await group.until_shared([first], partitions)
-        second = await group.polling("b", "t", **how)
-        third = await group.polling("c", "t", **how)
+        second = await group.polling("b", "t", **options)
+        third = await group.polling("c", "t", **options)
         await group.until_shared([first, second, third], partitions)
         await asyncio.sleep(5)
-        assert sorted(len(one.assigned) for one in group.all) == [2, 2, 2]
+        assert sorted(len(member.assigned) for member in group.all) == [2, 2, 2]
         await first.close()
         await group.until_shared([second, third], partitions)
-        assert [one.failures for one in group.all] == [[], [], []]
+        assert [member.failures for member in group.all] == [[], [], []]
 
     play(scenario)
 
@@ -78,16 +78,16 @@ COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 EAGER = {"partition_assignment_strategy": "sticky"}
 
 
-def test_eager_members_give_everything_up_and_cooperative_ones_only_what_others_get(play: Play) -> None:
+def test_revoked_partitions_by_protocol(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 4)
-        for how, revoked_count in ((EAGER, 4), (COOPERATIVE, 2)):
-            name = how["partition_assignment_strategy"]
-            first = await group.polling(f"{name}-1", "t", group_id=name, **how)
+        for options, revoked_count in ((EAGER, 4), (COOPERATIVE, 2)):
+            name = options["partition_assignment_strategy"]
+            first = await group.polling(f"{name}-1", "t", group_id=name, **options)
             await group.until_shared([first], partitions)
-            second = await group.polling(f"{name}-2", "t", group_id=name, **how)
+            second = await group.polling(f"{name}-2", "t", group_id=name, **options)
             await group.until_shared([first, second], partitions)
-            revoked = [tp for word, those in first.heard if word == "revoked" for tp in those]
+            revoked = [tp for event, partitions in first.heard if event == "revoked" for tp in partitions]
             assert len(revoked) == revoked_count
             assert first.words[0] == "assigned"
             assert "lost" not in first.words
@@ -95,7 +95,7 @@ def test_eager_members_give_everything_up_and_cooperative_ones_only_what_others_
     play(scenario)
 
 
-def test_a_cooperative_member_reads_on_while_others_join(play: Play) -> None:
+def test_cooperative_member_keeps_reading_during_rebalance(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 4)
         first = await group.polling("a", "t", **COOPERATIVE)
@@ -105,7 +105,7 @@ def test_a_cooperative_member_reads_on_while_others_join(play: Play) -> None:
         second.keep_polling()
         least = 4
         for _ in range(100):
-            assert await first.poll(0), "there is always something to read"
+            assert await first.poll(0), "the member always has partitions to read"
             least = min(least, len(first.assigned))
             await asyncio.sleep(0.1)
         assert least == 2
@@ -114,7 +114,7 @@ def test_a_cooperative_member_reads_on_while_others_join(play: Play) -> None:
     play(scenario)
 
 
-def test_an_eager_member_has_nothing_to_read_until_all_have_joined(play: Play) -> None:
+def test_eager_member_reads_nothing_during_rebalance(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 4)
         first = await group.polling("a", "t", **EAGER)
@@ -122,7 +122,7 @@ def test_an_eager_member_has_nothing_to_read_until_all_have_joined(play: Play) -
         second = await group.polling("b", "t", **EAGER)
         await group.until_shared([first, second], partitions)
         await second.stop_polling()
-        first.coordinator.request_rejoin("just so")
+        first.coordinator.request_rejoin("test")
         await first.stop_polling()
         assert not await first.poll(5000)
         assert first.assigned == set()
@@ -133,7 +133,7 @@ def test_an_eager_member_has_nothing_to_read_until_all_have_joined(play: Play) -
     play(scenario)
 
 
-def test_heartbeats_go_on_while_the_application_works(play: Play) -> None:
+def test_heartbeats_continue_between_polls(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t")
@@ -149,9 +149,7 @@ def test_heartbeats_go_on_while_the_application_works(play: Play) -> None:
     play(scenario)
 
 
-def test_an_application_that_does_not_poll_loses_its_partitions_until_it_does(
-    play: Play, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_poll_timeout_loses_partitions_until_next_poll(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t")
@@ -171,7 +169,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions_until_it_does(
     play(scenario)
 
 
-def test_a_member_that_cannot_be_heard_loses_its_partitions_and_comes_back(play: Play) -> None:
+def test_partitioned_member_loses_assignment_and_rejoins(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t")
@@ -187,7 +185,7 @@ def test_a_member_that_cannot_be_heard_loses_its_partitions_and_comes_back(play:
     play(scenario)
 
 
-def test_a_heartbeat_without_answer_has_the_coordinator_found_again(play: Play) -> None:
+def test_coordinator_is_rediscovered_after_heartbeat_timeout(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t")
@@ -203,28 +201,28 @@ def test_a_heartbeat_without_answer_has_the_coordinator_found_again(play: Play) 
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-@pytest.mark.parametrize("violently", [False, True])
-def test_groups_outlive_their_coordinator(play: Play, strategy: str, violently: bool) -> None:
+@pytest.mark.parametrize("kill", [False, True])
+def test_group_survives_coordinator_restart(play: Play, strategy: str, kill: bool) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 4)
-        how = {"partition_assignment_strategy": strategy}
-        both = [await group.polling("a", "t", **how), await group.polling("b", "t", **how)]
+        options = {"partition_assignment_strategy": strategy}
+        both = [await group.polling("a", "t", **options), await group.polling("b", "t", **options)]
         await group.until_shared(both, partitions)
         stage = group.stage
-        await (stage.broker.kill() if violently else stage.broker.stop())
+        await (stage.broker.kill() if kill else stage.broker.stop())
         await asyncio.sleep(3)
         stage.broker = await stage.memory.start(BROKER)
         await asyncio.sleep(20)
         await group.until_shared(both, partitions)
         await both[0].coordinator.commit({partitions[0]: OffsetAndMetadata(7)}, 20_000)
-        third = await group.polling("c", "t", **how)
+        third = await group.polling("c", "t", **options)
         await group.until_shared([*both, third], partitions)
-        assert [one.failures for one in group.all] == [[], [], []]
+        assert [member.failures for member in group.all] == [[], [], []]
 
     play(scenario)
 
 
-def test_topics_that_grow_and_topics_that_come_are_shared_too(play: Play) -> None:
+def test_new_partitions_and_topics_are_assigned(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("orders-1", 2)
         first = (await group.reader("a").subscribe_pattern("orders-.*")).keep_polling()
@@ -236,12 +234,12 @@ def test_topics_that_grow_and_topics_that_come_are_shared_too(play: Play) -> Non
         partitions += await group.create("orders-2", 2)
         await group.create("letters", 2)
         await group.until_shared([first, second], partitions)
-        assert [one.failures for one in group.all] == [[], []]
+        assert [member.failures for member in group.all] == [[], []]
 
     play(scenario)
 
 
-def test_a_topic_that_comes_later_is_assigned_when_it_is_there(play: Play) -> None:
+def test_topic_created_later_is_assigned(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         first = await group.polling("a", "t", "late")
         partitions = await group.create("t", 1)
@@ -252,7 +250,7 @@ def test_a_topic_that_comes_later_is_assigned_when_it_is_there(play: Play) -> No
     play(scenario)
 
 
-def test_members_with_different_wishes_get_what_they_want(play: Play) -> None:
+def test_members_with_different_subscriptions(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = [*await group.create("t", 2), *await group.create("u", 2)]
         first = await group.polling("a", "t")
@@ -267,7 +265,7 @@ def test_members_with_different_wishes_get_what_they_want(play: Play) -> None:
     play(scenario)
 
 
-def test_internal_topics_match_a_pattern_only_on_demand(play: Play) -> None:
+def test_pattern_excludes_internal_topics_by_default(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 1)
         first = (await group.reader("a").subscribe_pattern(".*")).keep_polling()
@@ -281,24 +279,24 @@ def test_internal_topics_match_a_pattern_only_on_demand(play: Play) -> None:
     play(scenario)
 
 
-def test_static_members_come_back_to_what_they_had(play: Play) -> None:
+def test_static_member_regains_partitions_after_restart(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 4)
         first = await group.polling("a", "t", group_instance_id="one")
         second = await group.polling("b", "t", group_instance_id="two")
         await group.until_shared([first, second], partitions)
-        had, heard = first.assigned, list(second.heard)
+        assigned, heard = first.assigned, list(second.heard)
         await first.close()
         await asyncio.sleep(5)
-        again = await group.polling("c", "t", group_instance_id="one")
-        await group.until_shared([again, second], partitions)
-        assert again.assigned == had
-        assert second.heard == heard, "nobody else noticed"
+        restarted = await group.polling("c", "t", group_instance_id="one")
+        await group.until_shared([restarted, second], partitions)
+        assert restarted.assigned == assigned
+        assert second.heard == heard, "no rebalance"
 
     play(scenario)
 
 
-def test_a_static_member_is_told_when_another_has_taken_its_name(play: Play) -> None:
+def test_duplicate_static_member_fences_the_first(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t", group_instance_id="one")
@@ -314,17 +312,17 @@ def test_a_static_member_is_told_when_another_has_taken_its_name(play: Play) -> 
     play(scenario)
 
 
-def test_a_listener_that_raises_is_heard_of_after_the_rebalance(play: Play) -> None:
+def test_listener_exception_is_raised_after_rebalance(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.reader("a").subscribe("t")
-        first.raises["assigned"] = ValueError("cannot take it")
-        with pytest.raises(ValueError, match="cannot take it"):
+        first.raises["assigned"] = ValueError("assigned callback failed")
+        with pytest.raises(ValueError, match="assigned callback failed"):
             await first.poll(10_000)
         assert first.assigned == set(partitions)
-        first.raises["revoked"] = ValueError("cannot part")
-        first.coordinator.request_rejoin("just so")
-        with pytest.raises(ValueError, match="cannot part"):
+        first.raises["revoked"] = ValueError("revoked callback failed")
+        first.coordinator.request_rejoin("test")
+        with pytest.raises(ValueError, match="revoked callback failed"):
             await first.poll(10_000)
         first.keep_polling()
         await group.until_shared([first], partitions)
@@ -332,7 +330,7 @@ def test_a_listener_that_raises_is_heard_of_after_the_rebalance(play: Play) -> N
     play(scenario)
 
 
-def test_unsubscribing_leaves_the_group(play: Play) -> None:
+def test_unsubscribe_leaves_group(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t")
@@ -352,7 +350,7 @@ def test_unsubscribing_leaves_the_group(play: Play) -> None:
     play(scenario)
 
 
-def test_a_full_group_refuses_and_says_so(play: Play) -> None:
+def test_join_fails_when_group_is_full(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t")
@@ -365,7 +363,7 @@ def test_a_full_group_refuses_and_says_so(play: Play) -> None:
     play(scenario, group_max_size="1")
 
 
-def test_members_without_an_assignor_in_common_do_not_mix(play: Play) -> None:
+def test_join_fails_without_common_assignor(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 2)
         first = await group.polling("a", "t", **EAGER)
@@ -378,76 +376,78 @@ def test_members_without_an_assignor_in_common_do_not_mix(play: Play) -> None:
     play(scenario)
 
 
-def test_a_group_is_brought_from_eager_to_cooperative_one_restart_after_another(play: Play) -> None:
+def test_rolling_upgrade_from_eager_to_cooperative(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 4)
         both = {"partition_assignment_strategy": "cooperative-sticky,range"}
         members = [await group.polling(f"old{index}", "t") for index in range(2)]
         await group.until_shared(members, partitions)
-        for round_, how in enumerate((both, COOPERATIVE)):
+        for round_, options in enumerate((both, COOPERATIVE)):
             for index in range(2):
                 await members[index].close()
-                members[index] = await group.polling(f"new{round_}{index}", "t", **how)
+                members[index] = await group.polling(f"new{round_}{index}", "t", **options)
                 await group.until_shared(members, partitions)
-        assert [one.failures for one in group.all] == [[]] * 6
+        assert [member.failures for member in group.all] == [[]] * 6
 
     play(scenario)
 
 
-class EverythingToTheLoudest:
-    """An assignor of an application, with words of its own in both directions."""
+class HighestPriorityAssignor:
+    """A custom assignor with user data in both directions: the highest priority gets everything."""
 
-    name = "loudest"
+    name = "priority"
     protocols = frozenset({RebalanceProtocol.EAGER})
 
-    def __init__(self, loudness: int) -> None:
-        self.loudness = loudness
-        self.told: list[tuple[bytes | None, int]] = []
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.received: list[tuple[bytes | None, int]] = []
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         assert topics == {"t"}
-        return bytes([self.loudness])
+        return bytes([self.priority])
 
     def assign(self, topics: Any, members: Any) -> dict[str, Assignment]:
-        loudest = max(members, key=lambda member: member.user_data)
-        everything = [TopicPartition("t", index) for index in range(len(topics["t"]))]
-        return {loudest.member_id: Assignment(everything, b"you")}
+        highest = max(members, key=lambda member: member.user_data)
+        partitions = [TopicPartition("t", index) for index in range(len(topics["t"]))]
+        return {highest.member_id: Assignment(partitions, b"you")}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        self.told.append((assignment.user_data, generation))
+        self.received.append((assignment.user_data, generation))
 
 
-def test_assignors_of_the_application_have_their_way(play: Play) -> None:
+def test_custom_assignor(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 3)
-        assignors = [EverythingToTheLoudest(2), EverythingToTheLoudest(9)]
-        readers = [await group.reader(f"m{i}", [each]).subscribe("t") for i, each in enumerate(assignors)]
-        for one in readers:
-            one.keep_polling()
-        await group.until_shared(readers, partitions)
+        assignors = [HighestPriorityAssignor(2), HighestPriorityAssignor(9)]
+        members = [
+            await group.reader(f"m{i}", [assignor]).subscribe("t") for i, assignor in enumerate(assignors)
+        ]
+        for member in members:
+            member.keep_polling()
+        await group.until_shared(members, partitions)
         await asyncio.sleep(5)
-        assert [len(one.assigned) for one in readers] == [0, 3]
-        assert assignors[1].told[-1][0] == b"you"
-        assert assignors[0].told[-1][0] is None
-        assert assignors[0].told[-1][1] == assignors[1].told[-1][1] >= 1
+        assert [len(member.assigned) for member in members] == [0, 3]
+        assert assignors[1].received[-1][0] == b"you"
+        assert assignors[0].received[-1][0] is None
+        assert assignors[0].received[-1][1] == assignors[1].received[-1][1] >= 1
 
     play(scenario)
 
 
-class Snatching(EverythingToTheLoudest):
-    """Claims to be cooperative, and takes partitions from those who have them."""
+class InvalidCooperativeAssignor(HighestPriorityAssignor):
+    """Claims to be cooperative, and assigns partitions that other members own."""
 
-    name = "snatching"
+    name = "invalid-cooperative"
     protocols = frozenset({RebalanceProtocol.COOPERATIVE})
 
 
-def test_an_assignor_that_gives_what_others_have_is_refused_in_a_cooperative_group(play: Play) -> None:
+def test_cooperative_assignor_must_not_assign_owned_partitions(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 3)
-        first = await group.reader("a", [Snatching(1)]).subscribe("t")
+        first = await group.reader("a", [InvalidCooperativeAssignor(1)]).subscribe("t")
         first.keep_polling()
         await group.until_shared([first], partitions)
-        second = await group.reader("b", [Snatching(2)]).subscribe("t")
+        second = await group.reader("b", [InvalidCooperativeAssignor(2)]).subscribe("t")
         second.keep_polling()
         await group.until(lambda: bool(first.failures or second.failures))
         failure = (first.failures + second.failures)[0]
@@ -457,21 +457,21 @@ def test_an_assignor_that_gives_what_others_have_is_refused_in_a_cooperative_gro
     play(scenario)
 
 
-def test_a_member_that_cannot_be_understood_is_told_of_and_forgotten(play: Play) -> None:
+def test_invalid_subscription_of_member_is_reported(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         partitions = await group.create("t", 3)
         first = await group.polling("a", "t")
         await group.until_shared([first], partitions)
         other = await group.stage.cluster()
         node = await other.coordinator(CoordinatorType.GROUP, "g", 5000)
-        range_ = JoinGroupRequestProtocol(name="range", metadata=b"?")
-        babble = JoinGroupRequest(
-            group_id="g", session_timeout_ms=6000, protocol_type="consumer", protocols=[range_]
+        protocol = JoinGroupRequestProtocol(name="range", metadata=b"?")
+        invalid_join = JoinGroupRequest(
+            group_id="g", session_timeout_ms=6000, protocol_type="consumer", protocols=[protocol]
         )
-        await other.send(node, babble, version_max=3)
+        await other.send(node, invalid_join, version_max=3)
         await group.until(lambda: bool(first.failures))
         assert isinstance(first.failures[0], ClientError)
-        assert "cannot be read" in str(first.failures[0])
+        assert "sent an invalid subscription" in str(first.failures[0])
         await group.until_shared([first], partitions)
 
     play(scenario)

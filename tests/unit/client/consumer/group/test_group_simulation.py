@@ -1,7 +1,7 @@
-"""Random lives of a group: members come, go, die, fall silent, do not poll; topics grow; brokers restart.
+"""Random group histories: joins, leaves, crashes, partitions, stalls, new partitions, broker restarts.
 
-Whatever happens, once it is quiet every partition has exactly one reader; what a member gave up or lost, it
-was told; and at no time do two members of one generation read the same partition.
+Invariants: after the events every partition has exactly one owner; listeners are called for every revoked or
+lost partition; two members of one generation never own the same partition.
 """
 
 from __future__ import annotations
@@ -45,48 +45,48 @@ strategies = st.sampled_from(
 
 
 class History:
-    """One life of a group."""
+    """One random history of a group."""
 
     def __init__(self, stage: ClientFixture, strategy: str) -> None:
         self.group = GroupMembers(stage)
         self.stage = stage
         self.strategy = strategy
-        self.living: list[GroupMember] = []
+        self.members: list[GroupMember] = []
         self.stalled: set[GroupMember] = set()
         self.partition_count = 3
         self.names = 0
-        self.counts_anew = False
+        self.generations_restarted = False
 
-    async def play(self, what: str, which: int) -> None:
-        reader = self.living[which % len(self.living)] if self.living else None
-        if what == "join":
+    async def play(self, event: str, number: int) -> None:
+        reader = self.members[number % len(self.members)] if self.members else None
+        if event == "join":
             await self.join()
-        elif what == "grow":
+        elif event == "grow":
             self.partition_count += 1
             await self.group.grow("t", self.partition_count)
-        elif what in ("restart", "kill"):
-            # Without power the group may be forgotten, and its generations begin again with 1.
-            self.counts_anew = self.counts_anew or what == "kill"
-            await (self.stage.broker.stop() if what == "restart" else self.stage.broker.kill())
-            await asyncio.sleep(which)
+        elif event in ("restart", "kill"):
+            # A killed broker may lose the group, and its generations start again at 1.
+            self.generations_restarted = self.generations_restarted or event == "kill"
+            await (self.stage.broker.stop() if event == "restart" else self.stage.broker.kill())
+            await asyncio.sleep(number)
             self.stage.broker = await self.stage.memory.start(BROKER)
-        elif what == "hear":
+        elif event == "hear":
             self.stage.network.heal()
         elif reader is not None:
-            await getattr(self, f"_{what}")(reader)
+            await getattr(self, f"_{event}")(reader)
 
     async def join(self) -> None:
-        if len(self.living) < 4:
+        if len(self.members) < 4:
             self.names += 1
-            how = {"partition_assignment_strategy": self.strategy, "enable_auto_commit": True}
-            self.living.append(await self.group.polling(f"m{self.names}", "t", **how))
+            options = {"partition_assignment_strategy": self.strategy, "enable_auto_commit": True}
+            self.members.append(await self.group.polling(f"m{self.names}", "t", **options))
 
     async def _close(self, reader: GroupMember) -> None:
-        self.living.remove(reader)
+        self.members.remove(reader)
         await reader.close(5000)
 
     async def _die(self, reader: GroupMember) -> None:
-        self.living.remove(reader)
+        self.members.remove(reader)
         await reader.die()
 
     async def _silence(self, reader: GroupMember) -> None:
@@ -102,60 +102,61 @@ class History:
             reader.keep_polling()
 
     async def _rejoin(self, reader: GroupMember) -> None:
-        reader.coordinator.request_rejoin("just so")
+        reader.coordinator.request_rejoin("test")
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         self.stage.network.heal()
-        for reader in self.stalled & set(self.living):
+        for reader in self.stalled & set(self.members):
             reader.keep_polling()
-        if not self.living:
+        if not self.members:
             await self.join()
-        wanted = [TopicPartition("t", index) for index in range(self.partition_count)]
-        await self.group.until_shared(self.living, wanted)
+        partitions = [TopicPartition("t", index) for index in range(self.partition_count)]
+        await self.group.until_shared(self.members, partitions)
 
-    def check(self) -> None:
-        """Those who have taken over the same generation share nothing."""
-        readers: dict[tuple[int, TopicPartition], str] = {}
-        for one in self.living:
-            generation = one.coordinator.group_metadata().generation_id
-            if generation < 0 or one.is_rebalancing or self.counts_anew:
+    def check_owners(self) -> None:
+        """Check that members of the same generation own different partitions."""
+        owners: dict[tuple[int, TopicPartition], str] = {}
+        for member in self.members:
+            generation = member.coordinator.group_metadata().generation_id
+            if generation < 0 or member.is_rebalancing or self.generations_restarted:
                 continue
-            for partition in one.assigned:
-                other = readers.setdefault((generation, partition), one.name)
-                assert other == one.name, f"{other} and {one.name} both read {partition} in {generation}"
+            for partition in member.assigned:
+                owner = owners.setdefault((generation, partition), member.name)
+                assert owner == member.name, f"{owner} and {member.name} own {partition} in {generation}"
 
-    def check_told(self) -> None:
-        for one in self.living:
-            told: set[TopicPartition] = set()
-            for word, partitions in one.heard:
-                if word == "assigned":
-                    assert not told & set(partitions), "nothing is assigned twice"
-                    told |= set(partitions)
+    def check_callbacks(self) -> None:
+        """Check that the callbacks of each member add up to its assignment."""
+        for member in self.members:
+            owned: set[TopicPartition] = set()
+            for event, partitions in member.heard:
+                if event == "assigned":
+                    assert not owned & set(partitions), "assigned twice"
+                    owned |= set(partitions)
                 else:
-                    assert told >= set(partitions), "only what was assigned can go"
-                    told -= set(partitions)
-            assert told == one.assigned
-            assert one.failures == [], one.failures
+                    assert owned >= set(partitions), "revoked without being assigned"
+                    owned -= set(partitions)
+            assert owned == member.assigned
+            assert member.failures == [], member.failures
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(strategies, events, st.integers(0, 2**16))
-def test_once_it_is_quiet_every_partition_has_one_reader(
-    strategy: str, played: list[tuple[str, int, int]], seed: int
+def test_every_partition_has_one_owner_eventually(
+    strategy: str, events: list[tuple[str, int, int]], seed: int
 ) -> None:
     async def main() -> None:
         memory = MemoryCluster(seed, delay_max_ms=20)
         stage = ClientFixture(memory, await memory.start(BROKER))
         history = History(stage, strategy)
-        watch = asyncio.create_task(watching(history))
+        watch = asyncio.create_task(check_continuously(history))
         try:
             await history.group.create("t", 3)
-            for what, which, pause_ms in played:
-                await history.play(what, which)
+            for event, number, pause_ms in events:
+                await history.play(event, number)
                 await asyncio.sleep(pause_ms / 1000)
                 assert not watch.done(), watch.exception()
-            await history.settle()
-            history.check_told()
+            await history.finish()
+            history.check_callbacks()
             watch.cancel()
             await history.group.close()
             await stage.close()
@@ -167,7 +168,7 @@ def test_once_it_is_quiet_every_partition_has_one_reader(
     run_virtually(main)
 
 
-async def watching(history: History) -> Any:
+async def check_continuously(history: History) -> Any:
     while True:
-        history.check()
+        history.check_owners()
         await asyncio.sleep(0.03)

@@ -1,4 +1,4 @@
-"""Offsets that are committed at once, soon, or from time to time, against a whole broker on virtual time."""
+"""Synchronous, asynchronous and automatic offset commits against a broker on virtual time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def play() -> Play:
 
 
 async def alone(group: GroupMembers, name: str = "a", **options: Any) -> GroupMember:
-    """A member that has both partitions."""
+    """Return a member that owns both partitions."""
     reader = await group.reader(name, **options).subscribe("t")
     while reader.assigned != {T0, T1}:
         await reader.poll(1000)
@@ -71,24 +71,24 @@ async def alone(group: GroupMembers, name: str = "a", **options: Any) -> GroupMe
 
 
 async def committed(reader: GroupMember) -> list[int | None]:
-    found = await reader.coordinator.committed([T0, T1], 10_000)
-    return [None if each is None else each.offset for each in (found[T0], found[T1])]
+    offsets = await reader.coordinator.committed([T0, T1], 10_000)
+    return [None if offset is None else offset.offset for offset in (offsets[T0], offsets[T1])]
 
 
-def test_what_was_committed_is_told_with_its_note_and_epoch(play: Play) -> None:
+def test_committed_returns_metadata_and_epoch(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
-        offset = OffsetAndMetadata(5, "a note", 3)
+        offset = OffsetAndMetadata(5, "metadata", 3)
         await reader.coordinator.commit({T0: offset}, 10_000)
-        found = await reader.coordinator.committed([T0, T1, TopicPartition("unheard-of", 0)], 10_000)
-        assert found == {T0: offset, T1: None, TopicPartition("unheard-of", 0): None}
+        offsets = await reader.coordinator.committed([T0, T1, TopicPartition("missing", 0)], 10_000)
+        assert offsets == {T0: offset, T1: None, TopicPartition("missing", 0): None}
         assert reader.committed_by_interceptor == [{T0: offset}]
         assert await reader.coordinator.committed([], 10_000) == {}
 
     play(scenario)
 
 
-def test_callbacks_come_in_order_inside_a_poll_and_not_before(play: Play) -> None:
+def test_commit_callbacks_run_in_order_inside_poll(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         called: list[tuple[int, ClientError | None]] = []
@@ -106,7 +106,7 @@ def test_callbacks_come_in_order_inside_a_poll_and_not_before(play: Play) -> Non
     play(scenario)
 
 
-def test_callbacks_may_be_coroutines(play: Play) -> None:
+def test_commit_callback_can_be_coroutine(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         called = []
@@ -122,7 +122,7 @@ def test_callbacks_may_be_coroutines(play: Play) -> None:
     play(scenario)
 
 
-def test_a_commit_at_once_comes_after_those_that_were_to_be_made_soon(play: Play) -> None:
+def test_sync_commit_follows_pending_async_commits(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         called: list[int] = []
@@ -137,7 +137,7 @@ def test_a_commit_at_once_comes_after_those_that_were_to_be_made_soon(play: Play
     play(scenario)
 
 
-def test_a_failed_commit_tells_its_callback_and_nobody_else(play: Play) -> None:
+def test_failed_async_commit_reaches_only_its_callback(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         errors: list[ClientError | None] = []
@@ -156,25 +156,25 @@ def test_a_failed_commit_tells_its_callback_and_nobody_else(play: Play) -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("note", ["\ud800", 7, object()])
-def test_a_note_that_no_request_can_carry_is_told_to_the_callback_too(play: Play, note: Any) -> None:
+@pytest.mark.parametrize("metadata", ["\ud800", 7, object()])
+def test_invalid_commit_metadata_fails_callback(play: Play, metadata: Any) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         errors: list[ClientError | None] = []
         reader.coordinator.commit_async(
-            {T0: OffsetAndMetadata(1, note)}, lambda _, error: errors.append(error)
+            {T0: OffsetAndMetadata(1, metadata)}, lambda _, error: errors.append(error)
         )
         await asyncio.sleep(1)
         await reader.poll()
         assert len(errors) == 1
         assert isinstance(errors[0], ClientError)
         with pytest.raises(ClientError):
-            await reader.coordinator.commit({T0: OffsetAndMetadata(1, note)}, 1000)
+            await reader.coordinator.commit({T0: OffsetAndMetadata(1, metadata)}, 1000)
 
     play(scenario)
 
 
-def test_offsets_are_committed_from_time_to_time_and_at_the_end(play: Play) -> None:
+def test_auto_commit_at_interval_and_on_close(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group, enable_auto_commit=True, auto_commit_interval_ms=5000)
         reader.read_to(7)
@@ -190,22 +190,22 @@ def test_offsets_are_committed_from_time_to_time_and_at_the_end(play: Play) -> N
     play(scenario)
 
 
-def test_what_was_read_is_committed_before_partitions_are_revoked(play: Play) -> None:
+def test_positions_are_committed_before_revocation(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
-        how = {"enable_auto_commit": True, "auto_commit_interval_ms": 3_600_000}
+        auto_commit = {"enable_auto_commit": True, "auto_commit_interval_ms": 3_600_000}
         other = await group.reader("other", group_id="h").subscribe("t")
         for strategy in ("range", "cooperative-sticky"):
-            options = {"partition_assignment_strategy": strategy, "group_id": strategy, **how}
+            options = {"partition_assignment_strategy": strategy, "group_id": strategy, **auto_commit}
             reader = await alone(group, f"{strategy}-1", **options)
             reader.read_to(7)
             seen: list[list[int | None]] = []
 
-            async def look(
+            async def on_revoked(
                 partitions: Any, reader: GroupMember = reader, seen: list[list[int | None]] = seen
             ) -> None:
                 seen.append(await committed(reader))
 
-            reader.on_partitions_revoked = look  # type: ignore[method-assign, assignment]
+            reader.on_partitions_revoked = on_revoked  # type: ignore[method-assign, assignment]
             reader.keep_polling()
             second = await group.polling(f"{strategy}-2", "t", **options)
             await group.until_shared([reader, second], [T0, T1])
@@ -215,7 +215,7 @@ def test_what_was_read_is_committed_before_partitions_are_revoked(play: Play) ->
     play(scenario)
 
 
-def test_a_listener_may_commit_what_it_is_about_to_lose(play: Play) -> None:
+def test_listener_can_commit_partitions_being_revoked(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
 
@@ -232,7 +232,7 @@ def test_a_listener_may_commit_what_it_is_about_to_lose(play: Play) -> None:
     play(scenario)
 
 
-def test_between_giving_up_and_the_new_assignment_nothing_can_be_committed(play: Play) -> None:
+def test_commit_fails_while_rebalancing(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         second = await group.polling("b", "t")
@@ -240,7 +240,7 @@ def test_between_giving_up_and_the_new_assignment_nothing_can_be_committed(play:
         await group.until_shared([reader, second], [T0, T1])
         await second.stop_polling()
         await reader.stop_polling()
-        reader.coordinator.request_rejoin("just so")
+        reader.coordinator.request_rejoin("test")
         assert not await reader.poll(1000)
         with pytest.raises(RequestRefused) as raised:
             await reader.coordinator.commit({T0: OffsetAndMetadata(1)}, 1000)
@@ -250,7 +250,7 @@ def test_between_giving_up_and_the_new_assignment_nothing_can_be_committed(play:
     play(scenario)
 
 
-def test_partitions_that_were_assigned_by_hand_are_committed_without_a_generation(play: Play) -> None:
+def test_manual_assignment_commits_without_generation(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = group.reader("a", enable_auto_commit=True, auto_commit_interval_ms=1000)
         await reader.cluster.start()
@@ -267,14 +267,14 @@ def test_partitions_that_were_assigned_by_hand_are_committed_without_a_generatio
     play(scenario)
 
 
-def test_a_commit_waits_for_the_coordinator_to_come_back_as_long_as_it_may(play: Play) -> None:
+def test_commit_retries_until_coordinator_returns_or_timeout(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         stage = group.stage
         await stage.broker.stop()
-        with pytest.raises(TimedOut, match="offsets were not committed within 2000 ms"):
+        with pytest.raises(TimedOut, match="offsets not committed within 2000 ms"):
             await reader.coordinator.commit({T0: OffsetAndMetadata(1)}, 2000)
-        with pytest.raises(TimedOut, match="committed offsets were not told"):
+        with pytest.raises(TimedOut, match="committed offsets not received"):
             await reader.coordinator.committed([T0], 2000)
         waiting = asyncio.create_task(reader.coordinator.commit({T0: OffsetAndMetadata(2)}, 30_000))
         await asyncio.sleep(1)
@@ -285,7 +285,7 @@ def test_a_commit_waits_for_the_coordinator_to_come_back_as_long_as_it_may(play:
     play(scenario)
 
 
-def test_offsets_of_an_open_transaction_are_waited_for(play: Play) -> None:
+def test_committed_waits_for_open_transaction(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         writer = await group.stage.cluster()
@@ -321,7 +321,7 @@ async def begin_with_offset(writer: Any, offset: int) -> int:
     return int(opened.producer_id)
 
 
-def test_closing_calls_back_for_all_commits(play: Play) -> None:
+def test_close_runs_all_commit_callbacks(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
         called: list[int] = []
@@ -335,49 +335,49 @@ def test_closing_calls_back_for_all_commits(play: Play) -> None:
     play(scenario)
 
 
-def test_closing_ends_in_time_when_nobody_answers(play: Play) -> None:
+def test_close_respects_timeout_without_broker(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group, enable_auto_commit=True)
         reader.read_to(3)
         called: list[Any] = []
-        reader.coordinator.commit_async({T0: OffsetAndMetadata(1)}, lambda *what: called.append(what))
+        reader.coordinator.commit_async({T0: OffsetAndMetadata(1)}, lambda *args: called.append(args))
         group.stage.network.part("a", "broker")
         began_ms = reader.clock.monotonic_ms()
         await reader.close(5000)
         assert reader.clock.monotonic_ms() - began_ms <= 5500
         ((offsets, error),) = called
         assert offsets == {T0: OffsetAndMetadata(1)}
-        assert isinstance(error, ClientError), "what was not answered has not succeeded"
+        assert isinstance(error, ClientError), "a commit without a response has failed"
         group.stage.network.heal()
 
     play(scenario)
 
 
-def test_automatic_commits_come_at_intervals_one_at_a_time() -> None:
+def test_auto_commit_schedule() -> None:
     auto = AutoCommit(True, 100)
     assert auto.wait_ms(0) is None
     assert not auto.is_due(0)
     assert auto.wait_ms(30) == 70
     assert not auto.is_due(99)
     assert auto.is_due(100)
-    auto.begin(100)
-    assert not auto.is_due(250), "one is under way"
+    auto.start(100)
+    assert not auto.is_due(250), "one is in flight"
     assert auto.wait_ms(250) is None
-    auto.ended(250)
+    auto.complete(250)
     assert auto.is_due(251)
-    auto.begin(251)
-    auto.ended(260, retry_in_ms=10)
+    auto.start(251)
+    auto.complete(260, retry_in_ms=10)
     assert not auto.is_due(269)
-    assert auto.is_due(270), "one that failed is made again soon"
+    assert auto.is_due(270), "a failed commit is retried early"
     assert not AutoCommit(False, 100).is_due(1000)
 
 
-def test_a_member_without_records_does_not_spin(play: Play) -> None:
+def test_idle_member_does_not_busy_loop(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group, enable_auto_commit=True, auto_commit_interval_ms=1000)
         for _ in range(5):
             await reader.poll()
-            assert reader.coordinator.patience_ms(reader.clock.monotonic_ms()) > 0
+            assert reader.coordinator.time_to_next_poll_ms(reader.clock.monotonic_ms()) > 0
             await asyncio.sleep(1)
 
     play(scenario)

@@ -1,4 +1,4 @@
-"""Offsets that brokers know: resets, validations and look-ups, with brokers that refuse and move."""
+"""The offset fetcher against scripted brokers: resets, validations and lookups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.simulation.scripted_cluster import ALL_VERSIONS, ScriptedCluster, image_of
 
-from odradek.client.consumer.positions.offset_fetcher import Offsets
+from odradek.client.consumer.positions.offset_fetcher import OffsetFetcher
 from odradek.client.consumer.positions.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.consumer.positions.partition_state import FetchPosition, FetchState, OffsetReset
 from odradek.client.consumer.positions.subscription_state import SubscriptionState
@@ -36,27 +36,27 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 S = FetchState
 
 
-class Scene:
+class OffsetFetcherFixture:
     def __init__(self, *partitions: TopicPartition, reset: str = "earliest", **options: Any) -> None:
         settings = read_options(CONSUMER, {"bootstrap.servers": "h:1"}, options)
         self.cluster = ScriptedCluster(image_of({T0: (1, 5), T1: (2, 5)}))
         self.subscription = SubscriptionState(OffsetReset(reset))
         self.subscription.assign(partitions)
-        self.news = 0
+        self.notifications = 0
         cluster: Any = self.cluster
-        self.offsets = Offsets(
+        self.offsets = OffsetFetcher(
             cluster,
             VirtualClock(asyncio.get_running_loop()),
             SeededEntropy(),
             settings,
             self.subscription,
-            self._told,
+            self._notify,
         )
 
-    def _told(self) -> None:
-        self.news += 1
+    def _notify(self) -> None:
+        self.notifications += 1
 
-    async def settle(self) -> None:
+    async def run_pending(self) -> None:
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -65,215 +65,222 @@ def play(scenario: Callable[[], Awaitable[None]]) -> None:
     run_virtually(scenario)
 
 
-def listed(partition: int, offset: int = -1, error: ErrorCode = ErrorCode.NONE) -> ListOffsetsResponse:
-    told = ListOffsetsPartitionResponse(
+def offset_response(
+    partition: int, offset: int = -1, error: ErrorCode = ErrorCode.NONE
+) -> ListOffsetsResponse:
+    data = ListOffsetsPartitionResponse(
         partition_index=partition, error_code=int(error), timestamp=1, offset=offset, leader_epoch=4
     )
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[told])])
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[data])])
 
 
-def ended(epoch: int, offset: int, error: ErrorCode = ErrorCode.NONE) -> OffsetForLeaderEpochResponse:
-    told = EpochEndOffset(error_code=int(error), partition=0, leader_epoch=epoch, end_offset=offset)
-    return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[told])])
+def epoch_end(epoch: int, offset: int, error: ErrorCode = ErrorCode.NONE) -> OffsetForLeaderEpochResponse:
+    data = EpochEndOffset(error_code=int(error), partition=0, leader_epoch=epoch, end_offset=offset)
+    return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[data])])
 
 
-def test_resets_ask_each_leader_once_for_its_partitions() -> None:
+def test_reset_sends_one_request_per_leader() -> None:
     async def scenario() -> None:
-        scene = Scene(T0, T1)
-        scene.subscription.request_reset(T0, OffsetReset.EARLIEST)
-        scene.subscription.request_reset(T1, OffsetReset.LATEST)
-        scene.offsets.reset_positions()
-        scene.offsets.reset_positions()
-        await scene.settle()
-        asked = {
-            node_id: request.topics[0].partitions[0].timestamp for node_id, request, *_ in scene.cluster.sent
+        fixture = OffsetFetcherFixture(T0, T1)
+        fixture.subscription.request_reset(T0, OffsetReset.EARLIEST)
+        fixture.subscription.request_reset(T1, OffsetReset.LATEST)
+        fixture.offsets.reset_positions()
+        fixture.offsets.reset_positions()
+        await fixture.run_pending()
+        timestamps = {
+            node_id: request.topics[0].partitions[0].timestamp
+            for node_id, request, *_ in fixture.cluster.sent
         }
-        assert asked == {1: EARLIEST_TIMESTAMP, 2: LATEST_TIMESTAMP}
-        for node_id, _, _, to in scene.cluster.sent:
-            to.set_result(listed(node_id - 1, 40 + node_id))
-        await scene.settle()
-        assert scene.subscription.of(T0).position == FetchPosition(41, -1, 1, 5)
-        assert scene.subscription.of(T1).position == FetchPosition(42, -1, 2, 5)
-        assert scene.news == 2
+        assert timestamps == {1: EARLIEST_TIMESTAMP, 2: LATEST_TIMESTAMP}
+        for node_id, _, _, to in fixture.cluster.sent:
+            to.set_result(offset_response(node_id - 1, 40 + node_id))
+        await fixture.run_pending()
+        assert fixture.subscription.of(T0).position == FetchPosition(41, -1, 1, 5)
+        assert fixture.subscription.of(T1).position == FetchPosition(42, -1, 2, 5)
+        assert fixture.notifications == 2
 
     play(scenario)
 
 
 @pytest.mark.parametrize(
-    "trouble", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE, ConnectionFailed("gone")]
+    "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE, ConnectionFailed("gone")]
 )
-def test_a_reset_that_fails_is_tried_again_after_a_rest(trouble: ErrorCode | ConnectionFailed) -> None:
+def test_failed_reset_is_retried_after_backoff(error: ErrorCode | ConnectionFailed) -> None:
     async def scenario() -> None:
-        scene = Scene(T0)
-        scene.subscription.request_reset(T0)
-        scene.offsets.reset_positions()
-        _, _, to = await scene.cluster.take()
-        if isinstance(trouble, ErrorCode):
-            to.set_result(listed(0, error=trouble))
+        fixture = OffsetFetcherFixture(T0)
+        fixture.subscription.request_reset(T0)
+        fixture.offsets.reset_positions()
+        _, _, to = await fixture.cluster.take()
+        if isinstance(error, ErrorCode):
+            to.set_result(offset_response(0, error=error))
         else:
-            to.set_exception(trouble)
-        await scene.settle()
-        scene.offsets.raise_failure()
-        assert scene.cluster.refreshes == 1
-        scene.offsets.reset_positions()
-        assert scene.cluster.sent == []
+            to.set_exception(error)
+        await fixture.run_pending()
+        fixture.offsets.raise_failure()
+        assert fixture.cluster.refreshes == 1
+        fixture.offsets.reset_positions()
+        assert fixture.cluster.sent == []
         await asyncio.sleep(1)
-        scene.offsets.reset_positions()
-        _, _, to = await scene.cluster.take()
-        to.set_result(listed(0, 7))
-        await scene.settle()
-        assert scene.subscription.has_all_positions
+        fixture.offsets.reset_positions()
+        _, _, to = await fixture.cluster.take()
+        to.set_result(offset_response(0, 7))
+        await fixture.run_pending()
+        assert fixture.subscription.has_all_positions
 
     play(scenario)
 
 
-def test_a_refusal_is_raised_in_the_next_poll() -> None:
+def test_authorization_error_of_reset_is_raised_once() -> None:
     async def scenario() -> None:
-        scene = Scene(T0)
-        scene.subscription.request_reset(T0)
-        scene.offsets.reset_positions()
-        _, _, to = await scene.cluster.take()
-        to.set_result(listed(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        await scene.settle()
+        fixture = OffsetFetcherFixture(T0)
+        fixture.subscription.request_reset(T0)
+        fixture.offsets.reset_positions()
+        _, _, to = await fixture.cluster.take()
+        to.set_result(offset_response(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        await fixture.run_pending()
         with pytest.raises(AuthorizationFailed, match="t-0"):
-            scene.offsets.raise_failure()
-        scene.offsets.raise_failure()
+            fixture.offsets.raise_failure()
+        fixture.offsets.raise_failure()
 
     play(scenario)
 
 
-def test_a_partition_without_a_leader_asks_for_metadata() -> None:
+def test_reset_without_leader_requests_metadata() -> None:
     async def scenario() -> None:
-        scene = Scene(TopicPartition("t", 9))
-        scene.subscription.reset_missing()
-        scene.offsets.reset_positions()
-        assert scene.cluster.refreshes == 1
-        assert scene.cluster.sent == []
+        fixture = OffsetFetcherFixture(TopicPartition("t", 9))
+        fixture.subscription.reset_initializing()
+        fixture.offsets.reset_positions()
+        assert fixture.cluster.refreshes == 1
+        assert fixture.cluster.sent == []
 
     play(scenario)
 
 
-def validating(**how: Any) -> Scene:
-    scene = Scene(T0, **how)
-    scene.subscription.of(T0).seek_validated(FetchPosition(10, 3, 1, 4))
-    scene.offsets.meet_leaders()
-    assert scene.subscription.of(T0).state is S.AWAITING_VALIDATION
-    return scene
+def validating(**how: Any) -> OffsetFetcherFixture:
+    fixture = OffsetFetcherFixture(T0, **how)
+    fixture.subscription.of(T0).seek_validated(FetchPosition(10, 3, 1, 4))
+    fixture.offsets.on_leaders_changed()
+    assert fixture.subscription.of(T0).state is S.AWAITING_VALIDATION
+    return fixture
 
 
-def test_a_new_leader_epoch_has_the_position_validated() -> None:
+def test_new_leader_epoch_validates_position() -> None:
     async def scenario() -> None:
-        scene = validating()
-        scene.offsets.validate_positions()
-        node_id, request, to = await scene.cluster.take()
-        asked = request.topics[0].partitions[0]
-        assert (node_id, asked.current_leader_epoch, asked.leader_epoch, request.replica_id) == (1, 5, 3, -1)
-        to.set_result(ended(3, 12))
-        await scene.settle()
-        assert scene.subscription.of(T0).position == FetchPosition(10, 3, 1, 5)
-        assert scene.subscription.of(T0).state is S.FETCHING
+        fixture = validating()
+        fixture.offsets.validate_positions()
+        node_id, request, to = await fixture.cluster.take()
+        data = request.topics[0].partitions[0]
+        assert (node_id, data.current_leader_epoch, data.leader_epoch, request.replica_id) == (1, 5, 3, -1)
+        to.set_result(epoch_end(3, 12))
+        await fixture.run_pending()
+        assert fixture.subscription.of(T0).position == FetchPosition(10, 3, 1, 5)
+        assert fixture.subscription.of(T0).state is S.FETCHING
 
     play(scenario)
 
 
-def test_a_truncated_log_moves_its_reader_back_by_policy_or_names_the_offsets() -> None:
+def test_truncation_resets_position_or_raises() -> None:
     async def scenario() -> None:
-        scene = validating()
-        scene.offsets.validate_positions()
-        _, _, to = await scene.cluster.take()
-        to.set_result(ended(3, 6))
-        await scene.settle()
-        assert scene.subscription.of(T0).position == FetchPosition(6, 3, 1, 5)
-        scene = validating(reset="none")
-        scene.offsets.validate_positions()
-        _, _, to = await scene.cluster.take()
-        to.set_result(ended(3, 6))
-        await scene.settle()
-        told = r"t-0 was read to offset 10 \(epoch 3\).* at offset 6 \(epoch 3\)"
-        with pytest.raises(OffsetOutOfRange, match=told):
-            scene.offsets.raise_failure()
-        assert scene.subscription.of(T0).state is S.AWAITING_VALIDATION
+        fixture = validating()
+        fixture.offsets.validate_positions()
+        _, _, to = await fixture.cluster.take()
+        to.set_result(epoch_end(3, 6))
+        await fixture.run_pending()
+        assert fixture.subscription.of(T0).position == FetchPosition(6, 3, 1, 5)
+        fixture = validating(reset="none")
+        fixture.offsets.validate_positions()
+        _, _, to = await fixture.cluster.take()
+        to.set_result(epoch_end(3, 6))
+        await fixture.run_pending()
+        message = r"t-0 was read to offset 10 \(epoch 3\).* at offset 6 \(epoch 3\)"
+        with pytest.raises(OffsetOutOfRange, match=message):
+            fixture.offsets.raise_failure()
+        assert fixture.subscription.of(T0).state is S.AWAITING_VALIDATION
 
     play(scenario)
 
 
-def test_a_fenced_validation_is_tried_again() -> None:
+def test_validation_is_retried_after_fenced_leader_epoch() -> None:
     async def scenario() -> None:
-        scene = validating()
-        scene.offsets.validate_positions()
-        _, _, to = await scene.cluster.take()
-        to.set_result(ended(-1, -1, ErrorCode.FENCED_LEADER_EPOCH))
-        await scene.settle()
+        fixture = validating()
+        fixture.offsets.validate_positions()
+        _, _, to = await fixture.cluster.take()
+        to.set_result(epoch_end(-1, -1, ErrorCode.FENCED_LEADER_EPOCH))
+        await fixture.run_pending()
         await asyncio.sleep(1)
-        scene.offsets.validate_positions()
-        _, _, to = await scene.cluster.take()
-        to.set_result(ended(3, 12))
-        await scene.settle()
-        assert scene.subscription.of(T0).state is S.FETCHING
+        fixture.offsets.validate_positions()
+        _, _, to = await fixture.cluster.take()
+        to.set_result(epoch_end(3, 12))
+        await fixture.run_pending()
+        assert fixture.subscription.of(T0).state is S.FETCHING
 
     play(scenario)
 
 
-def test_brokers_that_cannot_validate_are_not_asked() -> None:
+def test_validation_is_skipped_for_old_brokers() -> None:
     async def scenario() -> None:
-        scene = Scene(T0)
-        scene.cluster.spoken = {**ALL_VERSIONS, 23: range(3)}
-        scene.subscription.of(T0).seek_validated(FetchPosition(10, 3, 1, 4))
-        scene.offsets.meet_leaders()
-        assert scene.subscription.of(T0).state is S.FETCHING
-        scene.cluster.spoken = {}  # not known before there is a connection
-        scene.subscription.of(T0).seek_validated(FetchPosition(10, 3, 1, 4))
-        scene.offsets.meet_leaders()
-        scene.offsets.validate_positions()
-        scene.cluster.spoken = {23: range(3)}
-        await scene.settle()
-        assert scene.cluster.sent == []
-        assert scene.subscription.of(T0).state is S.FETCHING
+        fixture = OffsetFetcherFixture(T0)
+        fixture.cluster.spoken = {**ALL_VERSIONS, 23: range(3)}
+        fixture.subscription.of(T0).seek_validated(FetchPosition(10, 3, 1, 4))
+        fixture.offsets.on_leaders_changed()
+        assert fixture.subscription.of(T0).state is S.FETCHING
+        fixture.cluster.spoken = {}  # versions are unknown before the connection is open
+        fixture.subscription.of(T0).seek_validated(FetchPosition(10, 3, 1, 4))
+        fixture.offsets.on_leaders_changed()
+        fixture.offsets.validate_positions()
+        fixture.cluster.spoken = {23: range(3)}
+        await fixture.run_pending()
+        assert fixture.cluster.sent == []
+        assert fixture.subscription.of(T0).state is S.FETCHING
 
     play(scenario)
 
 
-def test_look_ups_wait_for_every_leader_and_ask_again_where_one_moved() -> None:
+def test_lookup_retries_where_leader_moved() -> None:
     async def scenario() -> None:
-        scene = Scene()
-        found = asyncio.create_task(scene.offsets.look_up({T0: 5, T1: 6}, 60_000))
+        fixture = OffsetFetcherFixture()
+        lookup = asyncio.create_task(fixture.offsets.fetch_offsets({T0: 5, T1: 6}, 60_000))
         for _ in range(2):
-            node_id, _, to = await scene.cluster.take()
-            to.set_result(listed(0, 7) if node_id == 1 else listed(1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            node_id, _, to = await fixture.cluster.take()
+            to.set_result(
+                offset_response(0, 7)
+                if node_id == 1
+                else offset_response(1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            )
         await asyncio.sleep(1)
-        node_id, _, to = await scene.cluster.take()
+        node_id, _, to = await fixture.cluster.take()
         assert node_id == 2
-        to.set_result(listed(1))
-        assert await found == {T0: OffsetAndTimestamp(7, 1, 4), T1: None}
+        to.set_result(offset_response(1))
+        assert await lookup == {T0: OffsetAndTimestamp(7, 1, 4), T1: None}
 
     play(scenario)
 
 
-def test_a_look_up_that_takes_too_long_names_what_is_missing() -> None:
+def test_lookup_timeout_names_missing_partitions() -> None:
     async def scenario() -> None:
-        scene = Scene()
-        scene.cluster.metadata = image_of({T0: (-1, 5)})
+        fixture = OffsetFetcherFixture()
+        fixture.cluster.metadata = image_of({T0: (-1, 5)})
         with pytest.raises(TimedOut, match="t-0"):
-            await scene.offsets.look_up({T0: 5}, 3000)
+            await fixture.offsets.fetch_offsets({T0: 5}, 3000)
 
     play(scenario)
 
 
-def test_an_end_asked_for_in_passing_is_asked_for_once_and_kept() -> None:
+def test_end_offset_is_fetched_once_in_background() -> None:
     async def scenario() -> None:
-        scene = Scene(T0)
-        scene.subscription.of(T0).seek_validated(FetchPosition(10))
-        scene.offsets.ask_end_soon(T0)
-        scene.offsets.ask_end_soon(T0)
-        _, request, to = await scene.cluster.take()
-        assert scene.cluster.sent == []
+        fixture = OffsetFetcherFixture(T0)
+        fixture.subscription.of(T0).seek_validated(FetchPosition(10))
+        fixture.offsets.fetch_end_offset_async(T0)
+        fixture.offsets.fetch_end_offset_async(T0)
+        _, request, to = await fixture.cluster.take()
+        assert fixture.cluster.sent == []
         assert request.topics[0].partitions[0].timestamp == LATEST_TIMESTAMP
-        to.set_result(listed(0, 17))
-        await scene.settle()
-        assert scene.subscription.of(T0).lag(read_committed=False) == 7
-        scene.offsets.ask_end_soon(T0)
-        await scene.settle()
-        assert len(scene.cluster.sent) == 1
-        await scene.offsets.close()
+        to.set_result(offset_response(0, 17))
+        await fixture.run_pending()
+        assert fixture.subscription.of(T0).lag(read_committed=False) == 7
+        fixture.offsets.fetch_end_offset_async(T0)
+        await fixture.run_pending()
+        assert len(fixture.cluster.sent) == 1
+        await fixture.offsets.close()
 
     play(scenario)
