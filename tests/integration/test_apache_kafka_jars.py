@@ -1,4 +1,4 @@
-"""Test workers that need Apache Kafka's jars at the same time."""
+"""Concurrent test workers that fetch Apache Kafka's jars."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ for number in $(seq {JARS}); do : > "$into/$number.jar"; done
 
 @pytest.fixture
 def maven_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Log of a Maven that is slow enough for all workers to ask for jars, and needs a folder of its own."""
+    """Install a fake Maven that is slow enough for all workers to run concurrently; return its log."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "mvn").write_text(MAVEN)
@@ -44,27 +44,27 @@ def maven_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fetch_together(count: int, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Folders that workers were given which started at the same time."""
+    """Start workers concurrently; return the directories they got."""
     monkeypatch.setenv("WORKERS", str(count))
     command = [sys.executable, "-c", WORKER]
     workers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-    words = [worker.communicate(timeout=60)[0] for worker in workers]
+    outputs = [worker.communicate(timeout=60)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0] * count
-    return [Path(each.strip()) for each in words]
+    return [Path(each.strip()) for each in outputs]
 
 
-def test_workers_that_start_together_fetch_once(maven_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = fetch_together(2, monkeypatch)
+def test_concurrent_workers_fetch_once(maven_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directories = fetch_together(2, monkeypatch)
     assert maven_log.read_text() == "fetched\n"
-    assert [len(list(folder.glob("*.jar"))) for folder in folders] == [JARS, JARS]
+    assert [len(list(directory.glob("*.jar"))) for directory in directories] == [JARS, JARS]
 
 
-def test_a_fetch_that_was_interrupted_is_made_again(
+def test_interrupted_fetch_is_repeated(
     maven_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_behind = tmp_path / "cache" / "kafka-node-9.9.9" / "jars"
-    left_behind.mkdir(parents=True)
-    (left_behind / "1.jar").touch()
-    (folder,) = fetch_together(1, monkeypatch)
-    assert len(list(folder.glob("*.jar"))) == JARS
+    leftover = tmp_path / "cache" / "kafka-node-9.9.9" / "jars"
+    leftover.mkdir(parents=True)
+    (leftover / "1.jar").touch()
+    (directory,) = fetch_together(1, monkeypatch)
+    assert len(list(directory.glob("*.jar"))) == JARS
     assert maven_log.read_text() == "fetched\n"

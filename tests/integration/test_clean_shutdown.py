@@ -1,4 +1,4 @@
-"""SIGTERM: what was taken in is answered, what was answered is kept, and the end comes soon."""
+"""SIGTERM: requests in progress are answered, acknowledged records are kept, shutdown is prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.record_batches import HandMadeBatch, batch_headers, record
 STOP_SECONDS_MAX = 15
 
 
-def test_every_answered_produce_is_there_after_the_restart(start_broker: StartBroker, topic: str) -> None:
+def test_acknowledged_records_survive_a_clean_restart(start_broker: StartBroker, topic: str) -> None:
     broker = start_broker()
     with RawConnection(broker.bootstrap) as connection:
         create_topic(connection, topic)
@@ -35,9 +35,9 @@ def test_every_answered_produce_is_there_after_the_restart(start_broker: StartBr
         broker.terminate()
         try:
             while True:
-                answer = produced_partition(connection.response(messages[0])[1])
-                if answer.error_code == 0:
-                    offsets.append(answer.base_offset)
+                response = produced_partition(connection.response(messages[0])[1])
+                if response.error_code == 0:
+                    offsets.append(response.base_offset)
         except (ConnectionEnded, ConnectionResetError):
             pass
     broker.wait()
@@ -49,43 +49,41 @@ def test_every_answered_produce_is_there_after_the_restart(start_broker: StartBr
     assert kept == list(range(len(kept)))
 
 
-def test_waiting_consumer_does_not_delay_the_end(start_broker: StartBroker, topic: str) -> None:
+def test_long_poll_does_not_delay_shutdown(start_broker: StartBroker, topic: str) -> None:
     broker = start_broker()
     with RawConnection(broker.bootstrap) as connection:
         create_topic(connection, topic)
         connection.request(fetch_request(topic, 0, wait_ms=60_000))
         time.sleep(0.3)
-        began = time.monotonic()
+        start = time.monotonic()
         broker.terminate()
         broker.wait()
-        assert time.monotonic() - began < STOP_SECONDS_MAX
+        assert time.monotonic() - start < STOP_SECONDS_MAX
 
 
-@pytest.mark.skipif(IS_FOREIGN, reason="Kafka closes a waiting consumer's connection without an answer")
-def test_waiting_consumer_is_answered_at_the_end(start_broker: StartBroker, topic: str) -> None:
+@pytest.mark.skipif(IS_FOREIGN, reason="Kafka closes the connection of a long poll without a response")
+def test_long_poll_is_answered_on_shutdown(start_broker: StartBroker, topic: str) -> None:
     broker = start_broker()
     with RawConnection(broker.bootstrap) as connection:
         create_topic(connection, topic)
-        polling = fetch_request(topic, 0, wait_ms=60_000)
-        sent = connection.request(polling)
+        long_poll = fetch_request(topic, 0, wait_ms=60_000)
+        sent = connection.request(long_poll)
         time.sleep(0.3)
         broker.terminate()
-        correlation_id, answer = connection.response(polling)
+        correlation_id, response = connection.response(long_poll)
         assert correlation_id == sent
-        assert bytes(fetched_partition(answer).records or b"") == b""
+        assert bytes(fetched_partition(response).records or b"") == b""
         assert connection.is_closed_by_broker()
 
 
-def test_second_broker_on_the_same_data_is_refused_and_the_first_goes_on(
-    start_broker: StartBroker, topic: str
-) -> None:
+def test_second_broker_on_the_same_data_fails_to_start(start_broker: StartBroker, topic: str) -> None:
     first = start_broker()
     second = type(first)(first.directory, first.settings)
     assert second.port != first.port
-    status, words = second.run_to_exit()
+    status, output = second.run_to_exit()
     assert status not in (0, None)
     if not IS_FOREIGN:
-        assert "Traceback" not in words
-        assert str(first.directory) in words
+        assert "Traceback" not in output
+        assert str(first.directory) in output
     with RawConnection(first.bootstrap) as connection:
         create_topic(connection, topic)

@@ -1,4 +1,4 @@
-"""A compacted topic, as a client sees it."""
+"""A compacted topic, read by a client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DELETE_RETENTION_MS = 1_500
 
 
 def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes | None]]:
-    """Offset, key and value of all there is to read."""
+    """Read offset, key and value of all records."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -26,26 +26,26 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes | None]
         }
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found = []
+    records = []
     while True:
         message = consumer.poll(10)
-        assert message is not None, "nothing came for ten seconds"
+        assert message is not None, "no record within ten seconds"
         if message.error() is not None:
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
             break
-        found.append((message.offset(), message.key(), message.value()))
+        records.append((message.offset(), message.key(), message.value()))
     consumer.close()
-    return found
+    return records
 
 
-def until(is_so: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], failure: str) -> None:
     deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, what
+    while not condition():
+        assert time.monotonic() < deadline, failure
         time.sleep(0.3)
 
 
-def test_a_consumer_sees_the_last_value_of_each_key_and_tombstones_vanish(
+def test_consumer_reads_latest_value_per_key_and_tombstones_are_removed(
     start_broker: StartBroker, topic: str
 ) -> None:
     broker = start_broker({"log.cleaner.backoff.ms": "200"})
@@ -56,8 +56,8 @@ def test_a_consumer_sees_the_last_value_of_each_key_and_tombstones_vanish(
         "delete.retention.ms": str(DELETE_RETENTION_MS),
     }
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 1, 1, config=settings)]).values():
-        made.result(20)
+    for created in admin.create_topics([NewTopic(topic, 1, 1, config=settings)]).values():
+        created.result(20)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 5})
 
     def delivered(error: KafkaError | None, _message: object) -> None:
@@ -66,8 +66,8 @@ def test_a_consumer_sees_the_last_value_of_each_key_and_tombstones_vanish(
     def send(key: str, value: str | None) -> None:
         producer.produce(topic, key=key, value=value, partition=0, on_delivery=delivered)
 
-    def push() -> None:
-        """Begin another segment, so that what came before may be compacted."""
+    def fill_segment() -> None:
+        """Fill another segment, so that the ones before become cleanable."""
         for number in range(30):
             send(f"push-{number}", "x" * 1000)
             if number % 10 == 9:
@@ -79,26 +79,26 @@ def test_a_consumer_sees_the_last_value_of_each_key_and_tombstones_vanish(
         assert producer.flush(20) == 0
     for key in range(0, KEYS, 2):
         send(f"key-{key}", None)
-    push()
+    fill_segment()
 
-    def own() -> list[tuple[int, bytes, bytes | None]]:
-        return [one for one in read_all(broker.bootstrap, topic) if one[1].startswith(b"key-")]
+    def keyed_records() -> list[tuple[int, bytes, bytes | None]]:
+        return [record for record in read_all(broker.bootstrap, topic) if record[1].startswith(b"key-")]
 
-    until(lambda: len(own()) == KEYS, "old values are still there")
+    wait_until(lambda: len(keyed_records()) == KEYS, "old values are still in the log")
     first = ROUNDS * KEYS
     values = {b"key-%d" % key: b"%d-%d" % (ROUNDS - 1, key) + b"." * 100 for key in range(1, KEYS, 2)}
     tombstones = {b"key-%d" % key: None for key in range(0, KEYS, 2)}
-    assert {key: value for _, key, value in own()} == values | tombstones
-    assert {key: offset for offset, key, value in own() if value is None} == {
+    assert {key: value for _, key, value in keyed_records()} == values | tombstones
+    assert {key: offset for offset, key, value in keyed_records() if value is None} == {
         b"key-%d" % key: first + key // 2 for key in range(0, KEYS, 2)
     }
     time.sleep(DELETE_RETENTION_MS / 1000)
 
     def without_tombstones() -> bool:
-        push()
-        return {key: value for _, key, value in own()} == values
+        fill_segment()
+        return {key: value for _, key, value in keyed_records()} == values
 
-    until(without_tombstones, "tombstones are still there")
+    wait_until(without_tombstones, "tombstones are still in the log")
     broker.kill()
     broker.start()
-    assert {key: value for _, key, value in own()} == values
+    assert {key: value for _, key, value in keyed_records()} == values

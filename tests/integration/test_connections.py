@@ -1,4 +1,4 @@
-"""Many requests on one connection, many connections on one broker: order, fairness and limits."""
+"""Pipelining and many connections: order, fairness and limits."""
 
 from __future__ import annotations
 
@@ -22,84 +22,84 @@ def test_pipelined_requests_are_answered_in_order(bootstrap: str, topic: str) ->
         create_topic(connection, topic)
         messages = []
         for number in range(60):
-            kinds = (
+            requests = (
                 produce_request(topic, HandMadeBatch(records=[record(0, b"%d" % number)]).build()),
                 metadata_request(topic),
                 fetch_request(topic, 0),
             )
-            messages.append(kinds[number % 3])
+            messages.append(requests[number % 3])
         sent = [connection.request(message) for message in messages]
-        answered = [connection.response(message) for message in messages]
-    assert [correlation_id for correlation_id, _ in answered] == sent
-    assert [produced_partition(body).base_offset for _, body in answered[::3]] == list(range(20))
+        responses = [connection.response(message) for message in messages]
+    assert [correlation_id for correlation_id, _ in responses] == sent
+    assert [produced_partition(body).base_offset for _, body in responses[::3]] == list(range(20))
 
 
-def test_answer_behind_a_long_poll_waits_for_its_turn(bootstrap: str, topic: str) -> None:
+def test_response_after_a_long_poll_keeps_request_order(bootstrap: str, topic: str) -> None:
     with RawConnection(bootstrap) as connection, RawConnection(bootstrap) as other:
         create_topic(connection, topic)
-        polling = fetch_request(topic, 0, wait_ms=10_000)
-        first = connection.request(polling)
+        long_poll = fetch_request(topic, 0, wait_ms=10_000)
+        first = connection.request(long_poll)
         second = connection.request(metadata_request())
         assert (
             produced_partition(other.exchange(produce_request(topic, HandMadeBatch().build()))).error_code
             == 0
         )
-        correlation_id, answer = connection.response(polling)
+        correlation_id, response = connection.response(long_poll)
         assert correlation_id == first
-        assert fetched_partition(answer).records
+        assert fetched_partition(response).records
         assert connection.response(metadata_request())[0] == second
 
 
-def test_long_poll_of_one_connection_holds_up_no_other(bootstrap: str, topic: str) -> None:
+def test_long_poll_does_not_block_other_connections(bootstrap: str, topic: str) -> None:
     with RawConnection(bootstrap) as waiting, RawConnection(bootstrap) as other:
         create_topic(waiting, topic)
         waiting.request(fetch_request(topic, 0, wait_ms=10_000))
-        began = time.monotonic()
+        start = time.monotonic()
         for _ in range(20):
             other.exchange(metadata_request(topic))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - start < 5
 
 
-def test_long_poll_without_data_ends_when_its_time_is_up(bootstrap: str, topic: str) -> None:
+def test_long_poll_without_data_ends_after_max_wait(bootstrap: str, topic: str) -> None:
     with RawConnection(bootstrap) as connection:
         create_topic(connection, topic)
-        began = time.monotonic()
-        answer = fetched_partition(connection.exchange(fetch_request(topic, 0, wait_ms=400)))
-        waited = time.monotonic() - began
-    assert (answer.error_code, bytes(answer.records or b"")) == (0, b"")
+        start = time.monotonic()
+        response = fetched_partition(connection.exchange(fetch_request(topic, 0, wait_ms=400)))
+        waited = time.monotonic() - start
+    assert (response.error_code, bytes(response.records or b"")) == (0, b"")
     assert 0.35 < waited < 5
 
 
-def test_long_poll_waits_for_the_bytes_it_asked_for(bootstrap: str, topic: str) -> None:
+def test_long_poll_waits_for_min_bytes(bootstrap: str, topic: str) -> None:
     with RawConnection(bootstrap) as waiting, RawConnection(bootstrap) as other:
         create_topic(waiting, topic)
         batch = HandMadeBatch(records=[record(0, b"x" * 1000)]).build()
-        polling = fetch_request(topic, 0, wait_ms=10_000, bytes_min=2_500)
-        waiting.request(polling)
+        long_poll = fetch_request(topic, 0, wait_ms=10_000, bytes_min=2_500)
+        waiting.request(long_poll)
         for _ in range(3):
             other.exchange(produce_request(topic, batch))
-        answer = fetched_partition(waiting.response(polling)[1])
-    assert len(answer.records) >= 2_500
+        response = fetched_partition(waiting.response(long_poll)[1])
+    assert len(response.records) >= 2_500
 
 
-def test_reader_that_does_not_read_holds_up_no_other(bootstrap: str, topic: str) -> None:
+def test_slow_reader_does_not_block_other_connections(bootstrap: str, topic: str) -> None:
     with RawConnection(bootstrap, receive_buffer_bytes=4096) as slow, RawConnection(bootstrap) as quick:
         create_topic(slow, topic)
         batch = HandMadeBatch(records=[record(0, b"x" * 900_000)]).build()
         for _ in range(8):
             assert produced_partition(quick.exchange(produce_request(topic, batch))).error_code == 0
-        asked = [slow.request(fetch_request(topic, 0)) for _ in range(30)]
-        began = time.monotonic()
+        correlation_ids = [slow.request(fetch_request(topic, 0)) for _ in range(30)]
+        start = time.monotonic()
         for _ in range(20):
             assert len(fetched_partition(quick.exchange(fetch_request(topic, 7))).records) > 900_000
-        assert time.monotonic() - began < 10
-        for correlation_id in asked[:3]:
-            answered, body = slow.response(fetch_request(topic, 0))
-            assert answered == correlation_id
+        assert time.monotonic() - start < 10
+        for correlation_id in correlation_ids[:3]:
+            responses, body = slow.response(fetch_request(topic, 0))
+            assert responses == correlation_id
             assert len(fetched_partition(body).records) > 7_000_000
 
 
-def test_connection_that_breaks_off_in_mid_request_disturbs_no_other(bootstrap: str, topic: str) -> None:
+def test_connection_lost_mid_request_does_not_affect_others(bootstrap: str, topic: str) -> None:
     with RawConnection(bootstrap) as good:
         create_topic(good, topic)
         for size in range(1, 60):
@@ -111,7 +111,7 @@ def test_connection_that_breaks_off_in_mid_request_disturbs_no_other(bootstrap: 
             )
 
 
-def test_connection_that_is_half_closed_is_let_go(bootstrap: str) -> None:
+def test_half_closed_connection_is_closed(bootstrap: str) -> None:
     with RawConnection(bootstrap) as connection:
         connection.request(metadata_request())
         connection.finish_sending()
@@ -123,64 +123,64 @@ def test_connection_that_is_half_closed_is_let_go(bootstrap: str) -> None:
             assert connection.is_closed_by_broker()
 
 
-def answers(connection: RawConnection) -> bool:
+def is_answered(connection: RawConnection) -> bool:
     try:
         return bool(connection.exchange(metadata_request()).brokers)
     except (ConnectionEnded, BrokenPipeError, ConnectionResetError):
         return False
 
 
-def test_connections_of_one_address_are_limited(start_broker: StartBroker) -> None:
+def test_connections_per_address_are_limited(start_broker: StartBroker) -> None:
     limit = 6
     broker = start_broker({"max.connections.per.ip": str(limit)})
-    opened = [RawConnection(broker.bootstrap) for _ in range(12)]
+    connections = [RawConnection(broker.bootstrap) for _ in range(12)]
     try:
-        alive = [connection for connection in opened if answers(connection)]
-        # A broker may use a few connections to itself; none may go beyond the limit.
-        assert limit - 3 <= len(alive) <= limit
-        alive.pop().close()
+        accepted = [connection for connection in connections if is_answered(connection)]
+        # A broker may use a few connections to itself; none may exceed the limit.
+        assert limit - 3 <= len(accepted) <= limit
+        accepted.pop().close()
         deadline = time.monotonic() + 10
         while True:
-            fresh = RawConnection(broker.bootstrap)
-            opened.append(fresh)
-            if answers(fresh):
+            new_connection = RawConnection(broker.bootstrap)
+            connections.append(new_connection)
+            if is_answered(new_connection):
                 break
-            assert time.monotonic() < deadline, "no connection was let in after one was closed"
+            assert time.monotonic() < deadline, "no connection was accepted after one was closed"
             time.sleep(0.1)
     finally:
-        for connection in opened:
+        for connection in connections:
             connection.close()
 
 
 def test_idle_connection_is_closed_and_a_busy_one_is_not(start_broker: StartBroker) -> None:
     broker = start_broker({"connections.max.idle.ms": "1500"})
     with RawConnection(broker.bootstrap) as idle, RawConnection(broker.bootstrap) as busy:
-        assert answers(idle)
+        assert is_answered(idle)
         deadline = time.monotonic() + 4
         while time.monotonic() < deadline:
-            assert answers(busy)
+            assert is_answered(busy)
             time.sleep(0.2)
         assert idle.is_closed_by_broker(within_seconds=10)
-        assert answers(busy)
+        assert is_answered(busy)
 
 
 def test_request_above_the_size_limit_closes_the_connection(start_broker: StartBroker) -> None:
     broker = start_broker({"socket.request.max.bytes": "20000"})
     with RawConnection(broker.bootstrap) as connection:
-        assert answers(connection)
+        assert is_answered(connection)
         connection.send_frame(bytes(20_001))
         assert connection.is_closed_by_broker()
     with RawConnection(broker.bootstrap) as connection:
-        assert answers(connection)
+        assert is_answered(connection)
 
 
 def test_hundreds_of_connections_are_answered(bootstrap: str) -> None:
-    opened = [RawConnection(bootstrap) for _ in range(300)]
+    connections = [RawConnection(bootstrap) for _ in range(300)]
     try:
-        for connection in opened:
+        for connection in connections:
             connection.request(metadata_request())
-        for connection in reversed(opened):
+        for connection in reversed(connections):
             assert connection.response(metadata_request())[1].brokers
     finally:
-        for connection in opened:
+        for connection in connections:
             connection.close()

@@ -1,4 +1,4 @@
-"""A broker that runs out of file descriptors, and has some again."""
+"""A broker at its file descriptor limit, and after the limit is raised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.kio_requests import create_topics_request, produce_request, p
 from tests.support.raw_connection import RawConnection
 from tests.support.record_batches import HandMadeBatch, record
 
-pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="the process is ours")
+pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="specific to the odradek process")
 
 STORAGE_ERROR = 56
 PARTITIONS = 3
@@ -22,8 +22,8 @@ WAIT_SECONDS = 20.0
 
 
 @contextmanager
-def _no_descriptors_left(pid: int) -> Iterator[None]:
-    """Let a process open no file more, whichever numbers are free."""
+def _fd_limit_reached(pid: int) -> Iterator[None]:
+    """Prevent a process from opening files, whichever descriptors are free."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (1, hard))
     try:
@@ -40,15 +40,13 @@ def _produce(connection: RawConnection, topic: str, partition: int) -> int:
     return code
 
 
-def test_a_topic_made_without_descriptors_is_served_once_there_are_some(
-    start_broker: StartBroker, topic: str
-) -> None:
+def test_topic_created_at_the_fd_limit_comes_online_later(start_broker: StartBroker, topic: str) -> None:
     broker = start_broker({})
     with RawConnection(broker.bootstrap) as connection:
-        # Handlers are loaded with their first request, and that takes descriptors too.
+        # Handlers are imported with their first request, which needs descriptors too.
         connection.exchange(create_topics_request(f"{topic}-before"))
         assert _produce(connection, f"{topic}-before", 0) == 0
-        with _no_descriptors_left(broker.pid):
+        with _fd_limit_reached(broker.pid):
             connection.exchange(create_topics_request(topic, PARTITIONS))
             assert {_produce(connection, topic, number) for number in range(PARTITIONS)} == {STORAGE_ERROR}
         deadline = time.monotonic() + WAIT_SECONDS

@@ -1,4 +1,4 @@
-"""Produced bytes that must not reach the log, and producers that do not keep their own order."""
+"""Invalid batches and out-of-order producers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PRODUCE = 0
 
 @pytest.fixture
 def connection(bootstrap: str) -> Iterator[RawConnection]:
-    """One connection, which must still be answered at the end."""
+    """A connection that must still get responses at the end."""
     with RawConnection(bootstrap) as opened:
         yield opened
         assert opened.exchange(metadata_request()).brokers
@@ -50,9 +50,7 @@ def code_of(connection: RawConnection, topic: str, data: bytes | None, **options
     return int(produced_partition(connection.exchange(produce_request(topic, data, **options))).error_code)
 
 
-def test_good_batch_is_accepted_and_stored_as_it_was(
-    connection: RawConnection, bootstrap: str, topic: str
-) -> None:
+def test_valid_batch_is_stored_unchanged(connection: RawConnection, bootstrap: str, topic: str) -> None:
     create_topic(connection, topic)
     records = [record(number, timestamp_delta=number, headers=[("h", None)]) for number in range(5)]
     batch = HandMadeBatch(records=records, max_timestamp=1_700_000_000_004)
@@ -61,7 +59,7 @@ def test_good_batch_is_accepted_and_stored_as_it_was(
     assert stored_batches(bootstrap, topic) == batch.build()
 
 
-BROKEN: dict[str, tuple[HandMadeBatch, int]] = {
+INVALID: dict[str, tuple[HandMadeBatch, int]] = {
     "wrong checksum": (HandMadeBatch(crc=12345), CORRUPT_MESSAGE),
     "length shorter than a batch": (HandMadeBatch(length=20), CORRUPT_MESSAGE),
     "count above the records": (HandMadeBatch(count=3, last_offset_delta=2), INVALID_RECORD),
@@ -79,37 +77,37 @@ BROKEN: dict[str, tuple[HandMadeBatch, int]] = {
 }
 
 
-@pytest.mark.parametrize("what", sorted(BROKEN))
-def test_broken_batch_is_refused_and_not_stored(
-    connection: RawConnection, bootstrap: str, topic: str, what: str
+@pytest.mark.parametrize("case", sorted(INVALID))
+def test_invalid_batch_is_rejected_and_not_stored(
+    connection: RawConnection, bootstrap: str, topic: str, case: str
 ) -> None:
     create_topic(connection, topic)
-    batch, code = BROKEN[what]
+    batch, code = INVALID[case]
     assert code_of(connection, topic, batch.build()) == code
     assert stored_batches(bootstrap, topic) == b""
 
 
-NOT_COMPRESSED = {
+INVALID_GZIP = {
     "not gzip at all": b"this is not gzip",
     "gzip cut short": gzip.compress(record(0, b"v" * 1000))[:-20],
     "gzip of fewer records than said": gzip.compress(b""),
 }
 
 
-@pytest.mark.parametrize("what", sorted(NOT_COMPRESSED))
-def test_compressed_content_that_cannot_be_read_is_refused(
-    connection: RawConnection, bootstrap: str, topic: str, what: str
+@pytest.mark.parametrize("case", sorted(INVALID_GZIP))
+def test_corrupt_compressed_data_is_rejected(
+    connection: RawConnection, bootstrap: str, topic: str, case: str
 ) -> None:
     create_topic(connection, topic)
-    batch = HandMadeBatch(payload=NOT_COMPRESSED[what], attributes=GZIP)
+    batch = HandMadeBatch(payload=INVALID_GZIP[case], attributes=GZIP)
     allowed = {CORRUPT_MESSAGE, INVALID_RECORD}
     if IS_FOREIGN:
-        allowed.add(UNKNOWN_SERVER_ERROR)  # Kafka's answer; some clients then write duplicates
+        allowed.add(UNKNOWN_SERVER_ERROR)  # Kafka's response; some clients then write duplicates
     assert code_of(connection, topic, batch.build()) in allowed
     assert stored_batches(bootstrap, topic) == b""
 
 
-def test_two_batches_for_one_partition_are_refused(
+def test_two_batches_for_one_partition_are_rejected(
     connection: RawConnection, bootstrap: str, topic: str
 ) -> None:
     create_topic(connection, topic)
@@ -117,18 +115,18 @@ def test_two_batches_for_one_partition_are_refused(
     assert stored_batches(bootstrap, topic) == b""
 
 
-def test_empty_records_are_refused(connection: RawConnection, topic: str) -> None:
+def test_empty_records_are_rejected(connection: RawConnection, topic: str) -> None:
     create_topic(connection, topic)
     assert code_of(connection, topic, b"") == INVALID_RECORD
 
 
-@pytest.mark.skipif(IS_FOREIGN, reason="Kafka never answers this request")
-def test_null_records_are_refused(connection: RawConnection, topic: str) -> None:
+@pytest.mark.skipif(IS_FOREIGN, reason="Kafka sends no response to this request")
+def test_null_records_are_rejected(connection: RawConnection, topic: str) -> None:
     create_topic(connection, topic)
     assert code_of(connection, topic, None) == INVALID_RECORD
 
 
-def test_batch_above_the_limit_is_refused(connection: RawConnection, topic: str) -> None:
+def test_batch_above_max_message_bytes_is_rejected(connection: RawConnection, topic: str) -> None:
     create_topic(connection, topic, {"max.message.bytes": "500"})
     assert (
         code_of(connection, topic, HandMadeBatch(records=[record(0, b"x" * 600)]).build())
@@ -136,64 +134,60 @@ def test_batch_above_the_limit_is_refused(connection: RawConnection, topic: str)
     )
 
 
-def test_record_without_key_is_refused_by_a_compacted_topic_and_named(
-    connection: RawConnection, topic: str
-) -> None:
+def test_compacted_topic_rejects_a_record_without_key(connection: RawConnection, topic: str) -> None:
     create_topic(connection, topic, {"cleanup.policy": "compact"})
     batch = HandMadeBatch(records=[record(0), record(1, key=None)])
-    answer = produced_partition(connection.exchange(produce_request(topic, batch.build())))
-    assert answer.error_code == INVALID_RECORD
-    assert [error.batch_index for error in answer.record_errors] == [1]
-    assert answer.error_message
+    response = produced_partition(connection.exchange(produce_request(topic, batch.build())))
+    assert response.error_code == INVALID_RECORD
+    assert [error.batch_index for error in response.record_errors] == [1]
+    assert response.error_message
 
 
-def test_record_from_the_future_is_refused_and_named(connection: RawConnection, topic: str) -> None:
+def test_record_with_a_future_timestamp_is_rejected(connection: RawConnection, topic: str) -> None:
     create_topic(connection, topic, {"message.timestamp.after.max.ms": "3600000"})
     batch = HandMadeBatch(base_timestamp=2**45, max_timestamp=2**45)
-    answer = produced_partition(connection.exchange(produce_request(topic, batch.build())))
-    assert answer.error_code == INVALID_TIMESTAMP
-    assert [error.batch_index for error in answer.record_errors] == [0]
+    response = produced_partition(connection.exchange(produce_request(topic, batch.build())))
+    assert response.error_code == INVALID_TIMESTAMP
+    assert [error.batch_index for error in response.record_errors] == [0]
 
 
-def test_unknown_topic_and_partition_are_refused(connection: RawConnection, topic: str) -> None:
-    good = HandMadeBatch().build()
-    assert code_of(connection, topic, good) == UNKNOWN_TOPIC_OR_PARTITION
+def test_unknown_topic_and_partition_are_rejected(connection: RawConnection, topic: str) -> None:
+    valid = HandMadeBatch().build()
+    assert code_of(connection, topic, valid) == UNKNOWN_TOPIC_OR_PARTITION
     create_topic(connection, topic)
-    assert code_of(connection, topic, good, partition=1) == UNKNOWN_TOPIC_OR_PARTITION
-    assert code_of(connection, topic, good, partition=-1) == UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(connection, topic, valid, partition=1) == UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(connection, topic, valid, partition=-1) == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("acks", [5, -2, 2, 32_767])
-def test_impossible_acks_are_refused(
-    connection: RawConnection, bootstrap: str, topic: str, acks: int
-) -> None:
+def test_invalid_acks_are_rejected(connection: RawConnection, bootstrap: str, topic: str, acks: int) -> None:
     create_topic(connection, topic)
     assert code_of(connection, topic, HandMadeBatch().build(), acks=acks) == INVALID_REQUIRED_ACKS
     assert stored_batches(bootstrap, topic) == b""
 
 
-def test_good_produce_without_acks_is_not_answered(
+def test_valid_produce_with_acks_0_gets_no_response(
     connection: RawConnection, bootstrap: str, topic: str
 ) -> None:
     create_topic(connection, topic)
     for _ in range(3):
         connection.request(produce_request(topic, HandMadeBatch().build(), acks=0))
-    # The next answer on the connection belongs to the next request that wants one.
+    # The next response on the connection belongs to the next request that expects one.
     sent = connection.request(fetch_request(topic))
-    correlation_id, answer = connection.response(fetch_request(topic))
+    correlation_id, response = connection.response(fetch_request(topic))
     assert correlation_id == sent
-    assert [base for base, *_ in batch_headers(fetched_partition(answer).records)] == [0, 1, 2]
+    assert [base for base, *_ in batch_headers(fetched_partition(response).records)] == [0, 1, 2]
 
 
-def test_bad_produce_without_acks_closes_the_connection(bootstrap: str, topic: str) -> None:
-    with RawConnection(bootstrap) as doomed:
-        create_topic(doomed, topic)
-        doomed.request(produce_request(topic, HandMadeBatch(crc=1).build(), acks=0))
-        assert doomed.is_closed_by_broker()
+def test_invalid_produce_with_acks_0_closes_the_connection(bootstrap: str, topic: str) -> None:
+    with RawConnection(bootstrap) as closing:
+        create_topic(closing, topic)
+        closing.request(produce_request(topic, HandMadeBatch(crc=1).build(), acks=0))
+        assert closing.is_closed_by_broker()
     assert stored_batches(bootstrap, topic) == b""
 
 
-def test_oldest_produce_without_acks_is_not_answered(
+def test_produce_v0_with_acks_0_gets_no_response(
     connection: RawConnection, bootstrap: str, topic: str
 ) -> None:
     create_topic(connection, topic)
@@ -204,14 +198,14 @@ def test_oldest_produce_without_acks_is_not_answered(
 
 
 def old_message(value: bytes) -> bytes:
-    """A message of magic 0 without key."""
+    """Build a message of magic 0 without key."""
     body = struct.pack(">bb", 0, 0) + struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
     message = struct.pack(">I", zlib.crc32(body)) + body
     return struct.pack(">qi", 0, len(message)) + message
 
 
 def old_produce_body(topic: str, messages: bytes) -> bytes:
-    """Produce 0 of partition 0 with acks=0."""
+    """Build a Produce v0 body for partition 0 with acks=0."""
     name = topic.encode()
     return (
         struct.pack(">hiih", 0, 1000, 1, len(name))
@@ -233,16 +227,16 @@ def producer_id(connection: RawConnection) -> int:
     request = kio_requests("init_producer_id", 4).InitProducerIdRequest(
         transactional_id=None, transaction_timeout=timedelta(seconds=60)
     )
-    given = connection.exchange(request)
-    while given.error_code == COORDINATOR_LOAD_IN_PROGRESS:
+    response = connection.exchange(request)
+    while response.error_code == COORDINATOR_LOAD_IN_PROGRESS:
         time.sleep(0.05)
-        given = connection.exchange(request)
-    assert given.error_code == 0
-    assert given.producer_epoch == 0
-    return int(given.producer_id)
+        response = connection.exchange(request)
+    assert response.error_code == 0
+    assert response.producer_epoch == 0
+    return int(response.producer_id)
 
 
-def test_repeated_batch_is_answered_with_its_first_offset_and_stored_once(
+def test_duplicate_batch_gets_its_original_offset_and_is_stored_once(
     connection: RawConnection, bootstrap: str, topic: str, producer_id: int
 ) -> None:
     create_topic(connection, topic)
@@ -256,20 +250,20 @@ def test_repeated_batch_is_answered_with_its_first_offset_and_stored_once(
     assert [base for base, *_ in batch_headers(stored_batches(bootstrap, topic))] == [0, 2, 4]
 
 
-def test_gap_in_the_sequence_is_refused(connection: RawConnection, topic: str, producer_id: int) -> None:
+def test_sequence_gap_is_rejected(connection: RawConnection, topic: str, producer_id: int) -> None:
     create_topic(connection, topic)
     assert code_of(connection, topic, sequenced(producer_id, 0)) == 0
     assert code_of(connection, topic, sequenced(producer_id, 5)) == OUT_OF_ORDER_SEQUENCE
     assert code_of(connection, topic, sequenced(producer_id, 1)) == 0
 
 
-def test_older_epoch_of_a_producer_is_fenced(connection: RawConnection, topic: str, producer_id: int) -> None:
+def test_older_producer_epoch_is_fenced(connection: RawConnection, topic: str, producer_id: int) -> None:
     create_topic(connection, topic)
     assert code_of(connection, topic, sequenced(producer_id, 0, producer_epoch=3)) == 0
     assert code_of(connection, topic, sequenced(producer_id, 1, producer_epoch=2)) == INVALID_PRODUCER_EPOCH
 
 
-def test_any_first_sequence_of_an_unknown_producer_is_accepted(
+def test_unknown_producer_may_start_with_any_sequence(
     connection: RawConnection, topic: str, producer_id: int
 ) -> None:
     create_topic(connection, topic)

@@ -1,4 +1,4 @@
-"""Data directories that vanish under a running process, on real files."""
+"""Log directories that disappear under a running process, on real files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.kio_requests import create_topics_request, produce_request, p
 from tests.support.raw_connection import RawConnection
 from tests.support.record_batches import HandMadeBatch, record
 
-pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="the words and the status are ours")
+pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="output and exit status are specific to odradek")
 
 STORAGE_ERROR = 56
 
@@ -25,8 +25,8 @@ def _produce(connection: RawConnection, topic: str, partition: int) -> int:
     return code
 
 
-def _produce_until_refused(connection: RawConnection, topic: str, partition: int) -> int:
-    """A directory without its name is noticed when the next segment is begun."""
+def _produce_until_error(connection: RawConnection, topic: str, partition: int) -> int:
+    """Produce until an error; a deleted directory is detected at the next roll."""
     for _ in range(50):
         code = _produce(connection, topic, partition)
         if code:
@@ -34,7 +34,7 @@ def _produce_until_refused(connection: RawConnection, topic: str, partition: int
     return 0
 
 
-def test_the_process_ends_when_its_last_directory_fails(
+def test_process_exits_when_the_last_log_directory_fails(
     start_broker: StartBroker, topic: str, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
@@ -42,23 +42,23 @@ def test_the_process_ends_when_its_last_directory_fails(
     with RawConnection(broker.bootstrap) as connection:
         created = connection.exchange(create_topics_request(topic, 2, {"segment.bytes": "2000"}))
         assert created.topics[0].error_code == 0
-        where = [int(next(path.glob(f"{topic}-*")).name.rpartition("-")[2]) for path in paths]
-        assert sorted(where) == [0, 1]
+        partitions = [int(next(path.glob(f"{topic}-*")).name.rpartition("-")[2]) for path in paths]
+        assert sorted(partitions) == [0, 1]
 
-        shutil.rmtree(paths[1] / f"{topic}-{where[1]}")
-        assert _produce_until_refused(connection, topic, where[1]) == STORAGE_ERROR
-        assert _produce(connection, topic, where[1]) == STORAGE_ERROR
-        assert _produce(connection, topic, where[0]) == 0
+        shutil.rmtree(paths[1] / f"{topic}-{partitions[1]}")
+        assert _produce_until_error(connection, topic, partitions[1]) == STORAGE_ERROR
+        assert _produce(connection, topic, partitions[1]) == STORAGE_ERROR
+        assert _produce(connection, topic, partitions[0]) == 0
         assert broker.is_running
 
-        shutil.rmtree(paths[0] / f"{topic}-{where[0]}")
-        assert _produce_until_refused(connection, topic, where[0]) == STORAGE_ERROR
-    status, words = broker.wait_for_failed_exit()
+        shutil.rmtree(paths[0] / f"{topic}-{partitions[0]}")
+        assert _produce_until_error(connection, topic, partitions[0]) == STORAGE_ERROR
+    status, output = broker.wait_for_failed_exit()
     assert status == 1
-    assert f"odradek: all of log.dirs have failed: cannot open {paths[1]}/" in words
+    assert f"odradek: all of log.dirs have failed: cannot open {paths[1]}/" in output
 
 
-def test_a_directory_that_cannot_be_used_is_told_at_the_start(
+def test_unusable_log_directory_is_reported_at_startup(
     start_broker: StartBroker, topic: str, tmp_path: Path
 ) -> None:
     (tmp_path / "b").write_text("not a directory")

@@ -1,6 +1,6 @@
-"""Bytes that are not the protocol: the connection that sent them is closed, every other one goes on.
+"""Malformed frames close their connection and affect no other.
 
-Nothing here may cost the broker anything: each test ends by asking it something sensible.
+Each test ends with a valid request on another connection.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NEWEST_API_VERSIONS = 4
 
 @pytest.fixture
 def connection(bootstrap: str) -> Iterator[RawConnection]:
-    """The connection that misbehaves."""
+    """The connection that sends malformed frames."""
     with RawConnection(bootstrap) as opened:
         yield opened
 
 
 @pytest.fixture(autouse=True)
 def good(bootstrap: str) -> Iterator[RawConnection]:
-    """A well-behaved connection from before: it must still be answered after whatever the test did."""
+    """A valid connection opened before the test; it must still get responses afterwards."""
     with RawConnection(bootstrap) as opened:
         assert opened.exchange(metadata_request()).brokers
         yield opened
@@ -40,7 +40,7 @@ def good(bootstrap: str) -> Iterator[RawConnection]:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601, 0x47455420])
-def test_length_that_cannot_be_closes_the_connection(connection: RawConnection, size: int) -> None:
+def test_invalid_frame_length_closes_the_connection(connection: RawConnection, size: int) -> None:
     connection.send(struct.pack(">i", size))
     assert connection.is_closed_by_broker()
 
@@ -51,12 +51,12 @@ def test_empty_frame_closes_the_connection(connection: RawConnection) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 3, 7, 9])
-def test_header_cut_short_closes_the_connection(connection: RawConnection, length: int) -> None:
+def test_truncated_header_closes_the_connection(connection: RawConnection, length: int) -> None:
     connection.send_frame(header_v1(METADATA, 1, client_id="someone")[:length])
     assert connection.is_closed_by_broker()
 
 
-def test_body_cut_short_closes_the_connection(connection: RawConnection) -> None:
+def test_truncated_body_closes_the_connection(connection: RawConnection) -> None:
     body = request_body(produce_request("t", b"x" * 100), 0)
     connection.send_frame(body[:-50])
     assert connection.is_closed_by_broker()
@@ -73,7 +73,9 @@ def test_array_longer_than_the_frame_closes_the_connection(connection: RawConnec
     assert connection.is_closed_by_broker()
 
 
-def test_string_that_is_not_utf8_is_survived(connection: RawConnection, good: RawConnection) -> None:
+def test_string_that_is_not_utf8_does_not_affect_the_broker(
+    connection: RawConnection, good: RawConnection
+) -> None:
     connection.send_frame(header_v1(METADATA, 1) + struct.pack(">ih", 1, 3) + b"\xff\xfe\xfd")
     with contextlib.suppress(ConnectionEnded):
         connection.receive_frame()
@@ -93,9 +95,7 @@ def test_unknown_version_closes_the_connection(connection: RawConnection, api_ke
 
 
 @pytest.mark.parametrize("version", [5, 99, 32_767])
-def test_unknown_version_of_api_versions_is_answered_in_the_oldest_form(
-    connection: RawConnection, version: int
-) -> None:
+def test_unsupported_api_versions_request_gets_a_v0_response(connection: RawConnection, version: int) -> None:
     connection.send_frame(header_v1(API_VERSIONS, version, correlation_id=77) + b"\x00\x01\x01\x00")
     expected = struct.pack(">ihihhh", 77, UNSUPPORTED_VERSION, 1, API_VERSIONS, 0, NEWEST_API_VERSIONS)
     assert connection.receive_frame() == expected
@@ -104,37 +104,37 @@ def test_unknown_version_of_api_versions_is_answered_in_the_oldest_form(
     assert (correlation_id, code) == (78, 0)
 
 
-def test_answer_to_api_versions_has_the_old_header_in_flexible_versions_too(
+def test_api_versions_response_has_header_v0_in_flexible_versions(
     connection: RawConnection,
 ) -> None:
     message = kio_requests("api_versions", 3).ApiVersionsRequest(
         client_software_name="raw", client_software_version="1"
     )
-    answer = connection.exchange(message)
-    assert answer.error_code == 0
-    keys = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    response = connection.exchange(message)
+    assert response.error_code == 0
+    keys = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     assert keys[PRODUCE] == (0, 11)
     assert keys[API_VERSIONS] == (0, NEWEST_API_VERSIONS)
 
 
 def test_garbage_frames_close_their_connections(bootstrap: str) -> None:
-    chance = random.Random(20_24)
+    rng = random.Random(20_24)
     for _ in range(200):
         with RawConnection(bootstrap) as connection:
             connection.send_frame(
-                struct.pack(">h", 200 + chance.randrange(30_000)) + chance.randbytes(chance.randrange(300))
+                struct.pack(">h", 200 + rng.randrange(30_000)) + rng.randbytes(rng.randrange(300))
             )
             assert connection.is_closed_by_broker()
 
 
-def test_garbage_without_a_length_is_survived(bootstrap: str) -> None:
-    chance = random.Random(7)
+def test_random_bytes_do_not_affect_the_broker(bootstrap: str) -> None:
+    rng = random.Random(7)
     for _ in range(50):
         with RawConnection(bootstrap) as connection:
-            connection.send(chance.randbytes(chance.randrange(1, 2000)))
+            connection.send(rng.randbytes(rng.randrange(1, 2000)))
 
 
-def test_frame_that_never_ends_waits_without_harm(bootstrap: str, good: RawConnection) -> None:
+def test_incomplete_frames_do_not_affect_the_broker(bootstrap: str, good: RawConnection) -> None:
     unfinished = [RawConnection(bootstrap) for _ in range(20)]
     for connection in unfinished:
         connection.send(struct.pack(">i", 10_000_000) + bytes(1000))
@@ -143,7 +143,7 @@ def test_frame_that_never_ends_waits_without_harm(bootstrap: str, good: RawConne
         connection.close()
 
 
-def test_request_in_single_bytes_is_answered(connection: RawConnection) -> None:
+def test_request_sent_byte_by_byte_is_answered(connection: RawConnection) -> None:
     body = request_body(metadata_request(), 5)
     for byte in struct.pack(">i", len(body)) + body:
         connection.send(bytes([byte]))

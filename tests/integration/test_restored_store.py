@@ -1,4 +1,4 @@
-"""A store put back from a copy that is older than the data: no producer id is given out a second time."""
+"""A store restored from a backup older than the data: producer ids are not reused."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from tests.support.kio_requests import (
 from tests.support.raw_connection import RawConnection
 from tests.support.record_batches import HandMadeBatch, batch_headers, record
 
-pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="the store is ours")
+pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="the store is specific to odradek")
 
 STORE = "odradek-store.sqlite"
 TOPIC = "orders"
 NOT_YET = {14, 15, 16}
-"""The coordinator loads, is being made, or is not known yet."""
+"""The coordinator is loading, being created, or unknown."""
 WAIT_SECONDS = 20.0
 
 
 def _producer_id(connection: RawConnection, transactional_id: str | None = None) -> int:
-    """A producer id, for a transactional id once it has a coordinator."""
+    """Return a producer id; for a transactional id once it has a coordinator."""
     if transactional_id is not None:
         _await_coordinator(connection, transactional_id)
     request = kio_requests("init_producer_id", 4).InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout=timedelta(seconds=60)
     )
     deadline = time.monotonic() + WAIT_SECONDS
-    given = connection.exchange(request)
-    while given.error_code in NOT_YET and time.monotonic() < deadline:
+    response = connection.exchange(request)
+    while response.error_code in NOT_YET and time.monotonic() < deadline:
         time.sleep(0.05)
-        given = connection.exchange(request)
-    assert given.error_code == 0
-    return int(given.producer_id)
+        response = connection.exchange(request)
+    assert response.error_code == 0
+    return int(response.producer_id)
 
 
 def _await_coordinator(connection: RawConnection, transactional_id: str) -> None:
@@ -62,35 +62,35 @@ def _append(connection: RawConnection, producer_id: int, value: bytes) -> int:
     return int(entry.base_offset)
 
 
-def _restart_on(broker: Broker, copy: Path) -> None:
-    """Stop the broker, put the copy in the store's place, and start it again."""
+def _restart_on(broker: Broker, backup: Path) -> None:
+    """Restart the broker with the store restored from the copy."""
     broker.stop()
-    shutil.copy(copy, broker.directory / "data" / STORE)
+    shutil.copy(backup, broker.directory / "data" / STORE)
     broker.start()
     wait_until_led(broker.bootstrap, TOPIC)
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> tuple[Broker, Path]:
-    """A running broker, with a topic and a transactional id, and a copy of its store from before."""
+def broker_and_backup(tmp_path: Path) -> tuple[Broker, Path]:
+    """A running broker with a topic and a transactional id, and an older copy of its store."""
     broker = Broker(tmp_path / "home").start()
     with RawConnection(broker.bootstrap) as connection:
         create_topic(connection, TOPIC)
         _producer_id(connection, "first")
     broker.stop()
-    copy = tmp_path / "copy.sqlite"
-    shutil.copy(broker.directory / "data" / STORE, copy)
+    backup = tmp_path / "copy.sqlite"
+    shutil.copy(broker.directory / "data" / STORE, backup)
     broker.start()
     wait_until_led(broker.bootstrap, TOPIC)
-    return broker, copy
+    return broker, backup
 
 
-def test_records_of_new_producers_are_not_taken_for_those_of_old_ones(copied: tuple[Broker, Path]) -> None:
-    broker, copy = copied
+def test_new_producer_ids_do_not_collide_with_ids_in_the_logs(broker_and_backup: tuple[Broker, Path]) -> None:
+    broker, backup = broker_and_backup
     with RawConnection(broker.bootstrap) as connection:
         old = _producer_id(connection)
         _append(connection, old, b"old")
-    _restart_on(broker, copy)
+    _restart_on(broker, backup)
     with RawConnection(broker.bootstrap) as connection:
         new = _producer_id(connection)
         assert new > old
@@ -100,19 +100,21 @@ def test_records_of_new_producers_are_not_taken_for_those_of_old_ones(copied: tu
     broker.stop()
 
 
-def test_ids_that_only_the_transaction_log_knows_are_not_given_out_again(copied: tuple[Broker, Path]) -> None:
-    broker, copy = copied
+def test_new_producer_ids_do_not_collide_with_ids_in_the_transaction_log(
+    broker_and_backup: tuple[Broker, Path],
+) -> None:
+    broker, backup = broker_and_backup
     with RawConnection(broker.bootstrap) as connection:
         transactional = _producer_id(connection, "second")
-    _restart_on(broker, copy)
+    _restart_on(broker, backup)
     with RawConnection(broker.bootstrap) as connection:
         assert _producer_id(connection) > transactional
     assert "producer_ids_raised" in broker.output()
     broker.stop()
 
 
-def test_a_store_that_is_as_new_as_the_data_is_left_alone(copied: tuple[Broker, Path]) -> None:
-    broker, _ = copied
+def test_up_to_date_store_is_not_changed(broker_and_backup: tuple[Broker, Path]) -> None:
+    broker, _ = broker_and_backup
     with RawConnection(broker.bootstrap) as connection:
         _append(connection, _producer_id(connection), b"first")
     broker.stop()

@@ -1,4 +1,4 @@
-"""``odradek serve`` as a person meets it: what it prints, what it refuses, how it ends."""
+"""``odradek serve``: output, rejected options, exit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.support.broker import IS_FOREIGN, free_port
 from tests.support.raw_connection import broker_answers
 
-pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="the words and the status are ours")
+pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="output and exit status are specific to odradek")
 
 PROGRAM = str(Path(sys.executable).with_name("odradek"))
 SECONDS_MAX = 30
@@ -24,7 +24,7 @@ SECONDS_MAX = 30
 
 @contextmanager
 def serving(*options: str, cwd: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """A broker and the lines it printed by the time it listened; ended by SIGTERM unless the test did it."""
+    """Run a broker; yield it with the lines printed until it listens. Stopped by SIGTERM."""
     process = subprocess.Popen(
         [PROGRAM, "serve", *options],
         cwd=cwd,
@@ -47,8 +47,8 @@ def serving(*options: str, cwd: Path, **variables: str) -> Iterator[tuple[subpro
         process.communicate(timeout=SECONDS_MAX)
 
 
-def refused(*options: str, cwd: Path) -> list[str]:
-    """Stderr of a broker that does not start."""
+def startup_errors(*options: str, cwd: Path) -> list[str]:
+    """Return the stderr of a broker that fails to start."""
     done = subprocess.run(
         [PROGRAM, "serve", *options],
         cwd=cwd,
@@ -62,12 +62,12 @@ def refused(*options: str, cwd: Path) -> list[str]:
 
 
 def address_in(lines: list[str]) -> str:
-    found = re.search(r"listening on (\S+)", "\n".join(lines))
-    assert found is not None, lines
-    return found[1]
+    match = re.search(r"listening on (\S+)", "\n".join(lines))
+    assert match is not None, lines
+    return match[1]
 
 
-def test_an_ephemeral_broker_takes_a_free_port_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_ephemeral_broker_uses_a_free_port_and_removes_its_data(tmp_path: Path) -> None:
     with serving("--ephemeral", cwd=tmp_path) as (process, lines):
         address = address_in(lines)
         assert broker_answers(address)
@@ -79,14 +79,14 @@ def test_an_ephemeral_broker_takes_a_free_port_and_leaves_nothing_behind(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_closing_the_terminal_stops_cleanly_too(tmp_path: Path) -> None:
+def test_sighup_stops_cleanly(tmp_path: Path) -> None:
     with serving("--ephemeral", cwd=tmp_path) as (process, _):
         process.send_signal(signal.SIGHUP)
         assert process.wait(SECONDS_MAX) == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_port_host_and_data_directory_have_options_of_their_own(tmp_path: Path) -> None:
+def test_host_port_and_data_dir_options(tmp_path: Path) -> None:
     port = free_port()
     options = ("--host", "localhost", "--port", str(port), "--data-dir", "kept")
     with serving(*options, cwd=tmp_path) as (_, lines):
@@ -96,7 +96,7 @@ def test_port_host_and_data_directory_have_options_of_their_own(tmp_path: Path) 
     assert (tmp_path / "kept" / "meta.properties").exists()
 
 
-def test_the_commands_of_the_hint_work_as_printed(tmp_path: Path) -> None:
+def test_commands_of_the_startup_hint_work(tmp_path: Path) -> None:
     with serving("--ephemeral", cwd=tmp_path) as (_, lines):
         hint = "\n".join(lines).partition("try:")[2].splitlines()
         commands = [line.strip() for line in hint if "odradek " in line]
@@ -112,19 +112,19 @@ def test_the_commands_of_the_hint_work_as_printed(tmp_path: Path) -> None:
             consumer.send_signal(signal.SIGINT)
 
 
-def test_variables_of_the_command_line_are_no_unknown_settings(tmp_path: Path) -> None:
-    known = {"ODRADEK_BOOTSTRAP": "127.0.0.1:1", "ODRADEK_LOG_LEVEL": "info"}
-    with serving("--ephemeral", cwd=tmp_path, **known) as (process, lines):
+def test_cli_environment_variables_are_not_unknown_settings(tmp_path: Path) -> None:
+    variables = {"ODRADEK_BOOTSTRAP": "127.0.0.1:1", "ODRADEK_LOG_LEVEL": "info"}
+    with serving("--ephemeral", cwd=tmp_path, **variables) as (process, lines):
         assert not [line for line in lines if "warning" in line]
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=SECONDS_MAX)
-        assert " INFO " in err, "the variable sets the level"
+        assert " INFO " in err, "the variable sets the log level"
 
 
-@pytest.mark.parametrize("how", ["reader-gone", "never-open"])
-def test_a_closed_stdout_does_not_spoil_a_clean_stop(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("mode", ["reader-gone", "never-open"])
+def test_closed_stdout_does_not_prevent_a_clean_shutdown(tmp_path: Path, mode: str) -> None:
     port = free_port()
-    closing = " >&-" if how == "never-open" else ""
+    closing = " >&-" if mode == "never-open" else ""
     process = subprocess.Popen(
         ["/bin/sh", "-c", f'exec "$0" serve --ephemeral --port {port}{closing}', PROGRAM],
         cwd=tmp_path,
@@ -144,24 +144,24 @@ def test_a_closed_stdout_does_not_spoil_a_clean_stop(tmp_path: Path, how: str) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_data_directory_that_cannot_be_used_is_reported_once(tmp_path: Path) -> None:
+def test_unusable_data_directory_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("not a directory")
-    (told,) = refused("--port", "0", "--data-dir", "taken", cwd=tmp_path)
-    assert told.startswith(f"odradek: {tmp_path}/taken cannot be used as a data directory: File exists")
+    (line,) = startup_errors("--port", "0", "--data-dir", "taken", cwd=tmp_path)
+    assert line.startswith(f"odradek: {tmp_path}/taken cannot be used as a data directory: File exists")
 
 
-def test_one_unusable_directory_of_two_is_reported_once(tmp_path: Path) -> None:
+def test_unusable_directory_of_two_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("not a directory")
     with serving("--port", "0", "--set", "log.dirs=good,taken", cwd=tmp_path) as (process, lines):
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=SECONDS_MAX)
-    told = [line for line in (*lines, *err.splitlines()) if "cannot be used" in line]
-    assert told == [
+    reported = [line for line in (*lines, *err.splitlines()) if "cannot be used" in line]
+    assert reported == [
         f"warning: {tmp_path}/taken cannot be used as a data directory: File exists; serving without it"
     ]
 
 
-def test_a_configuration_is_checked_without_a_trace(tmp_path: Path) -> None:
+def test_check_config_writes_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
         [PROGRAM, "serve", "--check-config", "--set", "num.partition=3"],
         cwd=tmp_path,
@@ -178,24 +178,24 @@ def test_a_configuration_is_checked_without_a_trace(tmp_path: Path) -> None:
         "the configuration is valid",
     ]
     (tmp_path / "file").write_text("")
-    told = refused("--check-config", "--host", "0.0.0.0", "--data-dir", "file/data", cwd=tmp_path)
-    assert [line for line in told if "odradek.allow.anonymous=true" in line]
-    assert [line for line in told if "advertised.listeners=PLAINTEXT://HOST:9092" in line]
-    told = refused("--check-config", "--data-dir", "file/data", cwd=tmp_path)
-    assert told == [
+    errors = startup_errors("--check-config", "--host", "0.0.0.0", "--data-dir", "file/data", cwd=tmp_path)
+    assert [line for line in errors if "odradek.allow.anonymous=true" in line]
+    assert [line for line in errors if "advertised.listeners=PLAINTEXT://HOST:9092" in line]
+    errors = startup_errors("--check-config", "--data-dir", "file/data", cwd=tmp_path)
+    assert errors == [
         f"odradek: log.dirs: {tmp_path}/file/data cannot be made: {tmp_path}/file is not a directory"
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_log_of_a_day_is_short_and_has_a_line_for_all_that_matters(tmp_path: Path) -> None:
+def test_info_log_has_all_important_events_and_is_short(tmp_path: Path) -> None:
     options = ("--ephemeral", "--log-level", "info", "--log-format", "json")
     with serving(*options, cwd=tmp_path) as (process, lines):
         environment = {**os.environ, "ODRADEK_BOOTSTRAP": address_in(lines)}
 
-        def run(*words: str) -> None:
+        def run(*arguments: str) -> None:
             subprocess.run(
-                [PROGRAM, *words],
+                [PROGRAM, *arguments],
                 input=b"hello\n",
                 env=environment,
                 check=True,
@@ -210,7 +210,7 @@ def test_the_log_of_a_day_is_short_and_has_a_line_for_all_that_matters(tmp_path:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=SECONDS_MAX)
     logged = [json.loads(line) for line in err.splitlines()]
-    names = [one["event"] for one in logged]
+    names = [event["event"] for event in logged]
     expected = {
         "broker.logs_loaded",
         "broker.started",
@@ -224,10 +224,12 @@ def test_the_log_of_a_day_is_short_and_has_a_line_for_all_that_matters(tmp_path:
     }
     assert expected - set(names) == set()
     assert len(names) < 25, names
-    changed = [one["leading"] for one in logged if one["event"] == "controller_channel.leadership_changed"]
-    assert changed == [3, 50], "a line for a topic, however many partitions it has"
-    started = [one for one in logged if one["event"] == "coordinators.rebalance_started"]
-    assert [one["group"] for one in started] == ["readers"] * len(started)
+    changed = [
+        event["leading"] for event in logged if event["event"] == "controller_channel.leadership_changed"
+    ]
+    assert changed == [3, 50], "one line per topic, for any number of partitions"
+    started = [event for event in logged if event["event"] == "coordinators.rebalance_started"]
+    assert [event["group"] for event in started] == ["readers"] * len(started)
     assert "joined" in started[0]["reason"]
     assert "left" in started[-1]["reason"]
-    assert all(one["time"].endswith("Z") for one in logged)
+    assert all(event["time"].endswith("Z") for event in logged)

@@ -1,4 +1,4 @@
-"""A start that is refused leaves the data directories as they were: same names, same bytes."""
+"""A failed startup leaves the log directories unchanged: same names, same bytes."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pathlib import Path
 import pytest
 from tests.support.broker import IS_FOREIGN, Broker
 
-pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="the files and the words are ours")
+pytestmark = pytest.mark.skipif(IS_FOREIGN, reason="files and messages are specific to odradek")
 
 META = "meta.properties"
 STORE = "odradek-store.sqlite"
 
 
 def _content(root: Path) -> dict[str, bytes | None]:
-    """Every name under a directory, and the bytes of each file."""
+    """Return every name under a directory with the content of each file."""
     return {
         str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
         for path in sorted(root.rglob("*"))
     }
 
 
-def _refusal(broker: Broker, watched: Path) -> str:
-    """Run a broker that must not start, and check that it changed nothing under ``watched``."""
+def _startup_error(broker: Broker, watched: Path) -> str:
+    """Run a broker that must fail to start and change nothing under ``watched``; return its output."""
     before = _content(watched)
-    status, words = broker.run_to_exit()
-    assert status == 1, words
-    assert "Traceback" not in words
+    status, output = broker.run_to_exit()
+    assert status == 1, output
+    assert "Traceback" not in output
     assert _content(watched) == before
-    return words
+    return output
 
 
 @pytest.fixture
-def used(tmp_path: Path) -> Broker:
-    """A broker that has been started and stopped once."""
+def stopped_broker(tmp_path: Path) -> Broker:
+    """A broker that was started and stopped once."""
     broker = Broker(tmp_path / "home").start()
     broker.stop()
     return broker
@@ -52,11 +52,11 @@ def _meta_line(text: str, key: str) -> str:
     return next(line for line in text.splitlines() if line.startswith(f"{key}="))
 
 
-def test_data_of_another_cluster_is_refused(used: Broker) -> None:
-    data = used.directory / "data"
+def test_data_of_another_cluster_prevents_startup(stopped_broker: Broker) -> None:
+    data = stopped_broker.directory / "data"
     cluster = _meta_line((data / META).read_text(), "cluster.id")
     _edit(data / META, cluster, "cluster.id=r2ZBpvlJSAOxRG6Ck0D8Zw")
-    assert "the data belongs to cluster r2ZBpvlJSAOxRG6Ck0D8Zw" in _refusal(used, data)
+    assert "the data belongs to cluster r2ZBpvlJSAOxRG6Ck0D8Zw" in _startup_error(stopped_broker, data)
 
 
 @pytest.mark.parametrize(
@@ -69,24 +69,24 @@ def test_data_of_another_cluster_is_refused(used: Broker) -> None:
     ],
     ids=["another cluster's", "a KRaft broker's", "no broker id", "not properties"],
 )
-def test_foreign_meta_properties_without_a_store_are_refused(tmp_path: Path, content: str) -> None:
+def test_foreign_meta_properties_without_a_store_prevent_startup(tmp_path: Path, content: str) -> None:
     broker = Broker(tmp_path / "home")
     data = broker.directory / "data"
     data.mkdir(parents=True)
     (data / META).write_text(content)
-    assert META in _refusal(broker, broker.directory)
+    assert META in _startup_error(broker, broker.directory)
 
 
-def test_data_without_its_store_is_refused(used: Broker) -> None:
-    data = used.directory / "data"
+def test_data_without_a_store_prevents_startup(stopped_broker: Broker) -> None:
+    data = stopped_broker.directory / "data"
     (data / STORE).unlink()
-    assert "store" in _refusal(used, data)
+    assert "store" in _startup_error(stopped_broker, data)
 
 
-def test_a_store_that_is_not_one_is_refused(used: Broker) -> None:
-    data = used.directory / "data"
+def test_corrupt_store_prevents_startup(stopped_broker: Broker) -> None:
+    data = stopped_broker.directory / "data"
     (data / STORE).write_bytes(b"not a database at all " * 500)
-    assert "damaged or not a store" in _refusal(used, data)
+    assert "damaged or not a store" in _startup_error(stopped_broker, data)
 
 
 def _other_broker_id(settings: dict[str, str], tmp_path: Path) -> str:
@@ -132,7 +132,7 @@ def _bad_value(settings: dict[str, str], tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "break_settings",
     [
         _other_broker_id,
         _disagreeing_directories,
@@ -143,33 +143,33 @@ def _bad_value(settings: dict[str, str], tmp_path: Path) -> str:
         _bad_value,
     ],
 )
-def test_settings_that_cannot_hold_are_refused(
-    used: Broker, tmp_path: Path, spoil: Callable[[dict[str, str], Path], str]
+def test_invalid_settings_prevent_startup(
+    stopped_broker: Broker, tmp_path: Path, break_settings: Callable[[dict[str, str], Path], str]
 ) -> None:
-    word = spoil(used.settings, tmp_path)
-    assert word in _refusal(used, used.directory)
+    expected = break_settings(stopped_broker.settings, tmp_path)
+    assert expected in _startup_error(stopped_broker, stopped_broker.directory)
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new data", "used data"])
-def test_an_address_in_use_is_refused(used: Broker, is_new: bool) -> None:
+def test_address_in_use_prevents_startup(stopped_broker: Broker, is_new: bool) -> None:
     if is_new:
-        shutil.rmtree(used.directory / "data")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", used.port))
-        taken.listen()
-        assert "cannot listen on" in _refusal(used, used.directory)
+        shutil.rmtree(stopped_broker.directory / "data")
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", stopped_broker.port))
+        occupied.listen()
+        assert "cannot listen on" in _startup_error(stopped_broker, stopped_broker.directory)
 
 
-def test_a_directory_that_another_broker_holds_is_refused_and_no_other_one_is_made(
-    used: Broker, tmp_path: Path
+def test_locked_log_directory_prevents_startup_and_creates_no_other(
+    stopped_broker: Broker, tmp_path: Path
 ) -> None:
-    held = tmp_path / "held"
-    used.settings["log.dirs"] = f"{used.directory / 'data'},{held}"
-    second = Broker(tmp_path / "second", {"log.dirs": f"{tmp_path}/second/new,{held}"})
+    locked = tmp_path / "held"
+    stopped_broker.settings["log.dirs"] = f"{stopped_broker.directory / 'data'},{locked}"
+    second = Broker(tmp_path / "second", {"log.dirs": f"{tmp_path}/second/new,{locked}"})
     second.directory.mkdir()
-    used.start()
+    stopped_broker.start()
     try:
-        (held / META).unlink()  # so that nothing but the lock tells whose it is
-        assert "in use by another broker" in _refusal(second, second.directory)
+        (locked / META).unlink()  # only the lock is left to detect the other broker
+        assert "in use by another broker" in _startup_error(second, second.directory)
     finally:
-        used.stop()
+        stopped_broker.stop()

@@ -1,1 +1,1 @@
-"""A partition's log on disk, in Kafka's files and bytes: segments, indexes, checkpoints, recovery."""
+"""Partition logs on disk, in Kafka's file formats: segments, indexes, checkpoints, recovery, compaction."""

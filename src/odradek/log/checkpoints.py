@@ -1,6 +1,6 @@
-"""Small text files, always replaced whole: offsets per partition, whose log this is, that the stop was clean.
+"""Checkpoint and metadata files: offsets per partition, topic id, clean shutdown. Always replaced as a whole.
 
-Offsets of a data directory's partitions (``recovery-point-offset-checkpoint``,
+Offset checkpoints of a log directory (``recovery-point-offset-checkpoint``,
 ``log-start-offset-checkpoint``, ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``)::
 
     0                       version
@@ -8,12 +8,12 @@ Offsets of a data directory's partitions (``recovery-point-offset-checkpoint``,
     orders 0 1042           topic, partition, offset
     orders 1 77
 
-``leader-epoch-checkpoint``, of one log, is of the same shape; ``epochs`` reads and writes its text.
+``leader-epoch-checkpoint``, one per log, has the same shape; see ``leader_epoch_cache``.
 
 ``partition.metadata`` is two lines, ``version: 0`` and ``topic_id: `` with the id in URL-safe base64 without
 padding. ``.kafka_cleanshutdown`` is JSON: ``{"version":0,"brokerEpoch":-1}``.
 
-A file that is not of its shape is a ``StorageError`` that names it; a missing or empty one says nothing.
+A malformed file raises ``StorageError`` with its path; a missing or empty file counts as having no entries.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def _read_lines(files: FileSystem, path: str) -> list[list[str]]:
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
-        raise StorageError(f"{path} is not text") from None
+        raise StorageError(f"{path} must be UTF-8 text") from None
     version, _, rest = text.partition("\n")
     count, _, rest = rest.partition("\n")
     if not version.strip() or not count.strip():
         return []
     if version.strip() != _VERSION:
-        raise StorageError(f"{path} has version {version!r}; {_VERSION} is the one that can be read")
+        raise StorageError(f"{path}: version must be {_VERSION}, got {version!r}")
     lines = rest.splitlines()
     if not count.strip().isdigit() or int(count) != len(lines):
-        raise StorageError(f"{path} announces {count!r} lines and has {len(lines)}")
+        raise StorageError(f"{path}: expected {count!r} lines, got {len(lines)}")
     return [line.split() for line in lines]
 
 
@@ -65,7 +65,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Offsets by partition."""
+    """Read an offset checkpoint."""
     offsets = {}
     for line in _read_lines(files, path):
         try:
@@ -73,7 +73,7 @@ def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
             offsets[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError:
             raise StorageError(
-                f"{path} has a line {' '.join(line)!r} that is no topic, partition, offset"
+                f"{path}: a line must be topic, partition and offset, got {' '.join(line)!r}"
             ) from None
     return offsets
 
@@ -84,7 +84,7 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def read_partition_metadata(files: FileSystem, path: str) -> TopicId | None:
-    """The id of the topic whose log this is; ``None`` if the file is not there, or empty."""
+    """Return the topic id; ``None`` if the file is missing or empty."""
     try:
         text = files.read_whole(path).decode("ascii", "replace")
     except FileNotFoundError:
@@ -93,13 +93,13 @@ def read_partition_metadata(files: FileSystem, path: str) -> TopicId | None:
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if fields.get("version") != "0":
-        raise StorageError(f"{path} has version {fields.get('version')!r}; 0 is the one that can be read")
+        raise StorageError(f"{path}: version must be 0, got {fields.get('version')!r}")
     try:
         topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
     except (binascii.Error, ValueError):
         topic_id = b""
     if len(topic_id) != 16:
-        raise StorageError(f"{path} holds no topic id: {fields.get('topic_id')!r}")
+        raise StorageError(f"{path}: topic_id must be 16 bytes in base64, got {fields.get('topic_id')!r}")
     return topic_id
 
 

@@ -1,8 +1,8 @@
-"""What is in the files of a log, in words: the lines of Kafka's own dump tool.
+"""Text dump of log files, in the format of Kafka's DumpLogSegments.
 
-Takes ``.log``, ``.index``, ``.timeindex``, ``.txnindex`` and ``.snapshot`` files and
-``leader-epoch-checkpoint``. Reads only. What is wrong with a file goes to ``complain``, the summary of
-mismatches after all files, as Kafka does.
+Reads ``.log``, ``.index``, ``.timeindex``, ``.txnindex`` and ``.snapshot`` files and
+``leader-epoch-checkpoint``. Problems of a file are written to ``complain``, the summary of mismatches after
+all files, like Kafka does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from odradek.log.segments.segment_format import (
     SNAPSHOT,
     TIMES,
     TRANSACTION_INDEX,
-    is_sound_offset_index,
-    is_sound_time_index,
+    is_valid_offset_index,
+    is_valid_time_index,
     parse_file_name,
 )
 from odradek.log.segments.transaction_index import check_aborted, decode_aborted
@@ -35,17 +35,17 @@ from odradek.records.control_records import ControlRecordType, read_control_type
 from odradek.records.layout import LOG_OVERHEAD, BatchHeader, Record, advance_sequence
 
 Write = Callable[[str], None]
-"""Takes one line."""
+"""Called with one line."""
 
 Decode = Callable[[Record], tuple[str | None, str | None]]
-"""The words for a record's key and for its value."""
+"""Returns the text of a record's key and value."""
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """Called like the options of Kafka's tool."""
+    """Options, named like those of Kafka's tool."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -54,7 +54,7 @@ class DumpOptions:
     skip_record_metadata: bool = False
     max_bytes: int | None = None
     decode: Decode | None = None
-    """Takes records to be of an internal topic, whose keys and values can be said in words."""
+    """Decoder for records of an internal topic."""
 
     @property
     def prints_data(self) -> bool:
@@ -67,45 +67,45 @@ class DumpOptions:
 
 @dataclass(slots=True)
 class _Findings:
-    """What does not fit together, by file."""
+    """Mismatches by file."""
 
     offsets: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     times: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     time_order: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     time_offsets: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     gaps: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    refusals: int = 0
+    errors: int = 0
 
     def count(self) -> int:
         kinds = (self.offsets, self.times, self.time_order, self.time_offsets)
-        return self.refusals + sum(len(pairs) for kind in kinds for pairs in kind.values())
+        return self.errors + sum(len(pairs) for kind in kinds for pairs in kind.values())
 
-    def tell(self, complain: Write) -> None:
-        """All of it, in Kafka's words and order."""
-        _tell(complain, self.offsets, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
-        _tell(
+    def report(self, complain: Write) -> None:
+        """Write the summary, in Kafka's wording and order."""
+        _report(complain, self.offsets, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
+        _report(
             complain,
             self.times,
             "Found timestamp mismatch in :{}",
             "  Index timestamp: {}, log timestamp: {}",
         )
-        _tell(
+        _report(
             complain,
             self.time_order,
             "Found out of order timestamp in :{}",
             "  Index timestamp: {}, Previously indexed timestamp: {}",
         )
-        _tell(
+        _report(
             complain,
             self.time_offsets,
             "The following indexed offsets are not found in the log.",
             "Indexed offset: {}, found log offset: {}",
         )
-        _tell(complain, self.gaps, "Non-consecutive offsets in {}", "  {} is followed by {}")
+        _report(complain, self.gaps, "Non-consecutive offsets in {}", "  {} is followed by {}")
 
 
-def _tell(complain: Write, found: dict[str, list[tuple[int, int]]], head: str, line: str) -> None:
-    for path, pairs in found.items():
+def _report(complain: Write, mismatches: dict[str, list[tuple[int, int]]], head: str, line: str) -> None:
+    for path, pairs in mismatches.items():
         complain(head.format(path))
         for pair in pairs:
             complain(line.format(*pair))
@@ -114,8 +114,7 @@ def _tell(complain: Write, found: dict[str, list[tuple[int, int]]], head: str, l
 def dump(
     files: FileSystem, paths: Sequence[str], options: DumpOptions, write: Write, complain: Write | None = None
 ) -> int:
-    """Dump files, one after the other; give the number of things found wrong. Complaints go to ``write`` if
-    nothing else is given for them."""
+    """Dump files and return the number of problems. Problems are written to ``write`` by default."""
     complain = complain or write
     findings = _Findings()
     for path in paths:
@@ -123,12 +122,12 @@ def dump(
         try:
             _dump_file(files, path, options, write, complain, findings)
         except FileNotFoundError as missing:
-            findings.refusals += 1
+            findings.errors += 1
             complain(f"{missing.filename or path} does not exist")
         except StorageError as malformed:
-            findings.refusals += 1
+            findings.errors += 1
             complain(str(malformed))
-    findings.tell(complain)
+    findings.report(complain)
     return findings.count()
 
 
@@ -167,22 +166,22 @@ def _map(files: FileSystem, path: str) -> memoryview:
 
 
 def _walk(view: memoryview, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Batches and where they lie, one at a time, up to the first that cannot be read."""
+    """Yield batches and their positions, up to the first unreadable batch."""
     while 0 <= position <= len(view) - LOG_OVERHEAD:
         length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
         try:
-            found = read_headers(view[position : position + LOG_OVERHEAD + max(length, 0)])
+            headers = read_headers(view[position : position + LOG_OVERHEAD + max(length, 0)])
         except BrokerError:
             return
-        if not found:
+        if not headers:
             return
-        yield position, found[0]
-        position += found[0].size_bytes
+        yield position, headers[0]
+        position += headers[0].size_bytes
 
 
 @dataclass(slots=True)
 class _Dump:
-    """One file on its way."""
+    """Dump of one file."""
 
     files: FileSystem
     path: str
@@ -192,8 +191,8 @@ class _Dump:
     complain: Write
     findings: _Findings
 
-    def beside(self, suffix: str) -> memoryview:
-        """Another file of the same segment."""
+    def map_sibling(self, suffix: str) -> memoryview:
+        """Map another file of the same segment."""
         stem = self.path.rpartition(".")[0]
         return _map(self.files, stem + suffix)
 
@@ -210,18 +209,16 @@ class _Dump:
                 last_offset = self._records(header, batch, position, last_offset)
             end = position + header.size_bytes
         if end < len(view) and self.options.max_bytes is None:
-            self.findings.refusals += 1
+            self.findings.errors += 1
             name = self.path.rpartition("/")[2]
             self.write(f"Found {len(view) - end} invalid bytes at the end of {name}")
 
     def _records(self, header: BatchHeader, batch: memoryview, position: int, last_offset: int) -> int:
         try:
             records = decode_batch(batch, header._replace(position=0))
-        except BrokerError as refusal:
-            self.findings.refusals += 1
-            self.complain(
-                f"The records of the batch at position {position} cannot be read: {refusal.message}"
-            )
+        except BrokerError as error:
+            self.findings.errors += 1
+            self.complain(f"The records of the batch at position {position} cannot be read: {error.message}")
             return last_offset
         for record in records:
             if last_offset not in {-1, record.offset - 1}:
@@ -233,35 +230,39 @@ class _Dump:
     # Indexes.
 
     def offset_index(self) -> None:
-        index, log = _map(self.files, self.path), self.beside(LOG)
+        index, log = _map(self.files, self.path), self.map_sibling(LOG)
         if not OFFSETS.count(index):
             self.write(f"{self.path} is empty.")
             return
         if self.options.index_sanity_check:
-            self._sanity(is_sound_offset_index(index, len(log)))
+            self._report_sanity(is_valid_offset_index(index, len(log)))
             return
         for number, (relative, position) in enumerate(OFFSETS.entries(index)):
             if relative == 0 and number > 0:
-                return  # the rest of a file that was given its full size at once
+                return  # unused rest of a preallocated file
             offset = self.base_offset + relative
-            found = next((header.last_offset for _, header in _walk(log, position)), -1)
-            if found != offset:
-                self.findings.offsets.setdefault(self.path, []).append((offset, found))
+            log_offset = next((header.last_offset for _, header in _walk(log, position)), -1)
+            if log_offset != offset:
+                self.findings.offsets.setdefault(self.path, []).append((offset, log_offset))
             if not self.options.verify_index_only:
                 self.write(f"offset: {offset} position: {position}")
 
     def time_index(self) -> None:
-        times, offsets, log = _map(self.files, self.path), self.beside(OFFSET_INDEX), self.beside(LOG)
+        times, offsets, log = (
+            _map(self.files, self.path),
+            self.map_sibling(OFFSET_INDEX),
+            self.map_sibling(LOG),
+        )
         if self.options.index_sanity_check:
-            self._sanity(is_sound_time_index(times))
+            self._report_sanity(is_valid_time_index(times))
             return
         previous = NO_TIMESTAMP
         for number, (timestamp, relative) in enumerate(TIMES.entries(times)):
             if relative == 0 and number > 0:
                 return
             near = OFFSETS.lookup(offsets, relative)
-            places = _walk(log, near[1] if near else 0)
-            self._check_time(log, places, (timestamp, self.base_offset + relative), previous)
+            batches = _walk(log, near[1] if near else 0)
+            self._check_time(log, batches, (timestamp, self.base_offset + relative), previous)
             if not self.options.verify_index_only:
                 self.write(f"timestamp: {timestamp} offset: {self.base_offset + relative}")
             previous = timestamp
@@ -269,23 +270,23 @@ class _Dump:
     def _check_time(
         self,
         log: memoryview,
-        places: Iterator[tuple[int, BatchHeader]],
+        batches: Iterator[tuple[int, BatchHeader]],
         entry: tuple[int, int],
         previous: int,
     ) -> None:
         timestamp, offset = entry
-        position, header = next((one for one in places if one[1].last_offset >= offset), (0, None))
+        position, header = next((batch for batch in batches if batch[1].last_offset >= offset), (0, None))
         if header is None or header.last_offset != offset:
-            found = -1 if header is None else header.last_offset
-            self.findings.time_offsets.setdefault(self.path, []).append((offset, found))
+            log_offset = -1 if header is None else header.last_offset
+            self.findings.time_offsets.setdefault(self.path, []).append((offset, log_offset))
             return
         try:
             records = decode_batch(log[position : position + header.size_bytes], header._replace(position=0))
         except BrokerError:
             records = []
-        newest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
-        if newest != timestamp:
-            self.findings.times.setdefault(self.path, []).append((timestamp, newest))
+        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+        if max_timestamp != timestamp:
+            self.findings.times.setdefault(self.path, []).append((timestamp, max_timestamp))
         if previous >= timestamp:
             self.findings.time_order.setdefault(self.path, []).append((timestamp, previous))
 
@@ -295,19 +296,21 @@ class _Dump:
             for entry in entries:
                 self.write(aborted_line(entry))
         check_aborted(entries, self.base_offset, self.path)
-        markers = {header.base_offset: header for _, header in _walk(self.beside(LOG)) if header.is_control}
+        markers = {
+            header.base_offset: header for _, header in _walk(self.map_sibling(LOG)) if header.is_control
+        }
         for entry in entries:
             marker = markers.get(entry.last_offset)
             if marker is None or marker.producer_id != entry.producer_id:
-                self.findings.refusals += 1
-                self.complain(f"{self.path}: no marker in the log ends this transaction: {entry}")
+                self.findings.errors += 1
+                self.complain(f"{self.path}: the log has no abort marker for {entry}")
 
-    def _sanity(self, is_sound: bool) -> None:
-        if is_sound:
+    def _report_sanity(self, is_valid: bool) -> None:
+        if is_valid:
             self.write(f"{self.path} passed sanity check.")
         else:
-            self.findings.refusals += 1
-            self.complain(f"{self.path} failed the sanity check; a broker that starts would rebuild it.")
+            self.findings.errors += 1
+            self.complain(f"{self.path} failed the sanity check; a broker rebuilds it at startup.")
 
 
 # Lines.

@@ -1,4 +1,4 @@
-"""Producers and aborted transactions in words: the lines of Kafka's own dump tool. Pure."""
+"""Lines of the dump for producers and aborted transactions, in the format of Kafka's tool. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.log.segments.transaction_index import VERSION, AbortedTransaction
 
 
 def producer_line(producer: ProducerStateEntry) -> str:
-    """One producer of a ``.snapshot``. A producer without a batch leaves the line with a space at its end."""
+    """Return the line of a ``.snapshot`` entry. Like Kafka's, it ends with a space if there is no batch."""
     offset = producer.transaction_first_offset
     line = (
         f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch} "
@@ -26,7 +26,7 @@ def producer_line(producer: ProducerStateEntry) -> str:
 
 
 def aborted_line(entry: AbortedTransaction) -> str:
-    """One entry of a ``.txnindex``."""
+    """Return the line of a ``.txnindex`` entry."""
     return (
         f"version: {VERSION} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
         f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"

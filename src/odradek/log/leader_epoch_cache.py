@@ -1,14 +1,14 @@
-"""The leader epochs of a log: which epoch began at which offset, and so where logs part ways.
+"""Leader epochs of a log: the start offset of each epoch, from which the divergence of logs is computed.
 
-As text, the content of ``leader-epoch-checkpoint``::
+Text format of ``leader-epoch-checkpoint``::
 
     0                     version
     2                     number of entries
-    0 0                   epoch, space, offset of its first record
+    0 0                   epoch, start offset
     3 17
 
-Invariant: from one entry to the next both epoch and start offset grow. An entry that would break this
-removes what is in its way, for the newer leader is right.
+Invariant: epochs and start offsets increase from entry to entry. A new entry removes conflicting ones,
+because the newer leader is right.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ VERSION: Final = 0
 
 
 class EpochEntry(NamedTuple):
-    """The first record of a leader epoch."""
+    """Start offset of a leader epoch."""
 
     leader_epoch: int
     start_offset: int
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ended: the offset after its last record. Both are -1 if that cannot be said."""
+    """End offset of an epoch: the offset after its last record. Both fields are -1 if undefined."""
 
     leader_epoch: int
     end_offset: int
@@ -45,7 +45,7 @@ _start_of: Final = attrgetter("start_offset")
 
 
 class LeaderEpochCache:
-    """The history of one log. ``latest`` is kept apart for the one question every append asks; -1 if none."""
+    """Leader epochs of one log. ``latest`` is stored for the check in every append; -1 if there is none."""
 
     __slots__ = ("_entries", "latest")
 
@@ -57,13 +57,15 @@ class LeaderEpochCache:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """Oldest first."""
+        """Entries, oldest first."""
         return tuple(self._entries)
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:
-        """Say that an epoch begins at an offset; True if that changed anything and should be written down."""
+        """Record the start offset of an epoch; return whether the checkpoint must be written."""
         if leader_epoch < 0 or start_offset < 0:
-            raise ValueError(f"no epoch begins so: {leader_epoch=}, {start_offset=}")
+            raise ValueError(
+                f"leader epoch and start offset must be >= 0, got {leader_epoch} and {start_offset}"
+            )
         entries = self._entries
         if leader_epoch == self.latest and start_offset >= entries[-1].start_offset:
             return False
@@ -76,10 +78,10 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where ``leader_epoch`` ended here; if it wrote nothing here, where the largest smaller one did.
+        """Return the end offset of ``leader_epoch`` or, if it has no entry, of the largest smaller epoch.
 
-        The latest epoch ends at the log's end. For an epoch older than all, the answer is where the oldest
-        one begins: what came before is gone. Newer than all, or -1: undefined.
+        The latest epoch ends at the log end offset. An epoch older than all entries ends where the oldest
+        entry starts. An epoch newer than all entries, or -1, is undefined.
         """
         if leader_epoch == NO_LEADER_EPOCH:
             return UNDEFINED
@@ -93,17 +95,17 @@ class LeaderEpochCache:
         return EpochEnd(floor, entries[higher].start_offset)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which the record at ``offset`` was written; -1 if it is older than all."""
+        """Return the epoch of the record at ``offset``; -1 if it is before the first entry."""
         index = bisect_right(self._entries, offset, key=_start_of)
         return self._entries[index - 1].leader_epoch if index else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget epochs that begin at ``end_offset`` or later; True if there were any."""
+        """Remove epochs that start at or after ``end_offset``; return whether there were any."""
         keep = bisect_left(self._entries, end_offset, key=_start_of)
         return end_offset >= 0 and self._replace(self._entries[:keep])
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget epochs that ended by ``start_offset``; the one it falls into begins there now."""
+        """Remove epochs that end at or before ``start_offset``; the one that contains it starts there."""
         past = bisect_right(self._entries, start_offset, key=_start_of)
         if not past:
             return False
@@ -121,18 +123,18 @@ class LeaderEpochCache:
 
 
 def format_epochs(entries: Iterable[EpochEntry]) -> str:
-    """The checkpoint's text."""
+    """Return the text of the checkpoint file."""
     lines = [f"{leader_epoch} {start_offset}\n" for leader_epoch, start_offset in entries]
     return f"{VERSION}\n{len(lines)}\n{''.join(lines)}"
 
 
 def parse_epochs(text: str, path: str) -> LeaderEpochCache:
-    """Read a checkpoint's text; ``path`` is for the complaint. A file that was never written is empty."""
+    """Parse the text of a checkpoint file; ``path`` is for the error. An empty file has no entries."""
     lines = text.splitlines()
     if lines and lines[0].strip() != str(VERSION):
-        raise StorageError(f"{path}: version {lines[0]!r} is not {VERSION}")
+        raise StorageError(f"{path}: version must be {VERSION}, got {lines[0]!r}")
     if len(lines) < 2:
-        # Kafka makes the file before it writes it, and may stop in between.
+        # Kafka creates the file before it writes it, and may stop in between.
         return LeaderEpochCache()
     try:
         count = int(lines[1])
@@ -141,5 +143,5 @@ def parse_epochs(text: str, path: str) -> LeaderEpochCache:
     except (TypeError, ValueError) as malformed:
         raise StorageError(f"{path}: not a leader epoch checkpoint: {malformed}") from malformed
     if len(entries) != count:
-        raise StorageError(f"{path}: says {count} entries, has {len(entries)}")
+        raise StorageError(f"{path}: expected {count} entries, got {len(entries)}")
     return epochs

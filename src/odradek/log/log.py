@@ -1,6 +1,6 @@
-"""A partition's log: batches appended at the end, read by offset, searched by time.
+"""A partition's log: appends, reads by offset, lookups by timestamp.
 
-Offsets only grow. The files behind it, and what becomes of them, are ``LocalLog``'s.
+Offsets only increase. ``LocalLog`` manages the files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from odradek.log.leader_epoch_cache import EpochEnd
 from odradek.log.local_log import LocalLog, LogState
 from odradek.log.producers.producer_states import ProducerStates
 from odradek.log.segments.log_segment import TimestampOffset, WouldBlock
-from odradek.log.segments.log_segments import cut
+from odradek.log.segments.log_segments import fetch_slice
 from odradek.log.segments.page_in import is_cached
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo, LogAppendInfo
 from odradek.log.segments.segment_format import Buffer
@@ -35,11 +35,11 @@ from odradek.records.validation import (
 __all__ = ["LogAppendInfo", "FetchDataInfo", "Log", "LogState"]
 
 RECENT_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What was appended this far from the end is in memory for sure; before it, readers ask."""
+"""Data within this distance of the log end is certainly in memory; older data is checked."""
 
 
 class Log(LocalLog):
-    """Opened by ``recovery.open_log``."""
+    """Log of one partition, opened by ``open_log``."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class Log(LocalLog):
 
     @property
     def append_rules(self) -> AppendRules:
-        """Rules that produced batches are held to."""
+        """Rules that produced batches are validated against."""
         return self._rules
 
     def append_as_leader(
@@ -60,9 +60,9 @@ class Log(LocalLog):
         produce_version: int = PRODUCE_VERSION_LATEST,
         limits: WorkLimits = NO_LIMITS,
     ) -> LogAppendInfo:
-        """Check what a producer sent, give it offsets and append it. The buffer is the log's from here on.
+        """Validate produced batches, assign offsets and append them. Takes ownership of the buffer.
 
-        Raises ``WorkLimitExceeded``, and changes nothing, if the check takes more than ``limits``.
+        Raises ``LimitExceeded`` without any change if validation exceeds ``limits``.
         """
         validated = validate_and_assign_offsets(
             buffer,
@@ -77,9 +77,7 @@ class Log(LocalLog):
         return self._append_validated(validated, now_ms, origin)
 
     def append_validated(self, validated: ValidatedRecords, leader_epoch: int, now_ms: int) -> LogAppendInfo:
-        """Append what was checked by ``validate_and_assign_offsets`` for any other offset and leader
-        epoch.
-        """
+        """Append batches that were validated for another offset or leader epoch."""
         return self._append_validated(
             reassign_offsets(validated, self.log_end_offset, leader_epoch), now_ms, AppendOrigin.CLIENT
         )
@@ -90,7 +88,7 @@ class Log(LocalLog):
         headers = validated.headers
         if not headers:
             return LogAppendInfo(-1, -1, -1, self.log_start_offset)
-        self._trust.require()  # also for a repetition: what it repeats may be lost
+        self._disk_health.check()  # for a duplicate too: the first append may be lost
         if headers[0][10] >= 0:
             duplicate = self._producers.check(headers[0], validated.data, origin)
             if duplicate is not None:
@@ -105,7 +103,7 @@ class Log(LocalLog):
         if size_bytes > self._config.segment_bytes:
             raise BrokerError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size_bytes} bytes, where segment.bytes allows {self._config.segment_bytes}",
+                f"size must be <= {self._config.segment_bytes} (segment.bytes), got {size_bytes}",
             )
         self._append(validated.data, size_bytes, headers, validated.max_timestamp, now_ms)
         return LogAppendInfo(
@@ -118,9 +116,9 @@ class Log(LocalLog):
         )
 
     def append_as_follower(self, buffer: Buffer, leader_epoch: int, now_ms: int) -> LogAppendInfo:
-        """Append what the leader sent, at the offsets it gave.
+        """Append fetched batches at the offsets that the leader assigned.
 
-        An incomplete last batch is left out, and so is what has a newer leader epoch than the one given.
+        Skips an incomplete last batch and batches with a leader epoch > ``leader_epoch``.
         """
         headers = validate_replicated(buffer, leader_epoch=leader_epoch)
         if not headers:
@@ -129,23 +127,23 @@ class Log(LocalLog):
         if first.base_offset < self.log_end_offset:
             raise BrokerError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"replicated offset {first.base_offset} where {self.log_end_offset} or more was due",
+                f"replicated base offset must be >= {self.log_end_offset}, got {first.base_offset}",
             )
         data = memoryview(buffer)[: last.end_position]
         if len(data) <= self._config.segment_bytes:
             self._append(data, len(data), headers, max(header[9] for header in headers), now_ms)
         else:
             for header in headers:
-                one = data[header.position : header.end_position]
-                self._append(one, len(one), [header], header.max_timestamp, now_ms)
+                batch = data[header.position : header.end_position]
+                self._append(batch, len(batch), [header], header.max_timestamp, now_ms)
         count = sum(header.last_offset_delta + 1 for header in headers)
         return LogAppendInfo(first.base_offset, last.last_offset, -1, self.log_start_offset, count, len(data))
 
     def _append(
         self, data: Buffer, size_bytes: int, headers: Sequence[BatchHeader], max_timestamp: int, now_ms: int
     ) -> None:
-        """Put checked batches at the end; all of them or, on an error, none."""
-        self._trust.require()
+        """Append validated batches: all of them or, on an error, none."""
+        self._disk_health.check()
         last = headers[-1]
         last_offset = last[1] + last[7]
         active = self._active
@@ -158,29 +156,29 @@ class Log(LocalLog):
         try:
             active.append(data, headers)
         except OSError as error:
-            raise self._trust.refusal(error, "append to") from error
+            raise self._disk_health.error_for(error, "append to") from error
         self.log_end_offset = last_offset + 1
         position = 0
         for header in headers:
             if header[10] >= 0:
-                aborted = self._producers.appended(header, data, position)
+                aborted = self._producers.update(header, data, position)
                 if aborted is not None:
                     active.add_aborted(aborted)
             position += header[2]
         if last[3] != self.epochs.latest:
             for header in headers:
-                self._learn_epoch(header)
+                self._update_epochs(header)
 
-    def _learn_epoch(self, header: BatchHeader) -> None:
+    def _update_epochs(self, header: BatchHeader) -> None:
         if header.magic >= 2 and header.leader_epoch >= 0:
             self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
-        """Remember that this epoch starts at the end of the log: its leader has yet to write."""
+        """Record that a leader epoch starts at the log end offset, before its first append."""
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def skip_to(self, offset: int, now_ms: int) -> None:
-        """Let the log end at a later offset, where a copied log ends without a batch that says so."""
+        """Advance the log end offset, for a copy of a log whose last offsets have no batch."""
         if offset > self.log_end_offset:
             self.roll(now_ms, offset)
             self.log_end_offset = offset
@@ -195,10 +193,10 @@ class Log(LocalLog):
         at_least_one: bool = True,
         may_block: bool = True,
     ) -> FetchDataInfo:
-        """Batches from the one that holds ``offset`` on, all of them below ``end_offset``.
+        """Return batches from the one that contains ``offset``, all of them below ``end_offset``.
 
-        At most ``bytes_max`` bytes, unless the first batch is larger and ``at_least_one`` is asked for.
-        ``WouldBlock`` if the search for them would wait for the disk and must not.
+        At most ``bytes_max`` bytes, unless the first batch is larger and ``at_least_one`` is set. Raises
+        ``WouldBlock`` if the lookup would wait for the disk and ``may_block`` is not set.
         """
         if end_offset is None or end_offset > self.log_end_offset:
             end_offset = self.log_end_offset
@@ -208,7 +206,7 @@ class Log(LocalLog):
         offsets, positions = active.tail_offsets, active.tail_positions
         first = bisect_left(offsets, offset)
         if first == len(offsets):
-            return EMPTY_FETCH  # a cut in the midst of a batch left the end of the log empty
+            return EMPTY_FETCH  # a truncation inside a batch left no batch at the log end
         position = positions[first]
         end = active.size
         if end_offset != self.log_end_offset:
@@ -221,7 +219,7 @@ class Log(LocalLog):
             part = FileSlice(active.log_file, position, size_bytes, is_recent)
             return FetchDataInfo(part, False, active) if size_bytes else EMPTY_FETCH
         first_bytes = (positions[first + 1] if first + 1 < len(offsets) else active.size) - position
-        return cut(active, position, size_bytes, first_bytes, bytes_max, at_least_one, is_recent)
+        return fetch_slice(active, position, size_bytes, first_bytes, bytes_max, at_least_one, is_recent)
 
     def _read_anywhere(
         self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool, may_block: bool
@@ -229,61 +227,61 @@ class Log(LocalLog):
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not within {self.log_start_offset} to {self.log_end_offset}",
+                f"offset must be within {self.log_start_offset} to {self.log_end_offset}, got {offset}",
             )
         if offset >= end_offset:
             return EMPTY_FETCH
-        place = self._place
-        place.may_block = may_block
+        context = self._context
+        context.may_block = may_block
         try:
             if not may_block and not is_cached(self._segments, offset):
                 raise WouldBlock
             return self._segments.read(offset, bytes_max, end_offset, self.log_end_offset, at_least_one)
         except OSError as error:
-            raise self._trust.refusal(error, "read") from error
+            raise self._disk_health.error_for(error, "read") from error
         finally:
-            place.may_block = True
+            context.may_block = True
 
-    # Searches by time.
+    # Lookups by timestamp.
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than ``timestamp``."""
+        """Return the first record with a timestamp >= ``timestamp``."""
         try:
             return self._segments.find_time(timestamp, self.log_start_offset)
         except OSError as error:
-            raise self._trust.refusal(error, "search") from error
+            raise self._disk_health.error_for(error, "search") from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of all."""
+        """Return the first record with the max timestamp."""
         try:
             return self._segments.find_max_timestamp()
         except OSError as error:
-            raise self._trust.refusal(error, "search") from error
+            raise self._disk_health.error_for(error, "search") from error
 
     def legacy_offsets_before(self, timestamp: int, count_max: int, now_ms: int) -> list[int]:
-        """What ListOffsets 0 asks for: starts of segments last written by ``timestamp``, newest first.
+        """Return segment starts last modified by ``timestamp``, newest first, for ListOffsets version 0.
 
-        -1 asks for the end of the log first, -2 for its start.
+        -1 means latest, -2 earliest.
         """
-        return self._segments.starts_before(
+        return self._segments.legacy_offsets_before(
             timestamp, count_max, self.log_start_offset, self.log_end_offset, now_ms
         )
 
     # Leader epochs.
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """Where ``leader_epoch``, or the largest known one below it, ends in this log."""
+        """Return the end offset of ``leader_epoch``, or of the largest known epoch below it."""
         return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     # Producers.
 
     @property
     def producers(self) -> ProducerStates:
-        """State of idempotent producers."""
+        """State of idempotent and transactional producers."""
         return self._producers.states
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for so long; give how many."""
+        """Remove producers idle for ``expiration_ms``; return their number."""
         return self._producers.expire(now_ms, expiration_ms)
 
     # Transactions.
@@ -296,10 +294,10 @@ class Log(LocalLog):
         leader_epoch: int,
         now_ms: int,
     ) -> LogAppendInfo:
-        """End a producer's transaction in this log.
+        """Append the marker that ends a producer's transaction.
 
         Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the producer or the coordinator was
-        replaced. A marker without a transaction is appended too: its epochs count.
+        fenced. A marker without an open transaction is appended too: its epochs count.
         """
         batch = build_end_marker(
             marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
@@ -309,20 +307,20 @@ class Log(LocalLog):
     def aborted_transactions_between(
         self, from_offset: int, end_offset: int, may_block: bool = True
     ) -> list[AbortedTransaction]:
-        """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``; it may
-        be some more. Readers of committed records leave out what belongs to them.
+        """Return the aborted transactions with records in [``from_offset``, ``end_offset``), perhaps more.
 
-        ``WouldBlock`` if that would wait for the disk and must not.
+        READ_COMMITTED consumers skip their records. Raises ``WouldBlock`` if that would wait for the disk and
+        ``may_block`` is not set.
         """
         try:
             return self._segments.aborted_transactions_between(from_offset, end_offset, may_block)
         except OSError as error:
-            raise self._trust.refusal(error, "read") from error
+            raise self._disk_health.error_for(error, "read") from error
 
     def aborted_transactions_in(
         self, offset: int, fetched: FetchDataInfo, may_block: bool = True
     ) -> list[AbortedTransaction]:
-        """Those that matter to what was read from ``offset`` on."""
+        """Return the aborted transactions for a read from ``offset``."""
         if fetched.segment is None:
             return []
         end_offset = self._segments.end_offset_of(fetched, self.log_end_offset)

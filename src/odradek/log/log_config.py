@@ -1,4 +1,4 @@
-"""The settings that logs go by, each kind as one value: those of a topic, and those of compaction."""
+"""Settings of logs (from topic settings) and of the log cleaner (from broker settings)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WINDOW_BYTES_MIN: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Fields are called like the settings; defaults are Kafka's. The last one is of the broker, and ours."""
+    """Topic settings by name, with Kafka's defaults; the last field is a broker setting."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -49,7 +49,7 @@ class LogConfig:
 
     @classmethod
     def of(cls, settings: Settings, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> LogConfig:
-        """The values that hold for a topic, read from its settings."""
+        """Build from the settings of a topic."""
         values = {field: settings[setting] for field, setting in _SETTINGS.items()}
         values["message_timestamp_before_max_ms"] = derived.topic_timestamp_before_max_ms(settings)
         values["message_timestamp_after_max_ms"] = derived.topic_timestamp_after_max_ms(settings)
@@ -57,7 +57,7 @@ class LogConfig:
 
     @property
     def deletes_by_time(self) -> bool:
-        """True if segments go because of their age."""
+        """Whether segments are deleted by age."""
         return "delete" in self.cleanup_policy and self.retention_ms >= 0
 
     @property
@@ -65,7 +65,7 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     def append_rules(self) -> AppendRules:
-        """What a leader holds produced batches to."""
+        """Return the rules that a leader validates produced batches against."""
         codec = derived.CODECS.get(self.compression_type)
         levels = {
             Compression.GZIP: self.compression_gzip_level,
@@ -90,19 +90,19 @@ _SETTINGS: Final[dict[str, Setting[Any]]] = {
     for setting in topic.TOPIC
     if (field := setting.name.replace(".", "_")) in LogConfig.__slots__
 }
-"""The topic setting behind each field."""
+"""Topic setting of each field."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerConfig:
-    """What holds for the compaction of all logs; defaults are Kafka's."""
+    """Settings of the log cleaner, with Kafka's defaults."""
 
     is_enabled: bool = True
     threads: int = 1
-    """Rounds at once; none if 0."""
+    """Concurrent cleanings; 0 disables the cleaner."""
     backoff_ms: int = 15_000
     bytes_per_second: float = float("inf")
-    """Read and written, by all rounds together."""
+    """Limit on bytes read and written by all cleanings together."""
     map_bytes_all: int = 128 << 20
     load_factor: float = 0.9
     buffer_bytes_all: int = 512 << 10
@@ -121,10 +121,10 @@ class CleanerConfig:
 
     @property
     def map_bytes(self) -> int:
-        """Memory for the keys of one round."""
+        """Memory for the offset map of one cleaning."""
         return min(self.map_bytes_all // max(self.threads, 1), _INT_MAX)
 
     @property
     def window_bytes(self) -> int:
-        """Read at once by one round; as much again is written."""
+        """Read buffer of one cleaning; the write buffer has the same size."""
         return max(self.buffer_bytes_all // max(self.threads, 1) // 2, _WINDOW_BYTES_MIN)

@@ -1,16 +1,15 @@
-"""The logs of one data directory.
+"""The logs of one log directory.
 
-One broker at a time: ``.lock`` says so. ``.kafka_cleanshutdown`` is written after a stop that brought
-everything to the disk, and removed before anything else happens at the next start, so that it is true
-whenever it is there. Offsets that logs cannot know from their own files are checkpointed here: how far each
-is flushed, where each starts, how far each was committed.
+``.lock`` ensures that one broker at a time uses it. ``.kafka_cleanshutdown`` is written after a shutdown that
+synced everything, and deleted first at the next startup, so that it is valid whenever it exists. Recovery
+points, log start offsets, high watermarks and cleaner offsets are checkpointed here.
 
-Names in the directory that are no log's are left alone and listed in ``unknown``.
+Names that do not belong to a log are ignored and listed in ``unknown``.
 
-A directory fails as a whole and for good: ``failure`` says why, ``on_failure`` is told once, and whoever owns
-the directory lets go of it with ``abandon``. A log that cannot be opened while others can is ``unusable``
-alone: what was checkpointed of it is kept, and the stop is not called clean, so that it is read again in full
-by whoever can open it.
+A directory fails as a whole and permanently: ``failure`` has the reason, ``on_failure`` is called once, and
+the owner releases the directory with ``abandon``. A log that cannot be opened while others can is
+``unusable`` alone: its checkpoints are kept, and the shutdown is not marked clean, so that the log is
+recovered in full once it can be opened.
 """
 
 from __future__ import annotations
@@ -50,28 +49,28 @@ from odradek.ports.files import FileLock, FileSystem, Space
 T = TypeVar("T")
 
 SYNCS_AT_ONCE: Final = 8
-"""Logs that wait for the disk together: a file system makes one journal entry of several syncs."""
+"""Concurrent log syncs: the file system combines them into one journal commit."""
 
 ConfigOf = Callable[[str], LogConfig]
-"""The settings that hold for a topic."""
+"""Returns the settings of a topic."""
 
 
-class _Found(NamedTuple):
-    """A log that is to be opened."""
+class _LogToLoad(NamedTuple):
+    """A log to be loaded."""
 
     path: str
     kind: DirectoryKind
     topic_partition: TopicPartition
     config: LogConfig
-    how: LogLoadContext
+    context: LogLoadContext
 
 
 class DirectoryInUse(StorageError):
-    """Another broker holds the directory."""
+    """Raised when another broker has locked the directory."""
 
 
 class LogDirectory:
-    """Made by ``open``. One owner calls it."""
+    """Created by ``open``. Not thread-safe."""
 
     def __init__(self, files: FileSystem, path: str, entropy: Entropy, lock: FileLock) -> None:
         self.path = path
@@ -84,30 +83,30 @@ class LogDirectory:
         self.problems: list[str] = []
         self.loading = LoadState()
         self.unusable: dict[TopicPartition, StorageError] = {}
-        """Why logs that are here cannot be opened."""
+        """Errors of logs that cannot be opened."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As last checkpointed before this start."""
+        """Checkpointed high watermarks at startup."""
         self.cleaned_offsets: dict[TopicPartition, int] = {}
-        """How far each log is compacted; kept by the cleaner."""
+        """End of the cleaned section of each log; maintained by the log cleaner."""
         self._files = files
         self._entropy = entropy
         self._lock = lock
         self._logs: dict[TopicPartition, Log] = {}
         self._creating: set[TopicPartition] = set()
         self._rolled: dict[Log, None] = {}
-        self._going: list[tuple[int, str]] = []
+        self._pending_deletes: list[tuple[int, str]] = []
         self._opened = OpenSegments()
         self._checkpointing = asyncio.Lock()
         self._checkpointed: dict[str, Collection[TopicPartition]] = {}
-        self._read: dict[str, Mapping[TopicPartition, int]] = {}
-        self._unopened: dict[TopicPartition, _Found] = {}
+        self._checkpoints_at_start: dict[str, Mapping[TopicPartition, int]] = {}
+        self._unopened: dict[TopicPartition, _LogToLoad] = {}
         self._is_loaded = False
 
     @classmethod
     def open(cls, files: FileSystem, path: str, entropy: Entropy) -> LogDirectory:
-        """Make the directory if need be and lock it."""
+        """Create the directory if it does not exist, and lock it."""
         try:
-            _make_durably(files, path)
+            _create_durable_directory(files, path)
             lock = files.lock(f"{path}/{LOCK_FILE}")
         except BlockingIOError as error:
             raise DirectoryInUse(f"{path} is in use by another broker: its {LOCK_FILE} is locked") from error
@@ -115,38 +114,38 @@ class LogDirectory:
             raise unusable_directory(path, error) from error
         return cls(files, path, entropy, lock)
 
-    # Start.
+    # Startup.
 
     async def load(self, config_of: ConfigOf, now_ms: int, *, threads: int = 1) -> LoadState:
-        """Open all logs, ``threads`` at a time, and mend those that were not closed."""
+        """Load all logs on ``threads`` threads, recovering those that were not closed."""
         loading = self.loading
         try:
-            work = await self._files.offload(lambda: self._prepare(config_of, now_ms))
+            work = await self._files.offload(lambda: self._list_logs(config_of, now_ms))
         except OSError as error:
             raise StorageError(f"cannot load {self.path}: {error}") from error
         loading.total = len(work)
-        points = {found.topic_partition: found.how.recovery_point for found in work}
-        await self._run(threads, lambda: self._load_some(work))
+        points = {entry.topic_partition: entry.context.recovery_point for entry in work}
+        await self._run_on_threads(threads, lambda: self._load_logs(work))
         if loading.failures:
             raise loading.failures[0]
         self.unusable = dict(loading.unusable)
         for kind, log in loading.loaded:
-            self._pool(kind)[log.topic_partition] = log
+            self._logs_of_kind(kind)[log.topic_partition] = log
         self._is_loaded = True
         if any(points[log.topic_partition] > log.log_end_offset for log in self):
             await self._lower_recovery_points()
         return loading
 
     async def _lower_recovery_points(self) -> None:
-        """Let no recovery point on file lie behind the end of its log.
+        """Checkpoint recovery points, as one is beyond the end of its log.
 
-        What comes to stand below such a point must be scanned, should the process end before a flush. Where
-        there is no room for a checkpoint, none at all serves too: everything is scanned then.
+        Records appended below such a point would not be scanned after a crash. On a full disk the checkpoint
+        is deleted instead: then everything is scanned.
         """
         try:
             await self.checkpoint_recovery_points()
         except StorageError:
-            self._require_good()
+            self._check_failure()
             await self._files.offload(self._remove_recovery_points)
 
     def _remove_recovery_points(self) -> None:
@@ -154,13 +153,13 @@ class LogDirectory:
             self._files.remove(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}")
         self._files.sync_dir(self.path)
 
-    async def _run(self, threads: int, work: Callable[[], None]) -> None:
-        """Run the same work on some threads; it must not raise."""
+    async def _run_on_threads(self, threads: int, work: Callable[[], None]) -> None:
+        """Run the same work on several threads; it must not raise."""
         for run in [self._files.offload(work) for _ in range(threads)]:
             await run
 
-    def _prepare(self, config_of: ConfigOf, now_ms: int) -> deque[_Found]:
-        """Read what concerns all logs, and list them."""
+    def _list_logs(self, config_of: ConfigOf, now_ms: int) -> deque[_LogToLoad]:
+        """Read the checkpoints and list the logs to load."""
         with suppress(FileNotFoundError):
             self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             self._files.sync_dir(self.path)
@@ -169,33 +168,37 @@ class LogDirectory:
         starts = self._read_offsets(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARK_CHECKPOINT)
         self.cleaned_offsets = self._read_offsets(CLEANER_OFFSET_CHECKPOINT)
-        work: deque[_Found] = deque()
+        work: deque[_LogToLoad] = deque()
         for name in self._files.list_names(self.path):
             parsed, path = parse_directory_name(name), f"{self.path}/{name}"
             if parsed is None or not self._files.is_directory(path):
                 self.unknown.append(name)
             elif parsed.kind is DirectoryKind.DELETE:
                 delay_ms = config_of(parsed.topic_partition.topic).file_delete_delay_ms
-                self._going.append((now_ms + delay_ms, path))
+                self._pending_deletes.append((now_ms + delay_ms, path))
             elif parsed.kind is DirectoryKind.STRAY:
                 self.strays.append(path)
             else:
                 topic_partition = parsed.topic_partition
-                how = self._opening(recovery_points.get(topic_partition, 0), starts.get(topic_partition, 0))
-                work.append(_Found(path, parsed.kind, topic_partition, config_of(topic_partition.topic), how))
+                context = self._load_context(
+                    recovery_points.get(topic_partition, 0), starts.get(topic_partition, 0)
+                )
+                work.append(
+                    _LogToLoad(path, parsed.kind, topic_partition, config_of(topic_partition.topic), context)
+                )
         return work
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint that cannot be read is as good as none: more is scanned, less is known."""
+        """Read an offset checkpoint; one that cannot be read counts as empty."""
         try:
-            found = read_offsets(self._files, f"{self.path}/{name}")
-            self._checkpointed[name] = self._read[name] = found
-            return found
+            offsets = read_offsets(self._files, f"{self.path}/{name}")
+            self._checkpointed[name] = self._checkpoints_at_start[name] = offsets
+            return offsets
         except StorageError as error:
             self.problems.append(str(error))
             return {}
 
-    def _opening(self, recovery_point: int = 0, log_start_offset: int = 0) -> LogLoadContext:
+    def _load_context(self, recovery_point: int = 0, log_start_offset: int = 0) -> LogLoadContext:
         return LogLoadContext(
             self._files,
             self._entropy,
@@ -203,32 +206,32 @@ class LogDirectory:
             had_clean_shutdown=self.had_clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            on_roll=self._note_roll,
+            on_roll=self._on_roll,
             on_failure=self.fail,
         )
 
-    def _load_some(self, work: deque[_Found]) -> None:
-        """Open logs until none is left. Several threads do this at once."""
+    def _load_logs(self, work: deque[_LogToLoad]) -> None:
+        """Load logs until none is left; runs on several threads."""
         loading = self.loading
         while True:
             try:
-                found = work.popleft()
+                entry = work.popleft()
             except IndexError:
                 return
             recovered = RecoveryResult()
             loading.begun.append(recovered)
             try:
-                log = _open(found, recovered)
+                log = _open(entry, recovered)
             except OSError as error:
-                loading.failures.append(StorageError(f"cannot open the log in {found.path}: {error}"))
+                loading.failures.append(StorageError(f"cannot open the log in {entry.path}: {error}"))
                 continue
             except StorageError as error:
-                self._unopened[found.topic_partition] = found
-                loading.unusable.append((found.topic_partition, error))
+                self._unopened[entry.topic_partition] = entry
+                loading.unusable.append((entry.topic_partition, error))
                 continue
             if recovered.scanned_segments or recovered.problem is not None:
-                loading.recovered.append((found.topic_partition, recovered))
-            loading.loaded.append((found.kind, log))
+                loading.recovered.append((entry.topic_partition, recovered))
+            loading.loaded.append((entry.kind, log))
 
     # Logs.
 
@@ -240,29 +243,29 @@ class LogDirectory:
 
     @property
     def log_count(self) -> int:
-        """Logs that are here or on their way."""
+        """Number of current and future logs, including those being created."""
         return len(self._logs) + len(self._creating) + len(self.future)
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._logs.get(topic_partition)
 
     async def reopen(self, topic_partition: TopicPartition) -> bool:
-        """Try again to open a log that could not be; give whether it is in use now."""
-        found = self._unopened[topic_partition]
-        self._require_good()
+        """Retry opening an unusable log; return whether it succeeded."""
+        entry = self._unopened[topic_partition]
+        self._check_failure()
         try:
-            log = await self._files.offload(lambda: _open(found, RecoveryResult()))
+            log = await self._files.offload(lambda: _open(entry, RecoveryResult()))
         except StorageError as error:
             self.unusable[topic_partition] = error
             return False
         except OSError as error:
-            raise self._refusal(f"cannot open the log in {found.path}", error) from error
-        self._require_good()
+            raise self._storage_error(f"cannot open the log in {entry.path}", error) from error
+        self._check_failure()
         del self._unopened[topic_partition], self.unusable[topic_partition]
-        self._pool(found.kind)[topic_partition] = log
+        self._logs_of_kind(entry.kind)[topic_partition] = log
         return True
 
-    def _pool(self, kind: DirectoryKind) -> dict[TopicPartition, Log]:
+    def _logs_of_kind(self, kind: DirectoryKind) -> dict[TopicPartition, Log]:
         return self.future if kind is DirectoryKind.FUTURE else self._logs
 
     async def create(
@@ -273,33 +276,33 @@ class LogDirectory:
         kind: DirectoryKind = DirectoryKind.CURRENT,
         start_offset: int = 0,
     ) -> Log:
-        """Begin an empty log. It is there after a crash, with its topic's id, once this returns.
+        """Create an empty log, durable with its topic id when this returns.
 
-        One that cannot be begun leaves nothing, so that another directory may have it.
+        On failure nothing is left behind, so that the log can be created in another directory.
         """
-        self._require_good()
-        if topic_partition in self._pool(kind) or topic_partition in self._creating:
-            raise StorageError(f"{self.path} has a log of {topic_partition} already")
+        self._check_failure()
+        if topic_partition in self._logs_of_kind(kind) or topic_partition in self._creating:
+            raise StorageError(f"{self.path} already contains a log of {topic_partition}")
         unique = "" if kind is DirectoryKind.CURRENT else self._entropy.uuid().hex()
         path = f"{self.path}/{directory_name(topic_partition, kind, unique)}"
-        how = self._opening(log_start_offset=start_offset)
+        context = self._load_context(log_start_offset=start_offset)
         self._creating.add(topic_partition)
         try:
-            await self._forget_checkpoints_of(topic_partition)
+            await self._remove_from_checkpoints(topic_partition)
             log = await self._files.offload(
-                lambda: self._create(topic_partition, path, config, topic_id, how)
+                lambda: self._create(topic_partition, path, config, topic_id, context)
             )
         except OSError as error:
-            raise self._refusal(f"cannot create {path}", error) from error
+            raise self._storage_error(f"cannot create {path}", error) from error
         finally:
             self._creating.discard(topic_partition)
         try:
-            self._require_good()
+            self._check_failure()
         except StorageError:
             with suppress(OSError):
                 await self._files.offload(lambda: self._files.remove_tree(path))
             raise
-        self._pool(kind)[topic_partition] = log
+        self._logs_of_kind(kind)[topic_partition] = log
         return log
 
     def _create(
@@ -308,10 +311,10 @@ class LogDirectory:
         path: str,
         config: LogConfig,
         topic_id: TopicId | None,
-        how: LogLoadContext,
+        context: LogLoadContext,
     ) -> Log:
         try:
-            log = create_log(topic_partition, path, config, how)
+            log = create_log(topic_partition, path, config, context)
             if topic_id is not None:
                 self._files.write_whole(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
             self._files.sync_dir(self.path)
@@ -322,12 +325,12 @@ class LogDirectory:
         return log
 
     def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """Take a log out of use. Its files are removed by ``remove_due`` after ``file.delete.delay.ms``."""
+        """Remove a log. ``remove_due`` deletes its files after ``file.delete.delay.ms``."""
         log = self._logs[topic_partition]
         self.schedule_delete(self.mark_deleted(topic_partition), now_ms + log.config.file_delete_delay_ms)
 
     def delete_future(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """Give up a log that was on its way here. Its files are removed soon; nobody reads them."""
+        """Remove a future log. Its files are deleted without delay, as nothing reads them."""
         log = self.future[topic_partition]
         path = log.rename_for_deletion()
         del self.future[topic_partition]
@@ -335,7 +338,7 @@ class LogDirectory:
         self.schedule_delete(path, now_ms)
 
     def mark_deleted(self, topic_partition: TopicPartition) -> str:
-        """Mark a log as going, and know it no more; give the path its files have now."""
+        """Remove a log, renaming its directory for deletion; return the new path."""
         log = self._logs[topic_partition]
         path = log.rename_for_deletion()
         del self._logs[topic_partition]
@@ -343,23 +346,23 @@ class LogDirectory:
         return path
 
     def promote_future(self, topic_partition: TopicPartition) -> None:
-        """Let the log that was on its way here be the partition's. Its directory is renamed by the caller."""
+        """Make the future log the current one. The caller renames its directory."""
         self._logs[topic_partition] = self.future.pop(topic_partition)
 
     def schedule_delete(self, path: str, due_ms: int) -> None:
-        """Let ``remove_due`` remove a directory that is marked as going."""
-        self._going.append((due_ms, path))
+        """Have ``remove_due`` delete a renamed directory at ``due_ms``."""
+        self._pending_deletes.append((due_ms, path))
 
     async def remove_due(self, now_ms: int) -> int:
-        """Remove the directories whose time has come; give their number."""
-        due = [path for due_ms, path in self._going if due_ms <= now_ms]
-        self._going = [(due_ms, path) for due_ms, path in self._going if due_ms > now_ms]
+        """Delete the directories that are due; return their number."""
+        due = [path for due_ms, path in self._pending_deletes if due_ms <= now_ms]
+        self._pending_deletes = [(due_ms, path) for due_ms, path in self._pending_deletes if due_ms > now_ms]
         for path in due:
             try:
                 await self._files.offload(partial(self._remove, path))
             except OSError as error:
-                self._going.append((now_ms, path))
-                raise self._refusal(f"cannot remove {path}", error) from error
+                self._pending_deletes.append((now_ms, path))
+                raise self._storage_error(f"cannot remove {path}", error) from error
         return len(due)
 
     def _remove(self, path: str) -> None:
@@ -367,39 +370,39 @@ class LogDirectory:
             self._files.remove_tree(path)
 
     def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run a read of this directory's files away from the event loop."""
+        """Run a read of this directory's files on a thread."""
         return self._files.offload_read(work)
 
     # Durability.
 
-    def _holds(self, log: Log) -> bool:
+    def _contains(self, log: Log) -> bool:
         return log in (self._logs.get(log.topic_partition), self.future.get(log.topic_partition))
 
-    def _note_roll(self, log: Log) -> None:
+    def _on_roll(self, log: Log) -> None:
         self._rolled[log] = None
 
     async def flush_rolled(self) -> int:
-        """Flush the logs that sealed a segment since the last call, so that a crash leaves little to scan."""
+        """Flush the logs that rolled since the last call, to keep the recovery scan short."""
         rolled, self._rolled = list(self._rolled), {}
         limit = asyncio.Semaphore(SYNCS_AT_ONCE)
         failures = []
 
-        async def one(log: Log) -> None:
+        async def flush(log: Log) -> None:
             async with limit:
                 try:
                     await log.flush()
                 except StorageError as error:
                     failures.append(error)
-                    if log.failure is None and self._holds(log):
+                    if log.failure is None and self._contains(log):
                         self._rolled[log] = None
 
-        await asyncio.gather(*(one(log) for log in rolled))
+        await asyncio.gather(*(flush(log) for log in rolled))
         if failures:
             raise failures[0]
         return len(rolled)
 
     async def sync_directory(self) -> None:
-        """Make the names of the logs' directories durable."""
+        """Sync the directory, so that renames of logs are durable."""
         try:
             await self._files.offload(lambda: self._files.sync_dir(self.path))
         except OSError as error:
@@ -408,12 +411,12 @@ class LogDirectory:
             raise failure from error
 
     async def checkpoint_recovery_points(self) -> None:
-        """Write down how far each log is flushed."""
+        """Write ``recovery-point-offset-checkpoint``."""
         points = {log.topic_partition: log.recovery_point for log in (*self, *self.future.values())}
         await self._checkpoint(RECOVERY_POINT_CHECKPOINT, points)
 
     async def checkpoint_log_start_offsets(self) -> None:
-        """Write down where logs start that do not start with a segment."""
+        """Write ``log-start-offset-checkpoint``, for logs that start inside a segment."""
         starts = {
             log.topic_partition: log.log_start_offset
             for log in (*self, *self.future.values())
@@ -422,31 +425,32 @@ class LogDirectory:
         await self._checkpoint(LOG_START_OFFSET_CHECKPOINT, starts)
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write down how far each log is committed."""
+        """Write ``replication-offset-checkpoint``."""
         await self._checkpoint(
             HIGH_WATERMARK_CHECKPOINT, {log.topic_partition: log.high_watermark for log in self}
         )
 
     async def checkpoint_cleaned_offsets(self) -> None:
-        """Write down how far each log is compacted."""
-        known = self.cleaned_offsets.items()
-        self.cleaned_offsets = {partition: offset for partition, offset in known if partition in self._logs}
+        """Write ``cleaner-offset-checkpoint``."""
+        entries = self.cleaned_offsets.items()
+        self.cleaned_offsets = {partition: offset for partition, offset in entries if partition in self._logs}
         await self._checkpoint(CLEANER_OFFSET_CHECKPOINT, self.cleaned_offsets)
 
     async def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        before = self._read.get(name, {})
-        offsets = {one: before[one] for one in self.unusable if one in before} | dict(offsets)
+        before = self._checkpoints_at_start.get(name, {})
+        kept = {partition: before[partition] for partition in self.unusable if partition in before}
+        offsets = kept | dict(offsets)
         data = encode_offsets(offsets)
         try:
             async with self._checkpointing:
-                self._require_good()
+                self._check_failure()
                 await self._files.offload(lambda: self._files.write_whole(f"{self.path}/{name}", data))
         except OSError as error:
-            raise self._refusal(f"cannot write {self.path}/{name}", error) from error
+            raise self._storage_error(f"cannot write {self.path}/{name}", error) from error
         self._checkpointed[name] = offsets.keys()
 
-    async def _forget_checkpoints_of(self, topic_partition: TopicPartition) -> None:
-        """Offsets of a log that was here before must not be taken for those of the next."""
+    async def _remove_from_checkpoints(self, topic_partition: TopicPartition) -> None:
+        """Remove checkpointed offsets of a deleted log before a new log of the same name is created."""
         if self.cleaned_offsets.pop(topic_partition, None) is not None:
             await self.checkpoint_cleaned_offsets()
         if topic_partition in self._checkpointed.get(RECOVERY_POINT_CHECKPOINT, ()):
@@ -455,9 +459,9 @@ class LogDirectory:
             await self.checkpoint_log_start_offsets()
 
     async def close(self, *, broker_epoch: int = -1, threads: int = 1) -> None:
-        """Close all logs and unlock the directory; mark the stop as clean if all of it was.
+        """Close all logs and unlock the directory; write ``.kafka_cleanshutdown`` if all of them closed.
 
-        A directory that was never loaded, because the start failed before, is left as it was found.
+        A directory that was never loaded, because startup failed before, is left unchanged.
         """
         try:
             failures = await self._close_logs(threads)
@@ -466,7 +470,7 @@ class LogDirectory:
             if self._is_loaded:
                 await self._close_clean(broker_epoch)
         except OSError as error:
-            raise self._refusal(f"cannot close {self.path}", error) from error
+            raise self._storage_error(f"cannot close {self.path}", error) from error
         finally:
             self._lock.release()
 
@@ -475,7 +479,7 @@ class LogDirectory:
         await self.checkpoint_log_start_offsets()
         await self.checkpoint_high_watermarks()
         if self.unusable:
-            return  # nobody has looked at all that the mark would vouch for
+            return  # unusable logs were not recovered
         marker = encode_clean_shutdown(broker_epoch)
         await self._files.offload(
             lambda: self._files.write_whole(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", marker)
@@ -502,42 +506,42 @@ class LogDirectory:
                     except OSError as error:
                         failures.append(StorageError(f"cannot close {log.directory}: {error}"))
 
-        await self._run(min(max(threads, SYNCS_AT_ONCE), len(work)), run)
+        await self._run_on_threads(min(max(threads, SYNCS_AT_ONCE), len(work)), run)
         for log in (*self, *self.future.values()):
             log.finish_close()
         return failures
 
     async def space(self) -> Space:
-        """Of the disk this is on. An error says nothing about the logs."""
+        """Return the space of the file system. An error does not fail the directory."""
         try:
             return await self._files.offload(lambda: self._files.space(self.path))
         except OSError as error:
-            raise StorageError(f"cannot look at {self.path}: {error}") from error
+            raise StorageError(f"cannot read the free space of {self.path}: {error}") from error
 
     # Failures.
 
     def fail(self, failure: StorageError) -> None:
-        """DiskHealth this directory no more. The first failure is the one that counts."""
+        """Mark this directory as failed. Only the first failure counts."""
         if self.failure is None:
             self.failure = failure
             self.on_failure(self)
 
-    def _require_good(self) -> None:
+    def _check_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
 
     def abandon(self) -> None:
-        """Hold nothing of a failed directory any longer. Nothing more is written: its state is not known."""
+        """Release all files of a failed directory without writing: the state on disk is unknown."""
         for log in (*self, *self.future.values()):
             for segment in log.segments:
                 segment.close()
         self._logs.clear()
         self.future.clear()
         self._rolled.clear()
-        self._going.clear()
+        self._pending_deletes.clear()
         self._lock.release()
 
-    def _refusal(self, what: str, error: OSError) -> StorageError:
+    def _storage_error(self, what: str, error: OSError) -> StorageError:
         failure = StorageError(f"{what}: {error}")
         if error.errno not in TRANSIENT_ERRORS:
             self.fail(failure)
@@ -545,34 +549,34 @@ class LogDirectory:
 
 
 def unusable_directory(path: str, error: OSError) -> StorageError:
-    """Return the error of a path that cannot be a data directory."""
-    # The text of an OSError would name the path, or one above it, a second time.
+    """Return the error for a path that cannot be used as a log directory."""
+    # The text of an OSError would repeat the path, or a parent of it.
     reason = error.strerror or str(error)
     if error.filename is not None and str(error.filename) != path:
         reason += f" ({error.filename})"
     return StorageError(f"{path} cannot be used as a data directory: {reason}")
 
 
-def _open(found: _Found, recovered: RecoveryResult) -> Log:
-    """Open a log. ``StorageError`` says why this one cannot be; ``OSError`` is the disk's. Waits."""
+def _open(entry: _LogToLoad, recovered: RecoveryResult) -> Log:
+    """Open a log. Raises ``StorageError`` if only this log is affected, otherwise ``OSError``. Blocks."""
     try:
-        return open_log(found.topic_partition, found.path, found.config, found.how, recovered)
+        return open_log(entry.topic_partition, entry.path, entry.config, entry.context, recovered)
     except OSError as error:
         if error.errno in SINGLE_LOG_ERRORS:
-            raise StorageError(f"cannot open the log in {found.path}: {error}") from error
+            raise StorageError(f"cannot open the log in {entry.path}: {error}") from error
         raise
     except (StorageError, BrokerError) as error:
-        raise StorageError(f"cannot open the log in {found.path}: {error}") from error
+        raise StorageError(f"cannot open the log in {entry.path}: {error}") from error
 
 
-def _make_durably(files: FileSystem, path: str) -> None:
-    """Make a directory that a loss of power does not take back, with all that will be written into it."""
-    above = path
+def _create_durable_directory(files: FileSystem, path: str) -> None:
+    """Create a directory and sync its parents, so that it survives a power loss."""
+    parent = path
     missing = []
-    while not files.exists(above):
-        missing.append(above)
-        above = above.rpartition("/")[0] or "/"
+    while not files.exists(parent):
+        missing.append(parent)
+        parent = parent.rpartition("/")[0] or "/"
     files.make_directories(path)
-    for made in reversed(missing):
-        with suppress(PermissionError):  # what may be entered only cannot be opened to be synced
-            files.sync_dir(made.rpartition("/")[0] or "/")
+    for created in reversed(missing):
+        with suppress(PermissionError):  # a directory without read permission cannot be opened for the sync
+            files.sync_dir(created.rpartition("/")[0] or "/")

@@ -1,8 +1,8 @@
-"""What of a log has yet to reach the disk, and the work that brings it there.
+"""Unsynced state of a log besides its batches, and the work of a flush.
 
-Batches count from the recovery point on, which the log keeps; here are the names of segments that came or
-went, the name of the log's own directory, and the leader epochs. Work is planned by the log's owner and run
-on a thread: a plan holds all that it needs, and touches nothing but files.
+The log tracks unsynced batches by its recovery point. This module tracks created, renamed or deleted segment
+files, the name of the log's directory, and the leader epochs. A flush is planned on the event loop and run on
+a thread: a plan contains all its inputs and accesses only files.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from odradek.log.segments.log_segment import LogSegment, SegmentContext
 Epochs = tuple[EpochEntry, ...]
 
 
-class DiskFull(OSError):
-    """A small file cannot be written now; the batches are as safe as before."""
+class TransientWriteError(OSError):
+    """Raised when a small file cannot be written now; the durability of batches is unchanged."""
 
 
 class LogFlusher:
-    """``names_changed`` is set by whoever makes, renames or removes a segment's files."""
+    """``names_changed`` must be set after creating, renaming or deleting segment files."""
 
-    __slots__ = ("_epochs_written", "_is_new", "_lock", "_place", "_taken", "names_changed")
+    __slots__ = ("_checkpointed_epochs", "_context", "_is_new", "_lock", "_planned", "names_changed")
 
-    def __init__(self, place: SegmentContext, epochs_written: Epochs, *, is_new: bool) -> None:
+    def __init__(self, context: SegmentContext, checkpointed_epochs: Epochs, *, is_new: bool) -> None:
         self.names_changed = is_new
-        self._place = place
-        self._epochs_written = epochs_written
+        self._context = context
+        self._checkpointed_epochs = checkpointed_epochs
         self._is_new = is_new
-        self._taken = (epochs_written, is_new, is_new)
+        self._planned = (checkpointed_epochs, is_new, is_new)
         self._lock: asyncio.Lock | None = None
 
-    def one_at_a_time(self) -> asyncio.Lock:
-        """Held by all who sync or change names: one must not look for files that another is renaming."""
+    def lock(self) -> asyncio.Lock:
+        """Return the lock for syncs and renames, which must not run concurrently."""
         if self._lock is None:
             self._lock = asyncio.Lock()
         return self._lock
 
-    def is_due(self, epochs: Epochs) -> bool:
-        """Whether names or leader epochs have changed since they were last brought to the disk."""
-        return self.names_changed or self._epochs_written != epochs
+    def has_changes(self, epochs: Epochs) -> bool:
+        """Whether file names or leader epochs have changed since the last sync."""
+        return self.names_changed or self._checkpointed_epochs != epochs
 
     def plan(
         self,
@@ -54,30 +54,30 @@ class LogFlusher:
         epochs: Epochs,
         snapshots: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
-        """Take over all that is due. If the work fails for want of room, ``give_back`` makes it due again.
+        """Return the work of a flush and mark its state as synced. If it fails, call ``undo_plan``.
 
-        ``snapshots`` writes files that may speak of no batch which is not on the disk.
+        ``snapshots`` writes producer snapshots, which must not be written before the batches are synced.
         """
-        resting = [segment for segment in unflushed if segment is not active]
-        files, directory = self._place.files, self._place.directory
-        new_epochs = format_epochs(epochs).encode() if self._epochs_written != epochs else None
+        sealed = [segment for segment in unflushed if segment is not active]
+        files, directory = self._context.files, self._context.directory
+        new_epochs = format_epochs(epochs).encode() if self._checkpointed_epochs != epochs else None
         names_changed, is_new = self.names_changed or snapshots is not None, self._is_new
-        self._taken = (self._epochs_written, names_changed, is_new)
+        self._planned = (self._checkpointed_epochs, names_changed, is_new)
         self.names_changed = self._is_new = False
-        self._epochs_written = epochs
+        self._checkpointed_epochs = epochs
 
         def work() -> None:
-            for segment in resting:
+            for segment in sealed:
                 if segment.has_unwritten:
-                    _with_room(segment.write_unwritten)
+                    _write_small_file(segment.write_unwritten)
                 segment.sync()
             if active is not None:
                 active.sync_log()
-            with suppress(FileNotFoundError):  # the directory may be on its way out under another name
+            with suppress(FileNotFoundError):  # the directory may have been renamed for deletion
                 if snapshots is not None:
-                    _with_room(snapshots)
+                    _write_small_file(snapshots)
                 if new_epochs is not None:
-                    _with_room(
+                    _write_small_file(
                         lambda: files.write_whole(f"{directory}/{LEADER_EPOCH_CHECKPOINT}", new_epochs)
                     )
                 if names_changed:
@@ -87,23 +87,23 @@ class LogFlusher:
 
         return work
 
-    def give_back(self) -> None:
-        """What the last plan took over was not done."""
-        self._epochs_written, names_changed, is_new = self._taken
+    def undo_plan(self) -> None:
+        """Undo the last ``plan``, whose work failed."""
+        self._checkpointed_epochs, names_changed, is_new = self._planned
         self.names_changed = self.names_changed or names_changed
         self._is_new = self._is_new or is_new
 
     async def sync_directory(self) -> None:
-        """Make the names in the log's directory durable."""
-        files, directory = self._place.files, self._place.directory
-        with suppress(FileNotFoundError):  # the directory may be on its way out under another name
+        """Sync the log's directory."""
+        files, directory = self._context.files, self._context.directory
+        with suppress(FileNotFoundError):  # the directory may have been renamed for deletion
             await files.offload(lambda: files.sync_dir(directory))
 
 
-def _with_room(write: Callable[[], None]) -> None:
+def _write_small_file(write: Callable[[], None]) -> None:
     try:
         write()
     except OSError as error:
         if error.errno in TRANSIENT_ERRORS:
-            raise DiskFull(error.errno, error.strerror, error.filename) from error
+            raise TransientWriteError(error.errno, error.strerror, error.filename) from error
         raise

@@ -1,8 +1,9 @@
-"""The data directories of a broker: those that serve, and those that failed.
+"""The log directories of a broker, online and offline.
 
-Each fails alone. One that failed, at the start or later, is never used again by this process: iteration and
-every search pass it over, and ``failed`` says why. Only a directory that another broker holds, and a log that
-is in two directories, stop the start: there the broker would serve what is not its own, or choose blindly.
+A directory fails alone. Once failed, at startup or later, this process never uses it again: iteration and
+lookups skip it, and ``failed`` has the reason. Only a directory that is locked by another broker and a log
+that exists in two directories prevent startup: the broker would serve data of another broker, or would have
+to pick one of the logs arbitrarily.
 """
 
 from __future__ import annotations
@@ -20,80 +21,80 @@ from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
 from odradek.telemetry import events
 
-events_log = events.logger("directories")
+events_log = events.logger("log_manager")
 
 
 class LogManager:
-    """Made by ``open``. ``on_failure`` is told of directories that fail after the start."""
+    """Created by ``open``. ``on_failure`` is called with directories that fail after startup."""
 
     def __init__(self, opened: Sequence[LogDirectory] = ()) -> None:
         self.paths = [directory.path for directory in opened]
-        """All of them, in the order of ``log.dirs``."""
+        """All configured paths, in the order of ``log.dirs``."""
         self.failed: dict[str, StorageError] = {}
         self.on_failure: Callable[[LogDirectory], None] = lambda _: None
-        self._serving: list[LogDirectory] = []
+        self._online: list[LogDirectory] = []
         for directory in opened:
-            self._take(directory)
+            self._add(directory)
 
     @classmethod
     def open(cls, files: FileSystem, paths: Sequence[str], entropy: Entropy) -> LogManager:
-        """Lock those that can be used. ``StorageError`` if the first cannot, or another broker holds one.
+        """Lock the usable directories. Raises ``StorageError`` if the first is unusable or one is in use.
 
-        Those that are there are locked first, so that a refusal by one of them finds no other one made.
+        Existing directories are locked first, so that no directory is created if one of them is in use.
         """
         directories = cls()
         directories.paths = list(map(files.absolute, paths))
         for path in directories.paths:
             if directories.paths.count(path) > 1:
-                raise StorageError(f"log.dirs has {path} twice")
+                raise StorageError(f"log.dirs contains {path} twice")
         try:
-            for path in sorted(directories.paths, key=lambda one: not files.exists(one)):
-                directories._open_one(files, path, entropy)
-                directories._require_first()
-            directories._serving.sort(key=lambda one: directories.paths.index(one.path))
+            for path in sorted(directories.paths, key=lambda path: not files.exists(path)):
+                directories._open_directory(files, path, entropy)
+                directories._check_first()
+            directories._online.sort(key=lambda directory: directories.paths.index(directory.path))
         except StorageError:
             for directory in directories:
                 directory.abandon()
             raise
         return directories
 
-    def _open_one(self, files: FileSystem, path: str, entropy: Entropy) -> None:
+    def _open_directory(self, files: FileSystem, path: str, entropy: Entropy) -> None:
         try:
-            self._take(LogDirectory.open(files, path, entropy))
+            self._add(LogDirectory.open(files, path, entropy))
         except DirectoryInUse:
             raise
         except StorageError as failure:
             self.failed[path] = failure
 
-    def _take(self, directory: LogDirectory) -> None:
+    def _add(self, directory: LogDirectory) -> None:
         directory.on_failure = self._note_failure
-        self._serving.append(directory)
+        self._online.append(directory)
 
-    # Start.
+    # Startup.
 
     async def load(self, config_of: ConfigOf, now_ms: int, *, threads: int = 1) -> None:
-        """Open all logs. A directory that cannot be loaded is left out, if there is another."""
+        """Load all logs. A directory that cannot be loaded goes offline, if there is another."""
 
-        async def one(directory: LogDirectory) -> None:
+        async def load_directory(directory: LogDirectory) -> None:
             try:
                 await directory.load(config_of, now_ms, threads=threads)
             except StorageError as failure:
                 directory.fail(failure)
 
         loading = list(self)
-        await asyncio.gather(*(one(directory) for directory in loading))
+        await asyncio.gather(*(load_directory(directory) for directory in loading))
         for directory in loading:
             if directory.failure is not None:
                 directory.abandon()
         self.require_one()
-        self._require_single_logs()
-        await self._finish_moves()
+        self._check_duplicate_logs()
+        await self._promote_future_logs()
 
-    async def _finish_moves(self) -> None:
-        """Let a log that was moved be the partition's where a crash came before its last rename.
+    async def _promote_future_logs(self) -> None:
+        """Promote future logs whose current log was deleted before a crash.
 
-        The old log is given up only once the new one has everything, so the new one alone is all there is.
-        While a directory is missing nobody knows whether it is alone.
+        The current log is deleted only once the future log is complete. While a directory is offline, it may
+        contain the current log.
         """
         for directory in () if self.failed else self:
             for topic_partition, future in list(directory.future.items()):
@@ -102,70 +103,70 @@ class LogManager:
                         future.rename_directory(DirectoryKind.CURRENT)
                         directory.promote_future(topic_partition)
                         await directory.sync_directory()
-                    except (BrokerError, StorageError) as refused:
-                        # An empty log must not be begun in its place.
-                        directory.fail(StorageError(str(refused)))
+                    except (BrokerError, StorageError) as error:
+                        # An empty log must not be created in its place.
+                        directory.fail(StorageError(str(error)))
                         directory.abandon()
                         break
-                    events_log.info("move_finished", partition=topic_partition, path=directory.path)
+                    events_log.info("future_log_promoted", partition=topic_partition, path=directory.path)
         self.require_one()
 
-    def _require_first(self) -> None:
-        """``StorageError`` if the first directory cannot be used: a store elsewhere would know no topic."""
+    def _check_first(self) -> None:
+        """Raise ``StorageError`` if the first directory, which contains the store, is unusable."""
         first = self.paths[0]
         if first in self.failed:
             raise StorageError(
-                f"{self.failed[first]}. It is the first of log.dirs, which holds the cluster's state: the "
+                f"{self.failed[first]}. It is the first of log.dirs, which contains the cluster's state: the "
                 "broker cannot start without it"
             )
 
     def require_one(self) -> None:
-        """``StorageError`` if no directory is left."""
-        if self._serving:
+        """Raise ``StorageError`` if no directory is online."""
+        if self._online:
             return
         reasons = [str(failure) for failure in self.failed.values()]
         if len(reasons) == 1:
             raise StorageError(reasons[0])
-        raise StorageError(f"none of log.dirs can be used: {'; '.join(reasons)}")
+        raise StorageError(f"all of log.dirs are unusable: {'; '.join(reasons)}")
 
-    def _require_single_logs(self) -> None:
-        found: dict[TopicPartition, str] = {}
+    def _check_duplicate_logs(self) -> None:
+        paths: dict[TopicPartition, str] = {}
         for directory in self:
             for log in directory:
-                other = found.setdefault(log.topic_partition, directory.path)
+                other = paths.setdefault(log.topic_partition, directory.path)
                 if other != directory.path:
                     raise StorageError(
                         f"{log.topic_partition} has a log in {other} and one in {directory.path}: a "
-                        "directory failed while it was moved. Delete one of the two, best the one on the "
-                        "failed disk"
+                        "directory failed while the log was moved. Delete one of the two, preferably the one "
+                        "on the failed disk"
                     )
 
-    # What serves.
+    # Lookups.
 
     def __iter__(self) -> Iterator[LogDirectory]:
-        return iter(tuple(self._serving))
+        return iter(tuple(self._online))
 
     def __len__(self) -> int:
-        return len(self._serving)
+        return len(self._online)
 
     def find(self, topic_partition: TopicPartition) -> tuple[LogDirectory, Log] | None:
-        for directory in self._serving:
+        for directory in self._online:
             log = directory.get(topic_partition)
             if log is not None:
                 return directory, log
         return None
 
     def find_unusable(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """The directory that has a log of this partition which cannot be opened."""
-        return next((one for one in self._serving if topic_partition in one.unusable), None)
+        """Return the directory with a log of this partition that cannot be opened."""
+        return next((each for each in self._online if topic_partition in each.unusable), None)
 
     @property
     def largest_producer_id(self) -> int:
-        """The largest producer id that any log remembers; -1 if there is none."""
+        """Largest producer id in any log; -1 if there is none."""
         return max((log.producers.max_producer_id for directory in self for log in directory), default=-1)
 
     def find_directory(self, path: str) -> LogDirectory | None:
-        return next((directory for directory in self._serving if directory.path == path), None)
+        return next((directory for directory in self._online if directory.path == path), None)
 
     async def create(
         self,
@@ -176,30 +177,29 @@ class LogManager:
         is_new: bool,
         preferred: str | None = None,
     ) -> Log:
-        """Begin a log in the preferred directory, else where fewest are; if that fails, in the next best.
+        """Create a log in the preferred directory or the one with the fewest logs; on failure in the next.
 
-        A partition that is not new may have its log in a directory that failed: an empty one beside it would
-        give its offsets to other records.
+        The log of an existing partition may be in a failed directory: a new log would reuse its offsets.
         """
         if self.failed and not is_new:
             raise StorageError(
-                f"no log of {topic_partition} was found, and {', '.join(self.failed)} cannot be read"
+                f"no log of {topic_partition} found, and {', '.join(self.failed)} cannot be read"
             )
         holder = self.find_unusable(topic_partition)
         if holder is not None:
             raise holder.unusable[topic_partition]
-        refusal = StorageError("no directory is left")
-        for directory in sorted(self, key=lambda one: (one.path != preferred, one.log_count)):
+        failure = StorageError("all of log.dirs are unusable")
+        for directory in sorted(self, key=lambda each: (each.path != preferred, each.log_count)):
             try:
                 return await directory.create(topic_partition, config, topic_id)
             except StorageError as error:
-                refusal = error
-        raise refusal
+                failure = error
+        raise failure
 
     # Failures.
 
     def _note_failure(self, directory: LogDirectory) -> None:
         assert directory.failure is not None
-        self._serving.remove(directory)
+        self._online.remove(directory)
         self.failed[directory.path] = directory.failure
         self.on_failure(directory)

@@ -1,4 +1,4 @@
-"""What tests of the log share: seeded chance, batches, logs on files in memory."""
+"""Fixtures of the log tests: seeded entropy, batches, logs on in-memory files."""
 
 import asyncio
 import random
@@ -20,8 +20,8 @@ ORDERS = TopicPartition("orders", 0)
 DIRECTORY = "/data/orders-0"
 
 
-class Chance:
-    """Entropy from a seed."""
+class SeededEntropy:
+    """Entropy from a seed; ``random`` can be reseeded."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
@@ -36,69 +36,73 @@ class Chance:
         return self.token(16)
 
 
-def make_batch(count: int = 1, timestamp: int = 1000, value: bytes = b"value", **how: Any) -> bytearray:
-    """A batch of ``count`` records a millisecond apart."""
-    builder = BatchBuilder(**how)
+def make_batch(count: int = 1, timestamp: int = 1000, value: bytes = b"value", **options: Any) -> bytearray:
+    """Build a batch of ``count`` records, one millisecond apart."""
+    builder = BatchBuilder(**options)
     for number in range(count):
         builder.append(timestamp + number, b"key", value)
     return bytearray(builder.build())
 
 
-class Bench:
-    """One log's directory, on files in memory, opened and closed at will."""
+class LogHarness:
+    """One log on in-memory files, opened and closed by the test."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
         self.files = MemoryFileSystem(lambda: self.now_ms)
         self.files.make_directories("/data")
         self.files.sync_dir("/")
-        self.chance = Chance()
+        self.entropy = SeededEntropy()
         self.opened = OpenSegments()
         self.rolled: list[Log] = []
         self.failures: list[Exception] = []
         self.recovered = RecoveryResult()
 
-    def how(self, **given: Any) -> LogLoadContext:
-        given.setdefault("had_clean_shutdown", True)
+    def load_context(self, **options: Any) -> LogLoadContext:
+        options.setdefault("had_clean_shutdown", True)
         return LogLoadContext(
             self.files,
-            self.chance,
+            self.entropy,
             self.opened,
             on_roll=self.rolled.append,
             on_failure=self.failures.append,
-            **given,
+            **options,
         )
 
     def create(self, **config: Any) -> Log:
-        return create_log(ORDERS, DIRECTORY, LogConfig(**config), self.how())
+        return create_log(ORDERS, DIRECTORY, LogConfig(**config), self.load_context())
 
-    def open(self, config: dict[str, Any] | None = None, **how: Any) -> Log:
+    def open(self, config: dict[str, Any] | None = None, **options: Any) -> Log:
         self.recovered = RecoveryResult()
-        return open_log(ORDERS, DIRECTORY, LogConfig(**(config or {})), self.how(**how), self.recovered)
+        return open_log(
+            ORDERS, DIRECTORY, LogConfig(**(config or {})), self.load_context(**options), self.recovered
+        )
 
-    def place(self, interval_bytes: int = 4096, index_bytes_max: int = 10 << 20) -> SegmentContext:
+    def context(self, interval_bytes: int = 4096, index_bytes_max: int = 10 << 20) -> SegmentContext:
         self.files.make_directories(DIRECTORY)
         return SegmentContext(self.files, DIRECTORY, self.opened, interval_bytes, index_bytes_max)
 
     def path(self, name: str) -> str:
         return f"{DIRECTORY}/{name}"
 
-    def append(self, log: Log, count: int = 1, *, leader_epoch: int = 0, **how: Any) -> int:
-        """Append a batch and give its first offset."""
-        return log.append_as_leader(make_batch(count, **how), leader_epoch, self.now_ms).first_offset
+    def append(self, log: Log, count: int = 1, *, leader_epoch: int = 0, **options: Any) -> int:
+        """Append a batch and return its first offset."""
+        return log.append_as_leader(make_batch(count, **options), leader_epoch, self.now_ms).first_offset
 
     def records(self, log: Log) -> list[tuple[int, int, bytes | None]]:
-        """All there is to read: offset, timestamp, value."""
-        found = []
+        """Read the whole log: offset, timestamp, value."""
+        records: list[tuple[int, int, bytes | None]] = []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             data = log.read(offset, 1 << 20).data
             if not data:
                 break
             batch = decode(data if isinstance(data, bytes) else data.read())
-            found += [(one.offset, one.timestamp, one.value) for one in batch if one.offset >= offset]
-            offset = found[-1][0] + 1
-        return found
+            records += [
+                (record.offset, record.timestamp, record.value) for record in batch if record.offset >= offset
+            ]
+            offset = records[-1][0] + 1
+        return records
 
     def run(self, work: Any) -> Any:
         async def wait() -> Any:
@@ -108,14 +112,14 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> LogHarness:
+    return LogHarness()
 
 
 @pytest.fixture(scope="session")
-def new_bench() -> Callable[[], Bench]:
-    """For tests that need many."""
-    return Bench
+def new_harness() -> Callable[[], LogHarness]:
+    """Return the class, for tests that need several harnesses."""
+    return LogHarness
 
 
 @pytest.fixture(scope="session")
@@ -124,5 +128,5 @@ def batch() -> Callable[..., bytearray]:
 
 
 @pytest.fixture(scope="session")
-def new_chance() -> Callable[[int], Chance]:
-    return Chance
+def new_entropy() -> Callable[[int], SeededEntropy]:
+    return SeededEntropy

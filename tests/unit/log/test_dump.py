@@ -1,4 +1,4 @@
-"""Files of a log in words, as Kafka's tool has them (its output for these files was compared by hand)."""
+"""Dump of log files. The expected lines were compared with the output of Kafka's tool for the same files."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,32 +18,32 @@ from odradek.records.validation import AppendOrigin
 Batch = Callable[..., bytearray]
 
 
-class Lines:
-    def __init__(self, bench: Any) -> None:
-        self.bench = bench
+class DumpOutput:
+    def __init__(self, harness: Any) -> None:
+        self.harness = harness
         self.written: list[str] = []
         self.complaints: list[str] = []
-        self.wrong = 0
+        self.problems = 0
 
     def dump(self, *names: str, **options: Any) -> list[str]:
         self.written, self.complaints = [], []
-        paths = [self.bench.path(name) for name in names]
-        self.wrong = dump(
-            self.bench.files, paths, DumpOptions(**options), self.written.append, self.complaints.append
+        paths = [self.harness.path(name) for name in names]
+        self.problems = dump(
+            self.harness.files, paths, DumpOptions(**options), self.written.append, self.complaints.append
         )
         return self.written
 
 
 @pytest.fixture
-def lines(bench: Any) -> Lines:
-    return Lines(bench)
+def output(harness: Any) -> DumpOutput:
+    return DumpOutput(harness)
 
 
 LOG, INDEX, TIME_INDEX = (f"{'0' * 20}.{suffix}" for suffix in ("log", "index", "timeindex"))
 
 
-def _log(bench: Any) -> None:
-    log = bench.create(index_interval_bytes=100)
+def _log(harness: Any) -> None:
+    log = harness.create(index_interval_bytes=100)
     builder = BatchBuilder(producer_id=7, producer_epoch=1, base_sequence=3, compression=Compression.GZIP)
     builder.append(1000, b"k", b"v", [("h1", b"x"), ("h2", None)])
     builder.append(1002, None, b"w")
@@ -52,15 +52,15 @@ def _log(bench: Any) -> None:
     marker = EndTransactionMarker(ControlRecordType.ABORT, 9)
     data = build_end_marker(marker, producer_id=7, producer_epoch=1, timestamp=1003)
     log.append_as_leader(bytearray(data), 5, 0, origin=AppendOrigin.COORDINATOR)
-    bench.append(log, timestamp=1004, leader_epoch=6)
-    bench.run(log.close())
+    harness.append(log, timestamp=1004, leader_epoch=6)
+    harness.run(log.close())
 
 
-def test_batches(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    headers = read_headers(bench.files.read_whole(bench.path(LOG)))
-    dumped = lines.dump(LOG)
-    assert dumped[:2] == [f"Dumping {bench.path(LOG)}", "Log starting offset: 0"]
+def test_batches(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    headers = read_headers(harness.files.read_whole(harness.path(LOG)))
+    dumped = output.dump(LOG)
+    assert dumped[:2] == [f"Dumping {harness.path(LOG)}", "Log starting offset: 0"]
     assert dumped[2:] == [
         "baseOffset: 0 lastOffset: 2 count: 3 baseSequence: 3 lastSequence: 5 producerId: 7 producerEpoch: 1 "
         "partitionLeaderEpoch: 5 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty "
@@ -76,12 +76,12 @@ def test_batches(bench: Any, lines: Lines) -> None:
         f"deleteHorizonMs: OptionalLong.empty position: {headers[2].position} CreateTime: 1004 "
         f"size: {headers[2].size_bytes} magic: 2 compresscodec: none crc: {headers[2].crc} isvalid: true",
     ]
-    assert (lines.wrong, lines.complaints) == (0, [])
+    assert (output.problems, output.complaints) == (0, [])
 
 
-def test_records(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    assert [line for line in lines.dump(LOG, deep_iteration=True) if line.startswith("|")] == [
+def test_records(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    assert [line for line in output.dump(LOG, deep_iteration=True) if line.startswith("|")] == [
         "| offset: 0 CreateTime: 1000 keySize: 1 valueSize: 1 sequence: 3 headerKeys: [h1,h2]",
         "| offset: 1 CreateTime: 1002 keySize: -1 valueSize: 1 sequence: 4 headerKeys: []",
         "| offset: 2 CreateTime: 1001 keySize: 1 valueSize: -1 sequence: 5 headerKeys: []",
@@ -89,76 +89,84 @@ def test_records(bench: Any, lines: Lines) -> None:
         "endTxnMarker: ABORT coordinatorEpoch: 9",
         "| offset: 4 CreateTime: 1004 keySize: 3 valueSize: 5 sequence: -1 headerKeys: []",
     ]
-    printed = lines.dump(LOG, print_data_log=True)
+    printed = output.dump(LOG, print_data_log=True)
     assert printed[3].endswith("headerKeys: [h1,h2] key: k payload: v")
     assert printed[4].endswith("headerKeys: [] payload: w")
     assert printed[5].endswith("headerKeys: [] key: l")
-    bare = lines.dump(LOG, print_data_log=True, skip_record_metadata=True)
+    bare = output.dump(LOG, print_data_log=True, skip_record_metadata=True)
     assert bare[3:6] == ["| key: k payload: v", " payload: w", "| key: l"]
 
 
-def test_records_are_said_in_the_words_of_a_decoder(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    dumped = lines.dump(
+def test_records_are_printed_with_a_decoder(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    dumped = output.dump(
         LOG, decode=lambda record: (f"<{record.offset}>", "gone" if not record.value else None)
     )
-    shown = [line.partition("headerKeys: ")[2] for line in dumped if line.startswith("|")]
+    printed_keys = [line.partition("headerKeys: ")[2] for line in dumped if line.startswith("|")]
     marker = "[] endTxnMarker: ABORT coordinatorEpoch: 9"
-    assert shown == ["[h1,h2] key: <0>", "[] key: <1>", "[] key: <2> payload: gone", marker, "[] key: <4>"]
-
-
-def test_indexes(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    headers = read_headers(bench.files.read_whole(bench.path(LOG)))
-    assert lines.dump(INDEX)[1:] == [f"offset: 3 position: {headers[1].position}"]
-    assert lines.dump(TIME_INDEX)[1:] == ["timestamp: 1003 offset: 3", "timestamp: 1004 offset: 4"]
-    assert lines.dump(INDEX, TIME_INDEX, verify_index_only=True) == [
-        f"Dumping {bench.path(INDEX)}",
-        f"Dumping {bench.path(TIME_INDEX)}",
+    assert printed_keys == [
+        "[h1,h2] key: <0>",
+        "[] key: <1>",
+        "[] key: <2> payload: gone",
+        marker,
+        "[] key: <4>",
     ]
-    assert lines.dump(INDEX, TIME_INDEX, index_sanity_check=True)[1::2] == [
-        f"{bench.path(INDEX)} passed sanity check.",
-        f"{bench.path(TIME_INDEX)} passed sanity check.",
+
+
+def test_indexes(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    headers = read_headers(harness.files.read_whole(harness.path(LOG)))
+    assert output.dump(INDEX)[1:] == [f"offset: 3 position: {headers[1].position}"]
+    assert output.dump(TIME_INDEX)[1:] == ["timestamp: 1003 offset: 3", "timestamp: 1004 offset: 4"]
+    assert output.dump(INDEX, TIME_INDEX, verify_index_only=True) == [
+        f"Dumping {harness.path(INDEX)}",
+        f"Dumping {harness.path(TIME_INDEX)}",
     ]
-    assert (lines.wrong, lines.complaints) == (0, [])
+    assert output.dump(INDEX, TIME_INDEX, index_sanity_check=True)[1::2] == [
+        f"{harness.path(INDEX)} passed sanity check.",
+        f"{harness.path(TIME_INDEX)} passed sanity check.",
+    ]
+    assert (output.problems, output.complaints) == (0, [])
 
 
-def test_an_empty_index_is_said_to_be_so(bench: Any, lines: Lines) -> None:
-    bench.create()
-    assert lines.dump(INDEX)[1:] == [f"{bench.path(INDEX)} is empty."]
-    assert lines.dump(TIME_INDEX)[1:] == []
+def test_empty_index_is_reported(harness: Any, output: DumpOutput) -> None:
+    harness.create()
+    assert output.dump(INDEX)[1:] == [f"{harness.path(INDEX)} is empty."]
+    assert output.dump(TIME_INDEX)[1:] == []
 
 
-def test_leader_epochs(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    assert lines.dump("leader-epoch-checkpoint")[1:] == [
+def test_leader_epochs(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    assert output.dump("leader-epoch-checkpoint")[1:] == [
         "leaderEpoch: 5 startOffset: 0",
         "leaderEpoch: 6 startOffset: 4",
     ]
-    bench.files.write_whole(bench.path("leader-epoch-checkpoint"), b"x\n1\n")
-    lines.dump("leader-epoch-checkpoint")
-    assert lines.wrong == 1
-    assert "leader-epoch-checkpoint" in lines.complaints[0]
+    harness.files.write_whole(harness.path("leader-epoch-checkpoint"), b"x\n1\n")
+    output.dump("leader-epoch-checkpoint")
+    assert output.problems == 1
+    assert "leader-epoch-checkpoint" in output.complaints[0]
 
 
-def test_indexes_that_do_not_fit_the_log_are_told(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    bench.files.write_whole(
-        bench.path(INDEX), OFFSETS.pair.pack(3, 0) + OFFSETS.pair.pack(4, 5) + OFFSETS.pair.pack(0, 0)
+def test_index_mismatches_are_reported(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    harness.files.write_whole(
+        harness.path(INDEX), OFFSETS.pair.pack(3, 0) + OFFSETS.pair.pack(4, 5) + OFFSETS.pair.pack(0, 0)
     )
-    assert lines.dump(INDEX)[1:] == ["offset: 3 position: 0", "offset: 4 position: 5"]
-    assert lines.complaints == [
-        f"Mismatches in :{bench.path(INDEX)}",
+    assert output.dump(INDEX)[1:] == ["offset: 3 position: 0", "offset: 4 position: 5"]
+    assert output.complaints == [
+        f"Mismatches in :{harness.path(INDEX)}",
         "  Index offset: 3, log offset: 2",
         "  Index offset: 4, log offset: -1",
     ]
-    assert lines.wrong == 2
-    bench.files.write_whole(bench.path(INDEX), b"")
+    assert output.problems == 2
+    harness.files.write_whole(harness.path(INDEX), b"")
     entries = [(1500, 2), (1002, 2), (1003, 1), (2000, 77)]
-    bench.files.write_whole(bench.path(TIME_INDEX), b"".join(TIMES.pair.pack(*entry) for entry in entries))
-    lines.dump(TIME_INDEX)
-    path = bench.path(TIME_INDEX)
-    assert lines.complaints == [
+    harness.files.write_whole(
+        harness.path(TIME_INDEX), b"".join(TIMES.pair.pack(*entry) for entry in entries)
+    )
+    output.dump(TIME_INDEX)
+    path = harness.path(TIME_INDEX)
+    assert output.complaints == [
         f"Found timestamp mismatch in :{path}",
         "  Index timestamp: 1500, log timestamp: 1002",
         f"Found out of order timestamp in :{path}",
@@ -167,49 +175,49 @@ def test_indexes_that_do_not_fit_the_log_are_told(bench: Any, lines: Lines) -> N
         "Indexed offset: 1, found log offset: 2",
         "Indexed offset: 77, found log offset: -1",
     ]
-    lines.dump(TIME_INDEX, index_sanity_check=True)
-    assert lines.wrong == 0
-    bench.files.write_whole(path, b"odd")
-    lines.dump(TIME_INDEX, index_sanity_check=True)
-    assert lines.wrong == 1
+    output.dump(TIME_INDEX, index_sanity_check=True)
+    assert output.problems == 0
+    harness.files.write_whole(path, b"odd")
+    output.dump(TIME_INDEX, index_sanity_check=True)
+    assert output.problems == 1
 
 
-def test_gaps_between_records_are_told(bench: Any, lines: Lines, batch: Batch) -> None:
-    log = bench.create()
+def test_offset_gaps_are_reported(harness: Any, output: DumpOutput, batch: Batch) -> None:
+    log = harness.create()
     log.append_as_follower(batch(2) + batch(1, base_offset=5), 0, 0)
-    bench.run(log.close())
-    lines.dump(LOG, deep_iteration=True)
-    assert lines.complaints == [f"Non-consecutive offsets in {bench.path(LOG)}", "  1 is followed by 5"]
-    assert lines.wrong == 0
+    harness.run(log.close())
+    output.dump(LOG, deep_iteration=True)
+    assert output.complaints == [f"Non-consecutive offsets in {harness.path(LOG)}", "  1 is followed by 5"]
+    assert output.problems == 0
 
 
-def test_damage_is_shown_not_hidden(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    path = bench.path(LOG)
-    content = bytearray(bench.files.read_whole(path))
+def test_corruption_is_reported(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    path = harness.path(LOG)
+    content = bytearray(harness.files.read_whole(path))
     second = read_headers(content)[1].position
     content[second - 1] ^= 0xFF
-    bench.files.write_whole(path, bytes(content[:-3]))
-    dumped = lines.dump(LOG, deep_iteration=True)
+    harness.files.write_whole(path, bytes(content[:-3]))
+    dumped = output.dump(LOG, deep_iteration=True)
     assert dumped[2].endswith("isvalid: false")
     assert dumped[-1] == f"Found {76 - 3} invalid bytes at the end of {LOG}"
-    assert lines.complaints[0].startswith("The records of the batch at position 0 cannot be read: ")
-    assert lines.wrong == 2
+    assert output.complaints[0].startswith("The records of the batch at position 0 cannot be read: ")
+    assert output.problems == 2
 
 
-def test_only_so_many_bytes_are_looked_at(bench: Any, lines: Lines) -> None:
-    _log(bench)
-    assert len(lines.dump(LOG)) == 5
-    second = read_headers(bench.files.read_whole(bench.path(LOG)))[1]
-    assert len(lines.dump(LOG, max_bytes=second.end_position)) == 4
-    assert lines.wrong == 0
+def test_max_bytes_limits_the_dump(harness: Any, output: DumpOutput) -> None:
+    _log(harness)
+    assert len(output.dump(LOG)) == 5
+    second = read_headers(harness.files.read_whole(harness.path(LOG)))[1]
+    assert len(output.dump(LOG, max_bytes=second.end_position)) == 4
+    assert output.problems == 0
 
 
-def test_old_messages(bench: Any, lines: Lines, batch: Batch) -> None:
-    bench.create()
+def test_old_messages(harness: Any, output: DumpOutput, batch: Batch) -> None:
+    harness.create()
     data = bytes(down_convert(batch(2), 1, 0)) + bytes(down_convert(batch(1, base_offset=2), 0, 0))
-    bench.files.write_whole(bench.path(LOG), data)
-    dumped = lines.dump(LOG, deep_iteration=True)
+    harness.files.write_whole(harness.path(LOG), data)
+    dumped = output.dump(LOG, deep_iteration=True)
     assert dumped[2].startswith(
         "offset: 0 position: 0 CreateTime: 1000 size: 42 magic: 1 compresscodec: none"
     )
@@ -217,69 +225,69 @@ def test_old_messages(bench: Any, lines: Lines, batch: Batch) -> None:
     assert "NoTimestampType: -1" in dumped[-1]
 
 
-def test_files_that_are_missing_or_unknown_are_told(bench: Any, lines: Lines) -> None:
-    bench.create()
-    bench.files.write_whole(bench.path("notes.txt"), b"")
-    lines.dump("notes.txt", f"{'0' * 19}9.log")
-    assert lines.complaints == [
-        f"Ignoring unknown file {bench.path('notes.txt')}",
-        f"{bench.path('0' * 19)}9.log does not exist",
+def test_missing_and_unknown_files_are_reported(harness: Any, output: DumpOutput) -> None:
+    harness.create()
+    harness.files.write_whole(harness.path("notes.txt"), b"")
+    output.dump("notes.txt", f"{'0' * 19}9.log")
+    assert output.complaints == [
+        f"Ignoring unknown file {harness.path('notes.txt')}",
+        f"{harness.path('0' * 19)}9.log does not exist",
     ]
-    assert lines.wrong == 1
+    assert output.problems == 1
 
 
 SNAPSHOT, TRANSACTIONS = "00000000000000000005.snapshot", f"{'0' * 20}.txnindex"
 
 
-def _transactions(bench: Any, batch: Batch) -> None:
-    log = bench.create()
+def _transactions(harness: Any, batch: Batch) -> None:
+    log = harness.create()
     data = batch(2, producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
-    log.append_as_leader(data, 0, bench.now_ms)
+    log.append_as_leader(data, 0, harness.now_ms)
     log.append_as_leader(
-        batch(2, producer_id=8, producer_epoch=0, base_sequence=3, transactional=True), 0, bench.now_ms
+        batch(2, producer_id=8, producer_epoch=0, base_sequence=3, transactional=True), 0, harness.now_ms
     )
-    log.append_end_marker(EndTransactionMarker(ControlRecordType.ABORT, 9), 7, 2, 0, bench.now_ms)
-    bench.run(log.close())
+    log.append_end_marker(EndTransactionMarker(ControlRecordType.ABORT, 9), 7, 2, 0, harness.now_ms)
+    harness.run(log.close())
 
 
-def test_producers_and_aborted_transactions(bench: Any, batch: Batch, lines: Lines) -> None:
-    _transactions(bench, batch)
-    assert lines.dump(SNAPSHOT)[1:] == [
+def test_producers_and_aborted_transactions(harness: Any, batch: Batch, output: DumpOutput) -> None:
+    _transactions(harness, batch)
+    assert output.dump(SNAPSHOT)[1:] == [
         "producerId: 7 producerEpoch: 2 coordinatorEpoch: 9 currentTxnFirstOffset: OptionalLong.empty "
         "lastTimestamp: 1000000 ",
         "producerId: 8 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[2] "
         "lastTimestamp: 1001 firstSequence: 3 lastSequence: 4 lastOffset: 3 offsetDelta: 1 timestamp: 1001",
     ]
-    assert lines.dump(TRANSACTIONS)[1:] == [
+    assert output.dump(TRANSACTIONS)[1:] == [
         "version: 0 producerId: 7 firstOffset: 0 lastOffset: 4 lastStableOffset: 2"
     ]
-    assert lines.dump(TRANSACTIONS, verify_index_only=True)[1:] == []
-    assert (lines.wrong, lines.complaints) == (0, [])
+    assert output.dump(TRANSACTIONS, verify_index_only=True)[1:] == []
+    assert (output.problems, output.complaints) == (0, [])
 
 
-def test_a_snapshot_that_is_not_whole_is_told(bench: Any, batch: Batch, lines: Lines) -> None:
-    _transactions(bench, batch)
-    content = bytearray(bench.files.read_whole(bench.path(SNAPSHOT)))
+def test_corrupt_snapshot_is_reported(harness: Any, batch: Batch, output: DumpOutput) -> None:
+    _transactions(harness, batch)
+    content = bytearray(harness.files.read_whole(harness.path(SNAPSHOT)))
     content[30] ^= 1
-    bench.files.write_whole(bench.path(SNAPSHOT), bytes(content))
-    assert lines.dump(SNAPSHOT) == [f"Dumping {bench.path(SNAPSHOT)}"]
-    assert lines.wrong == 1
-    assert "CRC is no longer valid" in lines.complaints[0]
+    harness.files.write_whole(harness.path(SNAPSHOT), bytes(content))
+    assert output.dump(SNAPSHOT) == [f"Dumping {harness.path(SNAPSHOT)}"]
+    assert output.problems == 1
+    assert "CRC is no longer valid" in output.complaints[0]
 
 
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        ((8, 0, 4, 2), "no marker in the log ends this transaction"),
-        ((7, 0, 3, 2), "no marker in the log ends this transaction"),
-        ((7, 5, 4, 2), "no transaction can be"),
+        ((8, 0, 4, 2), "the log has no abort marker"),
+        ((7, 0, 3, 2), "the log has no abort marker"),
+        ((7, 5, 4, 2), "invalid entry"),
     ],
 )
-def test_aborted_transactions_that_do_not_fit_the_log_are_told(
-    bench: Any, batch: Batch, lines: Lines, entry: tuple[int, int, int, int], complaint: str
+def test_transaction_index_mismatches_are_reported(
+    harness: Any, batch: Batch, output: DumpOutput, entry: tuple[int, int, int, int], complaint: str
 ) -> None:
-    _transactions(bench, batch)
-    bench.files.write_whole(bench.path(TRANSACTIONS), encode_aborted([AbortedTransaction(*entry)]))
-    lines.dump(TRANSACTIONS)
-    assert lines.wrong == 1
-    assert complaint in lines.complaints[0]
+    _transactions(harness, batch)
+    harness.files.write_whole(harness.path(TRANSACTIONS), encode_aborted([AbortedTransaction(*entry)]))
+    output.dump(TRANSACTIONS)
+    assert output.problems == 1
+    assert complaint in output.complaints[0]

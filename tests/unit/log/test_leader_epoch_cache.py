@@ -1,4 +1,4 @@
-"""Leader-epoch history: where an epoch ended, how history is cut, and its text."""
+"""Leader epoch cache: end offsets, truncation, checkpoint format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def history(*entries: tuple[int, int]) -> LeaderEpochCache:
     return LeaderEpochCache(EpochEntry(*entry) for entry in entries)
 
 
-def test_an_empty_history_knows_nothing() -> None:
+def test_empty_cache() -> None:
     epochs = LeaderEpochCache()
     assert epochs.latest == -1
     assert epochs.entries == ()
@@ -33,7 +33,7 @@ def test_an_empty_history_knows_nothing() -> None:
     assert not epochs.truncate_from_start(0)
 
 
-def test_assigning_says_whether_anything_changed() -> None:
+def test_assign_returns_whether_anything_changed() -> None:
     epochs = LeaderEpochCache()
     assert epochs.assign(2, 10)
     assert not epochs.assign(2, 10)
@@ -54,9 +54,7 @@ def test_assigning_says_whether_anything_changed() -> None:
         ((0, 40), [(0, 40)]),
     ],
 )
-def test_a_new_entry_removes_what_does_not_lie_before_it(
-    entry: tuple[int, int], left: list[tuple[int, int]]
-) -> None:
+def test_new_entry_removes_conflicting_entries(entry: tuple[int, int], left: list[tuple[int, int]]) -> None:
     epochs = history((1, 10), (2, 20))
     epochs.assign(*entry)
     assert list(epochs.entries) == left
@@ -64,30 +62,30 @@ def test_a_new_entry_removes_what_does_not_lie_before_it(
 
 
 @pytest.mark.parametrize("entry", [(-1, 0), (0, -1)])
-def test_nothing_begins_before_zero(entry: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="no epoch begins so"):
+def test_negative_epoch_or_offset_is_rejected(entry: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="must be >= 0"):
         LeaderEpochCache().assign(*entry)
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("epoch", "end"),
     [
         (-1, (-1, -1)),
-        (0, (0, 10)),  # older than all: where the oldest begins
+        (0, (0, 10)),  # older than all entries: start of the oldest
         (2, (2, 40)),
-        (3, (2, 40)),  # wrote nothing here: the largest smaller one
+        (3, (2, 40)),  # no entry: the largest smaller epoch
         (5, (5, 70)),
         (6, (5, 70)),
-        (8, (8, 100)),  # the latest ends at the log's end
+        (8, (8, 100)),  # the latest ends at the log end offset
         (9, (-1, -1)),
     ],
 )
-def test_where_an_epoch_ended(asked: int, answer: tuple[int, int]) -> None:
-    assert history((2, 10), (5, 40), (8, 70)).end_offset_for(asked, 100) == answer
+def test_end_offset_for_epoch(epoch: int, end: tuple[int, int]) -> None:
+    assert history((2, 10), (5, 40), (8, 70)).end_offset_for(epoch, 100) == end
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(9, -1), (10, 2), (39, 2), (40, 5), (1000, 8)])
-def test_which_epoch_wrote_an_offset(offset: int, epoch: int) -> None:
+def test_epoch_of_an_offset(offset: int, epoch: int) -> None:
     assert history((2, 10), (5, 40), (8, 70)).epoch_of(offset) == epoch
 
 
@@ -103,7 +101,7 @@ def test_which_epoch_wrote_an_offset(offset: int, epoch: int) -> None:
         (-1, [(2, 10), (5, 40), (8, 70)]),
     ],
 )
-def test_cutting_the_end(end: int, left: list[tuple[int, int]]) -> None:
+def test_truncate_from_end(end: int, left: list[tuple[int, int]]) -> None:
     epochs = history((2, 10), (5, 40), (8, 70))
     assert epochs.truncate_from_end(end) == (len(left) < 3)
     assert list(epochs.entries) == left
@@ -121,26 +119,26 @@ def test_cutting_the_end(end: int, left: list[tuple[int, int]]) -> None:
         (500, [(8, 500)]),
     ],
 )
-def test_cutting_the_start(start: int, left: list[tuple[int, int]]) -> None:
+def test_truncate_from_start(start: int, left: list[tuple[int, int]]) -> None:
     epochs = history((2, 10), (5, 40), (8, 70))
     assert epochs.truncate_from_start(start) == (left != [(2, 10), (5, 40), (8, 70)])
     assert list(epochs.entries) == left
     assert epochs.latest == 8
 
 
-def test_clearing_leaves_nothing() -> None:
+def test_clear() -> None:
     epochs = history((2, 10))
     epochs.clear()
     assert (epochs.entries, epochs.latest) == ((), -1)
 
 
-def test_the_text_is_kafkas() -> None:
+def test_checkpoint_format_matches_kafka() -> None:
     assert format_epochs(history((0, 0), (3, 17)).entries) == "0\n2\n0 0\n3 17\n"
     assert format_epochs([]) == "0\n0\n"
 
 
 @pytest.mark.parametrize("text", ["", "0\n", "0\n0\n"])
-def test_a_checkpoint_without_entries_is_an_empty_history(text: str) -> None:
+def test_checkpoint_without_entries_is_an_empty_cache(text: str) -> None:
     assert parse_epochs(text, "p").entries == ()
 
 
@@ -161,7 +159,7 @@ def test_a_checkpoint_without_entries_is_an_empty_history(text: str) -> None:
         "0\n2\n0 0\n\n",
     ],
 )
-def test_what_is_not_a_checkpoint_is_refused_by_name(text: str) -> None:
+def test_malformed_epoch_checkpoint_is_rejected_with_its_path(text: str) -> None:
     with pytest.raises(StorageError, match="data/leader-epoch-checkpoint"):
         parse_epochs(text, "data/leader-epoch-checkpoint")
 
@@ -170,7 +168,7 @@ entries = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=2
 
 
 @given(entries)
-def test_history_is_always_ordered_and_survives_its_text(assigned: list[tuple[int, int]]) -> None:
+def test_entries_are_ordered_and_round_trip_through_the_checkpoint(assigned: list[tuple[int, int]]) -> None:
     epochs = history(*assigned)
     kept = epochs.entries
     assert all(
@@ -183,24 +181,22 @@ def test_history_is_always_ordered_and_survives_its_text(assigned: list[tuple[in
 
 
 @given(entries, st.integers(-1, 70))
-def test_ends_agree_with_a_search_from_one_entry_to_the_next(
-    assigned: list[tuple[int, int]], asked: int
-) -> None:
+def test_end_offsets_equal_a_linear_search(assigned: list[tuple[int, int]], epoch: int) -> None:
     epochs = history(*assigned)
     end = 1000
-    smaller = [e for e in epochs.entries if e.leader_epoch <= asked]
-    larger = [e for e in epochs.entries if e.leader_epoch > asked]
-    if asked == -1 or (not larger and asked != epochs.latest):
+    smaller = [e for e in epochs.entries if e.leader_epoch <= epoch]
+    larger = [e for e in epochs.entries if e.leader_epoch > epoch]
+    if epoch == -1 or (not larger and epoch != epochs.latest):
         expected = (-1, -1)
     elif not larger:
-        expected = (asked, end)
+        expected = (epoch, end)
     else:
-        expected = (smaller[-1].leader_epoch if smaller else asked, larger[0].start_offset)
-    assert epochs.end_offset_for(asked, end) == expected
+        expected = (smaller[-1].leader_epoch if smaller else epoch, larger[0].start_offset)
+    assert epochs.end_offset_for(epoch, end) == expected
 
 
 @given(entries, st.integers(0, 70), st.integers(0, 70))
-def test_cutting_leaves_the_epochs_of_what_remains_as_they_were(
+def test_truncation_keeps_the_epochs_of_remaining_offsets(
     assigned: list[tuple[int, int]], start: int, end: int
 ) -> None:
     epochs = history(*assigned)

@@ -1,4 +1,4 @@
-"""A partition's log: appends, rolls, reads, searches by time."""
+"""Log: appends, rolls, reads, lookups by timestamp, disk errors."""
 
 import errno
 from collections.abc import Callable
@@ -23,8 +23,8 @@ Batch = Callable[..., bytearray]
 BATCH_BYTES = 76
 
 
-def _refusal(code: ErrorCode) -> Any:
-    class _Refused:
+def _raises(code: ErrorCode) -> Any:
+    class _Expected:
         def __enter__(self) -> None: ...
 
         def __exit__(self, kind: object, error: object, trace: object) -> bool:
@@ -32,16 +32,16 @@ def _refusal(code: ErrorCode) -> Any:
             assert error.code is code
             return True
 
-    return _Refused()
+    return _Expected()
 
 
 # Appends.
 
 
-def test_a_leader_gives_offsets_and_epochs(bench: Any, batch: Batch) -> None:
-    log = bench.create()
-    first = log.append_as_leader(batch(3), 5, bench.now_ms)
-    second = log.append_as_leader(batch(2), 5, bench.now_ms)
+def test_leader_assigns_offsets_and_epochs(harness: Any, batch: Batch) -> None:
+    log = harness.create()
+    first = log.append_as_leader(batch(3), 5, harness.now_ms)
+    second = log.append_as_leader(batch(2), 5, harness.now_ms)
     assert (first.first_offset, first.last_offset, first.record_count) == (0, 2, 3)
     assert (second.first_offset, second.last_offset, second.append_time_ms) == (3, 4, -1)
     assert log.log_end_offset == 5
@@ -49,283 +49,285 @@ def test_a_leader_gives_offsets_and_epochs(bench: Any, batch: Batch) -> None:
     assert log.epochs.entries == ((5, 0),)
 
 
-def test_append_time_is_given_where_the_topic_wants_it(bench: Any, batch: Batch) -> None:
-    log = bench.create(message_timestamp_type="LogAppendTime")
+def test_log_append_time_is_assigned(harness: Any, batch: Batch) -> None:
+    log = harness.create(message_timestamp_type="LogAppendTime")
     appended = log.append_as_leader(batch(2, timestamp=5), 0, 777)
     assert appended.append_time_ms == 777
-    assert bench.records(log) == [(0, 777, b"value"), (1, 777, b"value")]
+    assert harness.records(log) == [(0, 777, b"value"), (1, 777, b"value")]
 
 
-def test_topic_settings_hold_from_the_moment_they_change(bench: Any, batch: Batch) -> None:
-    log = bench.create(max_message_bytes=BATCH_BYTES)
-    bench.append(log)
-    with _refusal(ErrorCode.MESSAGE_TOO_LARGE):
-        bench.append(log, value=b"longer than before")
+def test_changed_topic_settings_apply_immediately(harness: Any, batch: Batch) -> None:
+    log = harness.create(max_message_bytes=BATCH_BYTES)
+    harness.append(log)
+    with _raises(ErrorCode.MESSAGE_TOO_LARGE):
+        harness.append(log, value=b"longer than before")
     log.configure(type(log.config)(max_message_bytes=1000, cleanup_policy=("compact",)))
-    bench.append(log, value=b"longer than before")
-    keyless = BatchBuilder()
-    keyless.append(1, None, b"x")
+    harness.append(log, value=b"longer than before")
+    without_key = BatchBuilder()
+    without_key.append(1, None, b"x")
     with pytest.raises(RecordValidationError):
-        log.append_as_leader(bytearray(keyless.build()), 0, bench.now_ms)
+        log.append_as_leader(bytearray(without_key.build()), 0, harness.now_ms)
 
 
-def test_a_smaller_segment_size_holds_for_the_segment_that_is_being_written(bench: Any) -> None:
-    log = bench.create()
+def test_smaller_segment_bytes_applies_to_the_active_segment(harness: Any) -> None:
+    log = harness.create()
     for _ in range(3):
-        bench.append(log)
+        harness.append(log)
     log.configure(type(log.config)(segment_bytes=3 * BATCH_BYTES))
-    bench.append(log)
+    harness.append(log)
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
-def test_a_shorter_segment_age_holds_for_the_segment_that_is_being_written(bench: Any) -> None:
-    log = bench.create(segment_ms=1000)
-    bench.append(log, timestamp=5000)
+def test_shorter_segment_ms_applies_to_the_active_segment(harness: Any) -> None:
+    log = harness.create(segment_ms=1000)
+    harness.append(log, timestamp=5000)
     log.configure(type(log.config)(segment_ms=10))
-    bench.append(log, timestamp=5010)
+    harness.append(log, timestamp=5010)
     assert len(log.segments) == 1
-    bench.append(log, timestamp=5011)
+    harness.append(log, timestamp=5011)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_a_repeated_batch_is_answered_with_its_first_offsets(bench: Any, batch: Batch) -> None:
-    log = bench.create()
-    made = [
+def test_duplicate_batch_gets_its_original_offsets(harness: Any, batch: Batch) -> None:
+    log = harness.create()
+    batches = [
         batch(2, producer_id=9, producer_epoch=0, base_sequence=number * 2, timestamp=1000 + number)
         for number in range(7)
     ]
-    for data in made:
-        log.append_as_leader(bytearray(data), 0, bench.now_ms)
-    again = log.append_as_leader(bytearray(made[4]), 0, bench.now_ms)
+    for data in batches:
+        log.append_as_leader(bytearray(data), 0, harness.now_ms)
+    again = log.append_as_leader(bytearray(batches[4]), 0, harness.now_ms)
     assert again.is_duplicate
     assert (again.first_offset, again.last_offset, again.append_time_ms) == (8, 9, 1005)
     assert log.log_end_offset == 14
-    with _refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        log.append_as_leader(bytearray(made[0]), 0, bench.now_ms)
+    with _raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append_as_leader(bytearray(batches[0]), 0, harness.now_ms)
     assert log.log_end_offset == 14
 
 
-def test_repetitions_are_known_after_a_restart(bench: Any, batch: Batch) -> None:
-    log = bench.create(segment_bytes=300)
-    made = [batch(2, producer_id=9, producer_epoch=0, base_sequence=number * 2) for number in range(9)]
-    for data in made:
-        log.append_as_leader(bytearray(data), 0, bench.now_ms)
-    bench.run(log.close())
-    log = bench.open()
-    again = log.append_as_leader(bytearray(made[8]), 0, bench.now_ms)
+def test_duplicates_are_detected_after_a_restart(harness: Any, batch: Batch) -> None:
+    log = harness.create(segment_bytes=300)
+    batches = [batch(2, producer_id=9, producer_epoch=0, base_sequence=number * 2) for number in range(9)]
+    for data in batches:
+        log.append_as_leader(bytearray(data), 0, harness.now_ms)
+    harness.run(log.close())
+    log = harness.open()
+    again = log.append_as_leader(bytearray(batches[8]), 0, harness.now_ms)
     assert (again.is_duplicate, again.first_offset) == (True, 16)
-    with _refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, base_sequence=99), 0, bench.now_ms)
+    with _raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, base_sequence=99), 0, harness.now_ms)
 
 
-def test_what_a_follower_copied_is_known_when_it_leads(bench: Any, batch: Batch) -> None:
-    log = bench.create()
+def test_duplicates_of_replicated_batches_are_detected_by_the_new_leader(harness: Any, batch: Batch) -> None:
+    log = harness.create()
     assert len(log.producers) == 0
     data = batch(2, producer_id=9, producer_epoch=0, base_sequence=0)
-    log.append_as_follower(bytearray(data), 0, bench.now_ms)
-    assert log.append_as_leader(data, 1, bench.now_ms).is_duplicate
+    log.append_as_follower(bytearray(data), 0, harness.now_ms)
+    assert log.append_as_leader(data, 1, harness.now_ms).is_duplicate
 
 
-def test_a_coordinators_marker_is_held_to_the_producers_epoch_only(bench: Any, batch: Batch) -> None:
-    log = bench.create()
-    log.append_as_leader(batch(1, producer_id=9, producer_epoch=3, base_sequence=0), 0, bench.now_ms)
+def test_marker_is_checked_against_the_producer_epoch_only(harness: Any, batch: Batch) -> None:
+    log = harness.create()
+    log.append_as_leader(batch(1, producer_id=9, producer_epoch=3, base_sequence=0), 0, harness.now_ms)
 
     marker = EndTransactionMarker(ControlRecordType.COMMIT, 0)
-    assert not log.append_end_marker(marker, 9, 3, 0, bench.now_ms).is_duplicate
-    with _refusal(ErrorCode.INVALID_PRODUCER_EPOCH):
-        log.append_end_marker(marker, 9, 2, 0, bench.now_ms)
-    nonsense = batch(1, producer_id=9, producer_epoch=3, control=True, transactional=True)
-    with _refusal(ErrorCode.INVALID_RECORD):
-        log.append_as_leader(nonsense, 0, bench.now_ms, origin=AppendOrigin.COORDINATOR)
-    follow = batch(1, producer_id=9, producer_epoch=3, base_sequence=1)
-    assert log.append_as_leader(follow, 0, bench.now_ms).first_offset == 2
+    assert not log.append_end_marker(marker, 9, 3, 0, harness.now_ms).is_duplicate
+    with _raises(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.append_end_marker(marker, 9, 2, 0, harness.now_ms)
+    invalid = batch(1, producer_id=9, producer_epoch=3, control=True, transactional=True)
+    with _raises(ErrorCode.INVALID_RECORD):
+        log.append_as_leader(invalid, 0, harness.now_ms, origin=AppendOrigin.COORDINATOR)
+    next_batch = batch(1, producer_id=9, producer_epoch=3, base_sequence=1)
+    assert log.append_as_leader(next_batch, 0, harness.now_ms).first_offset == 2
 
 
-def test_an_old_produce_request_without_messages_appends_nothing(bench: Any) -> None:
-    log = bench.create()
-    appended = log.append_as_leader(b"", 0, bench.now_ms, produce_version=2)
+def test_produce_v2_without_messages_appends_nothing(harness: Any) -> None:
+    log = harness.create()
+    appended = log.append_as_leader(b"", 0, harness.now_ms, produce_version=2)
     assert (appended.first_offset, appended.record_count, log.log_end_offset) == (-1, 0, 0)
 
 
-def test_old_messages_are_stored_as_a_batch(bench: Any, batch: Batch) -> None:
-    log = bench.create()
+def test_old_message_formats_are_stored_as_a_batch(harness: Any, batch: Batch) -> None:
+    log = harness.create()
     messages = bytearray(down_convert(batch(3), 1, 0))
-    appended = log.append_as_leader(messages, 0, bench.now_ms, produce_version=2)
+    appended = log.append_as_leader(messages, 0, harness.now_ms, produce_version=2)
     assert (appended.first_offset, appended.last_offset) == (0, 2)
     assert [header.magic for header in read_headers(log.read(0, 1 << 20).data.read())] == [2]
 
 
-def test_a_batch_larger_than_a_segment_is_refused(bench: Any) -> None:
-    log = bench.create(segment_bytes=200)
-    with _refusal(ErrorCode.RECORD_LIST_TOO_LARGE):
-        bench.append(log, value=bytes(300))
+def test_batch_larger_than_a_segment_is_rejected(harness: Any) -> None:
+    log = harness.create(segment_bytes=200)
+    with _raises(ErrorCode.RECORD_LIST_TOO_LARGE):
+        harness.append(log, value=bytes(300))
     assert log.log_end_offset == 0
 
 
-def test_a_follower_keeps_offsets_and_holes(bench: Any, batch: Batch) -> None:
-    log = bench.create()
+def test_follower_keeps_offsets_and_gaps(harness: Any, batch: Batch) -> None:
+    log = harness.create()
     data = batch(2, base_offset=5, leader_epoch=1) + batch(1, base_offset=9, leader_epoch=2)
-    appended = log.append_as_follower(data, 2, bench.now_ms)
+    appended = log.append_as_follower(data, 2, harness.now_ms)
     assert (appended.first_offset, appended.last_offset, log.log_end_offset) == (5, 9, 10)
     assert log.epochs.entries == ((1, 5), (2, 9))
-    assert [offset for offset, _, _ in bench.records(log)] == [5, 6, 9]
+    assert [offset for offset, _, _ in harness.records(log)] == [5, 6, 9]
 
 
-def test_a_follower_leaves_out_what_is_incomplete_or_from_a_later_leader(bench: Any, batch: Batch) -> None:
-    log = bench.create()
+def test_follower_skips_incomplete_batches_and_newer_leader_epochs(harness: Any, batch: Batch) -> None:
+    log = harness.create()
     data = batch(2, leader_epoch=1) + batch(1, base_offset=2, leader_epoch=3)
-    log.append_as_follower(data, 2, bench.now_ms)
+    log.append_as_follower(data, 2, harness.now_ms)
     assert log.log_end_offset == 2
-    log.append_as_follower(batch(2, base_offset=2, leader_epoch=3)[:-1], 3, bench.now_ms)
+    log.append_as_follower(batch(2, base_offset=2, leader_epoch=3)[:-1], 3, harness.now_ms)
     assert log.log_end_offset == 2
 
 
-def test_a_follower_refuses_offsets_that_go_back(bench: Any, batch: Batch) -> None:
-    log = bench.create()
-    log.append_as_follower(batch(3), 0, bench.now_ms)
-    with _refusal(ErrorCode.UNKNOWN_SERVER_ERROR):
-        log.append_as_follower(batch(3, base_offset=2), 0, bench.now_ms)
-    with _refusal(ErrorCode.CORRUPT_MESSAGE):
-        log.append_as_follower(batch(1, base_offset=8) + batch(1, base_offset=7), 0, bench.now_ms)
+def test_follower_rejects_decreasing_offsets(harness: Any, batch: Batch) -> None:
+    log = harness.create()
+    log.append_as_follower(batch(3), 0, harness.now_ms)
+    with _raises(ErrorCode.UNKNOWN_SERVER_ERROR):
+        log.append_as_follower(batch(3, base_offset=2), 0, harness.now_ms)
+    with _raises(ErrorCode.CORRUPT_MESSAGE):
+        log.append_as_follower(batch(1, base_offset=8) + batch(1, base_offset=7), 0, harness.now_ms)
     assert log.log_end_offset == 3
 
 
-def test_a_follower_takes_more_than_one_segments_worth_at_once(bench: Any, batch: Batch) -> None:
-    log = bench.create(segment_bytes=2 * BATCH_BYTES)
+def test_follower_append_larger_than_a_segment_is_split(harness: Any, batch: Batch) -> None:
+    log = harness.create(segment_bytes=2 * BATCH_BYTES)
     data = bytearray().join(batch(1, base_offset=offset) for offset in range(7))
-    log.append_as_follower(data, 0, bench.now_ms)
+    log.append_as_follower(data, 0, harness.now_ms)
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6]
-    assert len(bench.records(log)) == 7
+    assert len(harness.records(log)) == 7
 
 
 # Rolls.
 
 
-def test_a_full_segment_is_followed_by_the_next(bench: Any) -> None:
-    log = bench.create(segment_bytes=2 * BATCH_BYTES)
+def test_roll_when_the_segment_is_full(harness: Any) -> None:
+    log = harness.create(segment_bytes=2 * BATCH_BYTES)
     for _ in range(5):
-        bench.append(log)
+        harness.append(log)
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
     assert [segment.size for segment in log.segments] == [2 * BATCH_BYTES, 2 * BATCH_BYTES, BATCH_BYTES]
-    assert bench.rolled == [log, log]
-    assert bench.files.list_names(log.directory)[:3] == [
+    assert harness.rolled == [log, log]
+    assert harness.files.list_names(log.directory)[:3] == [
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
     ]
 
 
-def test_a_segment_ends_with_its_time_by_the_records_clock(bench: Any) -> None:
-    log = bench.create(segment_ms=1000)
+def test_roll_by_record_timestamps(harness: Any) -> None:
+    log = harness.create(segment_ms=1000)
     for timestamp in (5000, 5500, 6000, 6001, 6500):
-        bench.append(log, timestamp=timestamp)
+        harness.append(log, timestamp=timestamp)
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
-def test_a_segment_of_records_without_time_ends_by_the_brokers_clock(bench: Any) -> None:
-    log = bench.create(segment_ms=1000)
-    bench.append(log, timestamp=-1)
-    bench.now_ms += 1000
-    bench.append(log, timestamp=-1)
-    bench.now_ms += 1
-    bench.append(log, timestamp=-1)
+def test_roll_by_the_clock_without_timestamps(harness: Any) -> None:
+    log = harness.create(segment_ms=1000)
+    harness.append(log, timestamp=-1)
+    harness.now_ms += 1000
+    harness.append(log, timestamp=-1)
+    harness.now_ms += 1
+    harness.append(log, timestamp=-1)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_jitter_shortens_a_segments_time(bench: Any) -> None:
+def test_segment_jitter_shortens_the_roll_time(harness: Any) -> None:
     lengths = set()
     for seed in range(20):
-        bench.chance.random.seed(seed)
-        bench.files.make_directories(bench.path(""))
-        bench.files.remove_tree(bench.path(""))
-        log = bench.create(segment_ms=1000, segment_jitter_ms=500)
-        bench.append(log, timestamp=0)
+        harness.entropy.random.seed(seed)
+        harness.files.make_directories(harness.path(""))
+        harness.files.remove_tree(harness.path(""))
+        log = harness.create(segment_ms=1000, segment_jitter_ms=500)
+        harness.append(log, timestamp=0)
         timestamp = 500
         while len(log.segments) == 1:
             timestamp += 10
-            bench.append(log, timestamp=timestamp)
+            harness.append(log, timestamp=timestamp)
         lengths.add(timestamp)
     assert min(lengths) > 500
     assert max(lengths) <= 1010
     assert len(lengths) > 5
 
 
-def test_a_full_index_ends_a_segment(bench: Any) -> None:
-    log = bench.create(segment_index_bytes=30, index_interval_bytes=0)
+def test_roll_when_an_index_is_full(harness: Any) -> None:
+    log = harness.create(segment_index_bytes=30, index_interval_bytes=0)
     for number in range(7):
-        bench.append(log, timestamp=1000 + number)
+        harness.append(log, timestamp=1000 + number)
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6]
 
 
-def test_an_index_too_small_for_any_entry_does_not_stop_appends(bench: Any) -> None:
-    log = bench.create(segment_index_bytes=4)
+def test_index_too_small_for_an_entry_does_not_prevent_appends(harness: Any) -> None:
+    log = harness.create(segment_index_bytes=4)
     for _ in range(3):
-        bench.append(log)
+        harness.append(log)
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
-    assert len(bench.records(log)) == 3
+    assert len(harness.records(log)) == 3
 
 
-def test_an_offset_too_far_from_the_base_offset_begins_a_segment(bench: Any, batch: Batch) -> None:
-    log = bench.create()
+def test_roll_on_relative_offset_overflow(harness: Any, batch: Batch) -> None:
+    log = harness.create()
     far = 2**31
-    log.append_as_follower(batch(1), 0, bench.now_ms)
-    log.append_as_follower(batch(1, base_offset=far - 1), 0, bench.now_ms)
-    log.append_as_follower(batch(1, base_offset=far), 0, bench.now_ms)
+    log.append_as_follower(batch(1), 0, harness.now_ms)
+    log.append_as_follower(batch(1, base_offset=far - 1), 0, harness.now_ms)
+    log.append_as_follower(batch(1, base_offset=far), 0, harness.now_ms)
     assert [segment.base_offset for segment in log.segments] == [0, far]
-    assert [offset for offset, _, _ in bench.records(log)] == [0, far - 1, far]
+    assert [offset for offset, _, _ in harness.records(log)] == [0, far - 1, far]
 
 
 # Reads.
 
 
 @given(data=st.data())
-def test_reads_give_whole_batches_from_any_offset(
-    data: st.DataObject, new_bench: Callable[[], Any], batch: Batch
+def test_reads_return_complete_batches_from_any_offset(
+    data: st.DataObject, new_harness: Callable[[], Any], batch: Batch
 ) -> None:
-    bench = new_bench()
+    harness = new_harness()
     segment_bytes = data.draw(st.sampled_from([200, 500, 1 << 20]))
-    log = bench.create(segment_bytes=segment_bytes, index_interval_bytes=data.draw(st.sampled_from([0, 200])))
+    log = harness.create(
+        segment_bytes=segment_bytes, index_interval_bytes=data.draw(st.sampled_from([0, 200]))
+    )
     steps = data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=25))
     ends: list[tuple[int, int]] = []
     for gap, count in steps:
         start = log.log_end_offset + gap
-        log.append_as_follower(batch(count, base_offset=start), 0, bench.now_ms)
+        log.append_as_follower(batch(count, base_offset=start), 0, harness.now_ms)
         ends.append((start, start + count))
         if data.draw(st.integers(0, 9)) == 0:
-            bench.run(log.close())
-            log = bench.open({"segment_bytes": segment_bytes})
+            harness.run(log.close())
+            log = harness.open({"segment_bytes": segment_bytes})
     end_offset = data.draw(st.sampled_from([None, *(end for _, end in ends)]))
     visible = log.log_end_offset if end_offset is None else end_offset
     for offset in range(log.log_end_offset + 1):
         fetched = log.read(offset, 1 << 20, end_offset).data
         headers = read_headers(fetched if isinstance(fetched, bytes) else fetched.read())
         got = [(header.base_offset, header.next_offset) for header in headers]
-        expected = [one for one in ends if one[1] > offset and one[1] <= visible]
+        expected = [batch_range for batch_range in ends if offset < batch_range[1] <= visible]
         assert got == expected[: len(got)]
         assert bool(got) == bool(expected)
 
 
-def test_offsets_outside_the_log_are_out_of_range(bench: Any) -> None:
-    log = bench.create()
+def test_offsets_outside_the_log_are_out_of_range(harness: Any) -> None:
+    log = harness.create()
     for _ in range(4):
-        bench.append(log)
+        harness.append(log)
     log.high_watermark = 4
     log.advance_log_start_offset(2)
     for offset in (-1, 0, 1, 5):
-        with _refusal(ErrorCode.OFFSET_OUT_OF_RANGE):
+        with _raises(ErrorCode.OFFSET_OUT_OF_RANGE):
             log.read(offset, 100)
     assert len(log.read(4, 100).data) == 0
     assert log.read(3, 100, 2).data == b""
 
 
 @pytest.mark.parametrize("is_active", [True, False])
-def test_the_size_of_a_read_is_bounded(bench: Any, is_active: bool) -> None:
-    log = bench.create()
+def test_read_size_is_limited(harness: Any, is_active: bool) -> None:
+    log = harness.create()
     for _ in range(4):
-        bench.append(log)
+        harness.append(log)
     if not is_active:
-        bench.run(log.close())
-        log = bench.open()
+        harness.run(log.close())
+        log = harness.open()
     for bytes_max, at_least_one, size, first_entry_incomplete in [
         (1000, True, 4 * BATCH_BYTES, False),
         (2 * BATCH_BYTES + 1, True, 2 * BATCH_BYTES + 1, False),
@@ -339,48 +341,46 @@ def test_the_size_of_a_read_is_bounded(bench: Any, is_active: bool) -> None:
         assert (len(fetched.data), fetched.first_entry_incomplete) == (size, first_entry_incomplete)
 
 
-def test_a_read_is_a_slice_of_the_file_and_stays_good(bench: Any) -> None:
-    log = bench.create(segment_bytes=2 * BATCH_BYTES)
+def test_read_returns_a_file_slice_that_survives_truncation(harness: Any) -> None:
+    log = harness.create(segment_bytes=2 * BATCH_BYTES)
     for _ in range(6):
-        bench.append(log)
+        harness.append(log)
     slices = [log.read(offset, 1000).data for offset in (0, 5)]
     assert all(isinstance(data, FileSlice) for data in slices)
-    log.truncate_fully_and_start_at(100, bench.now_ms)
+    log.truncate_fully_and_start_at(100, harness.now_ms)
     assert [record.offset for record in decode(slices[0].read())] == [0, 1]
 
 
-def test_reads_jump_over_a_segment_that_has_nothing_left(bench: Any, batch: Batch) -> None:
-    log = bench.create(segment_bytes=2 * BATCH_BYTES)
+def test_read_skips_a_gap_at_the_end_of_a_segment(harness: Any, batch: Batch) -> None:
+    log = harness.create(segment_bytes=2 * BATCH_BYTES)
     for offset in (0, 1, 10, 11):
-        log.append_as_follower(batch(1, base_offset=offset), 0, bench.now_ms)
+        log.append_as_follower(batch(1, base_offset=offset), 0, harness.now_ms)
     assert [segment.base_offset for segment in log.segments] == [0, 10]
     assert decode(log.read(5, 1000).data.read())[0].offset == 10
     assert log.read(5, 1000, 9).data == b""
 
 
-def test_tail_readers_ask_nothing_of_the_disk(
-    bench: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = bench.create()
+def test_tail_reads_need_no_disk_access(harness: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = harness.create()
     for _ in range(100):
-        bench.append(log, 2)
+        harness.append(log, 2)
 
-    def refuse(*_: object) -> bytes:
+    def fail(*_: object) -> bytes:
         raise AssertionError("a read")
 
-    monkeypatch.setattr("odradek.testing.files.MemoryFile.read_at", refuse)
+    monkeypatch.setattr("odradek.testing.files.MemoryFile.read_at", fail)
     for offset in range(200):
         assert len(log.read(offset, 1 << 20, 200).data) == (100 - offset // 2) * len(batch(2))
         assert len(log.read(offset, 1 << 20, 100).data) == max(50 - offset // 2, 0) * len(batch(2))
 
 
-# Searches by time.
+# Lookups by timestamp.
 
 
-def test_records_are_found_by_time_across_segments(bench: Any) -> None:
-    log = bench.create(segment_bytes=400)
+def test_records_are_found_by_timestamp_across_segments(harness: Any) -> None:
+    log = harness.create(segment_bytes=400)
     for number in range(20):
-        bench.append(log, 2, timestamp=1000 + number * 10)
+        harness.append(log, 2, timestamp=1000 + number * 10)
     assert len(log.segments) > 4
     assert log.offset_for_timestamp(0) == TimestampOffset(1000, 0, 0)
     assert log.offset_for_timestamp(1101) == TimestampOffset(1101, 21, 0)
@@ -392,198 +392,196 @@ def test_records_are_found_by_time_across_segments(bench: Any) -> None:
     assert log.offset_for_timestamp(0) == TimestampOffset(1121, 25, 0)
 
 
-def test_the_first_record_with_the_largest_timestamp_is_found(bench: Any) -> None:
-    log = bench.create(segment_bytes=400)
+def test_first_record_with_the_max_timestamp_is_found(harness: Any) -> None:
+    log = harness.create(segment_bytes=400)
     assert log.offset_of_max_timestamp() is None
     for timestamp in (1000, 3000, 2000, 3000, 1500, 1600, 1700, 1800):
-        bench.append(log, timestamp=timestamp)
+        harness.append(log, timestamp=timestamp)
     assert log.offset_of_max_timestamp() == TimestampOffset(3000, 1, 0)
-    bench.append(log, 3, timestamp=2999, leader_epoch=4)
+    harness.append(log, 3, timestamp=2999, leader_epoch=4)
     assert log.offset_of_max_timestamp() == TimestampOffset(3001, 10, 4)
 
 
-def test_time_is_found_inside_compressed_batches(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log, 50, timestamp=1000, compression=Compression.LZ4)
+def test_timestamp_is_found_inside_compressed_batches(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log, 50, timestamp=1000, compression=Compression.LZ4)
     assert log.offset_for_timestamp(1033) == TimestampOffset(1033, 33, 0)
 
 
-def test_the_old_way_to_ask_for_offsets(bench: Any) -> None:
-    log = bench.create(segment_bytes=2 * BATCH_BYTES)
-    assert log.legacy_offsets_before(-1, 10, bench.now_ms) == [0]
+def test_legacy_offsets_before(harness: Any) -> None:
+    log = harness.create(segment_bytes=2 * BATCH_BYTES)
+    assert log.legacy_offsets_before(-1, 10, harness.now_ms) == [0]
     for number in range(5):
-        bench.now_ms = 2000 + number
-        bench.append(log)
-    assert log.legacy_offsets_before(-1, 10, bench.now_ms) == [5, 4, 2, 0]
-    assert log.legacy_offsets_before(-1, 2, bench.now_ms) == [5, 4]
-    assert log.legacy_offsets_before(-1, 0, bench.now_ms) == []
-    assert log.legacy_offsets_before(-2, 10, bench.now_ms) == [0]
-    assert log.legacy_offsets_before(2003, 10, bench.now_ms) == [2, 0]
-    assert log.legacy_offsets_before(2001, 10, bench.now_ms) == [0]
-    assert log.legacy_offsets_before(2000, 10, bench.now_ms) == []
+        harness.now_ms = 2000 + number
+        harness.append(log)
+    assert log.legacy_offsets_before(-1, 10, harness.now_ms) == [5, 4, 2, 0]
+    assert log.legacy_offsets_before(-1, 2, harness.now_ms) == [5, 4]
+    assert log.legacy_offsets_before(-1, 0, harness.now_ms) == []
+    assert log.legacy_offsets_before(-2, 10, harness.now_ms) == [0]
+    assert log.legacy_offsets_before(2003, 10, harness.now_ms) == [2, 0]
+    assert log.legacy_offsets_before(2001, 10, harness.now_ms) == [0]
+    assert log.legacy_offsets_before(2000, 10, harness.now_ms) == []
     log.high_watermark = 5
     log.advance_log_start_offset(3)
-    assert log.legacy_offsets_before(-2, 10, bench.now_ms) == [3]
-    assert log.legacy_offsets_before(-1, 10, bench.now_ms) == [5, 4, 3, 3]
+    assert log.legacy_offsets_before(-2, 10, harness.now_ms) == [3]
+    assert log.legacy_offsets_before(-1, 10, harness.now_ms) == [5, 4, 3, 3]
 
 
-# Failures of the disk.
+# Disk errors.
 
 
-def test_a_full_disk_refuses_the_append_and_no_more(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log)
-    bench.files.fail_next_write(errno.ENOSPC, written=30, name_end=".log")
-    with _refusal(ErrorCode.KAFKA_STORAGE_ERROR):
-        bench.append(log)
+def test_full_disk_fails_only_the_append(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log)
+    harness.files.fail_next_write(errno.ENOSPC, written=30, name_end=".log")
+    with _raises(ErrorCode.KAFKA_STORAGE_ERROR):
+        harness.append(log)
     assert log.failure is None
-    assert bench.append(log) == 1
-    assert [offset for offset, _, _ in bench.records(log)] == [0, 1]
+    assert harness.append(log) == 1
+    assert [offset for offset, _, _ in harness.records(log)] == [0, 1]
 
 
-def test_a_full_disk_at_a_roll_refuses_the_append_and_no_more(bench: Any) -> None:
-    log = bench.create(segment_bytes=2 * BATCH_BYTES)
-    bench.append(log), bench.append(log)
-    bench.files.fail_next_write(errno.ENOSPC, name_end="index")
-    with _refusal(ErrorCode.KAFKA_STORAGE_ERROR):
-        bench.append(log)
+def test_full_disk_during_a_roll_fails_only_the_append(harness: Any) -> None:
+    log = harness.create(segment_bytes=2 * BATCH_BYTES)
+    harness.append(log), harness.append(log)
+    harness.files.fail_next_write(errno.ENOSPC, name_end="index")
+    with _raises(ErrorCode.KAFKA_STORAGE_ERROR):
+        harness.append(log)
     assert len(log.segments) == 1
-    assert bench.append(log) == 2
+    assert harness.append(log) == 2
     assert len(log.segments) == 2
 
 
-def test_running_out_of_descriptors_refuses_the_read_and_no_more(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = bench.create(segment_bytes=2 * BATCH_BYTES)
+def test_fd_limit_fails_only_the_read(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = harness.create(segment_bytes=2 * BATCH_BYTES)
     for _ in range(5):
-        bench.append(log)
+        harness.append(log)
 
-    def refuse(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    with monkeypatch.context() as scarce:
-        scarce.setattr(bench.files, "open", refuse)
-        with _refusal(ErrorCode.KAFKA_STORAGE_ERROR):
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.files, "open", fail)
+        with _raises(ErrorCode.KAFKA_STORAGE_ERROR):
             log.read(0, 100)
         assert len(log.read(4, 100).data) == BATCH_BYTES
     assert log.failure is None
     assert len(log.read(0, 1000).data) == 2 * BATCH_BYTES
 
 
-def test_a_failing_disk_fails_the_log(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log)
-    bench.files.fail_next_write(errno.EIO, name_end=".log")
+def test_disk_error_fails_the_log(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log)
+    harness.files.fail_next_write(errno.EIO, name_end=".log")
     with pytest.raises(StorageError, match="Input/output error"):
-        bench.append(log)
-    assert bench.failures == [log.failure]
+        harness.append(log)
+    assert harness.failures == [log.failure]
     with pytest.raises(StorageError, match="/data/orders-0"):
-        bench.append(log)
+        harness.append(log)
 
 
-def test_a_failed_sync_fails_the_log(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log)
-    bench.files.fail_next_sync(errno.EIO)
+def test_failed_sync_fails_the_log(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log)
+    harness.files.fail_next_sync(errno.EIO)
     with pytest.raises(StorageError):
-        bench.run(log.flush())
+        harness.run(log.flush())
     assert log.recovery_point == 0
-    assert bench.failures == [log.failure]
+    assert harness.failures == [log.failure]
     with pytest.raises(StorageError):
-        bench.run(log.close())
+        harness.run(log.close())
 
 
-def test_producers_silent_for_too_long_are_forgotten(bench: Any, batch: Batch) -> None:
-    log = bench.create()
+def test_idle_producers_expire(harness: Any, batch: Batch) -> None:
+    log = harness.create()
     assert log.expire_producers(10_000, 1000) == 0
     log.append_as_leader(
-        batch(1, producer_id=9, producer_epoch=0, base_sequence=0, timestamp=1000), 0, bench.now_ms
+        batch(1, producer_id=9, producer_epoch=0, base_sequence=0, timestamp=1000), 0, harness.now_ms
     )
     log.append_as_leader(
-        batch(1, producer_id=8, producer_epoch=0, base_sequence=0, timestamp=9500), 0, bench.now_ms
+        batch(1, producer_id=8, producer_epoch=0, base_sequence=0, timestamp=9500), 0, harness.now_ms
     )
     assert log.expire_producers(10_000, 1000) == 1
     assert {producer.producer_id for producer in log.producers} == {8}
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
-def test_a_flush_that_finds_no_room_for_the_epochs_is_made_up_for_later(bench: Any, code: int) -> None:
-    log = bench.create()
-    bench.append(log, 3)
-    bench.files.fail_next_write(code, name_end="leader-epoch-checkpoint.tmp")
+def test_flush_that_failed_on_a_full_disk_is_completed_later(harness: Any, code: int) -> None:
+    log = harness.create()
+    harness.append(log, 3)
+    harness.files.fail_next_write(code, name_end="leader-epoch-checkpoint.tmp")
     with pytest.raises(StorageError, match=r"cannot flush /data/orders-0 yet: .*leader-epoch-checkpoint"):
-        bench.run(log.flush())
+        harness.run(log.flush())
     assert (log.failure, log.recovery_point) == (None, 0)
-    bench.append(log, 2)
-    bench.run(log.flush())
+    harness.append(log, 2)
+    harness.run(log.flush())
     assert log.recovery_point == 5
-    assert bench.files.read_whole(bench.path("leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
+    assert harness.files.read_whole(harness.path("leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
 
 
-def test_the_last_batch_is_read_whole_or_not_at_all(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log, 1)
-    bench.append(log, 3)
-    assert [one.offset for one in decode(log.read(2, 1).data.read())] == [1, 2, 3]
+def test_last_batch_is_read_completely_or_marked_incomplete(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log, 1)
+    harness.append(log, 3)
+    assert [record.offset for record in decode(log.read(2, 1).data.read())] == [1, 2, 3]
     assert log.read(2, 1, at_least_one=False).first_entry_incomplete
 
 
-def test_a_batch_that_ends_behind_the_bound_of_a_read_is_not_read(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log, 3)
+def test_batch_that_crosses_the_end_offset_is_not_read(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log, 3)
     assert log.read(0, 1 << 20, 1) == EMPTY_FETCH
     assert log.read(0, 1 << 20, 3).data.read()
 
 
-def test_a_log_may_end_behind_its_last_batch(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log, 2)
-    log.skip_to(10, bench.now_ms)
-    log.skip_to(5, bench.now_ms)
+def test_log_may_end_after_its_last_batch(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log, 2)
+    log.skip_to(10, harness.now_ms)
+    log.skip_to(5, harness.now_ms)
     assert log.log_end_offset == 10
-    bench.run(log.close())
-    again = bench.open()
-    assert (again.log_end_offset, bench.append(again)) == (10, 10)
-    assert [one[0] for one in bench.records(again)] == [0, 1, 10]
+    harness.run(log.close())
+    again = harness.open()
+    assert (again.log_end_offset, harness.append(again)) == (10, 10)
+    assert [offset for offset, _, _ in harness.records(again)] == [0, 1, 10]
 
 
-def test_a_follower_that_is_sent_nothing_appends_nothing(bench: Any) -> None:
-    log = bench.create()
-    appended = log.append_as_follower(b"", 0, bench.now_ms)
+def test_follower_append_of_no_bytes_appends_nothing(harness: Any) -> None:
+    log = harness.create()
+    appended = log.append_as_follower(b"", 0, harness.now_ms)
     assert (appended.first_offset, appended.last_offset, log.log_end_offset) == (-1, -1, 0)
 
 
-def test_names_are_synced_when_they_have_changed_and_not_with_every_flush(bench: Any) -> None:
+def test_directory_is_synced_only_after_name_changes(harness: Any) -> None:
     synced: list[str] = []
     written: list[str] = []
-    sync_dir, write_whole = bench.files.sync_dir, bench.files.write_whole
-    bench.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
-    bench.files.write_whole = lambda path, content: (written.append(path), write_whole(path, content))
-    log = bench.create()
+    sync_dir, write_whole = harness.files.sync_dir, harness.files.write_whole
+    harness.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
+    harness.files.write_whole = lambda path, content: (written.append(path), write_whole(path, content))
+    log = harness.create()
     for _ in range(3):
-        bench.append(log)
-        bench.run(log.flush())
-    assert synced == [log.directory, log.directory, "/data"], "of the epochs, of the segment, of the log"
+        harness.append(log)
+        harness.run(log.flush())
+    assert synced == [log.directory, log.directory, "/data"], "for the epochs, the segment and the log"
     assert written == [f"{log.directory}/leader-epoch-checkpoint"]
-    log.roll(bench.now_ms)
-    bench.run(log.flush())
+    log.roll(harness.now_ms)
+    harness.run(log.flush())
     assert synced[3:] == [log.directory]
-    bench.append(log)
-    bench.run(log.flush())
-    assert synced[3:] == [log.directory], "nor is a snapshot written twice"
+    harness.append(log)
+    harness.run(log.flush())
+    assert synced[3:] == [log.directory], "a snapshot is not written twice"
 
 
-def test_names_that_a_full_disk_kept_from_the_disk_get_there_with_the_next_flush(bench: Any) -> None:
-    log = bench.create()
-    bench.append(log)
-    bench.run(log.flush())
-    log.roll(bench.now_ms)
-    bench.files.fail_next_write(errno.ENOSPC, name_end=".snapshot")
+def test_directory_sync_that_was_skipped_on_a_full_disk_happens_with_the_next_flush(harness: Any) -> None:
+    log = harness.create()
+    harness.append(log)
+    harness.run(log.flush())
+    log.roll(harness.now_ms)
+    harness.files.fail_next_write(errno.ENOSPC, name_end=".snapshot")
     with pytest.raises(StorageError, match="yet"):
-        bench.run(log.flush())
+        harness.run(log.flush())
     synced: list[str] = []
-    sync_dir = bench.files.sync_dir
-    bench.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
-    bench.run(log.flush())
+    sync_dir = harness.files.sync_dir
+    harness.files.sync_dir = lambda path: (synced.append(path), sync_dir(path))
+    harness.run(log.flush())
     assert synced == [log.directory]

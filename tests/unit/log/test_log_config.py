@@ -1,4 +1,4 @@
-"""Topic settings as a log takes them."""
+"""Settings of logs and of the log cleaner."""
 
 import dataclasses
 
@@ -8,29 +8,29 @@ from odradek.log.log_config import CleanerConfig, LogConfig
 from odradek.model.protocol_enums import Compression, TimestampType
 
 
-def test_defaults_are_those_of_the_settings() -> None:
+def test_defaults_equal_those_of_the_settings() -> None:
     defaults = Settings({setting: setting.default for setting in topic.TOPIC})
     assert LogConfig.of(defaults) == LogConfig()
 
 
-def test_every_field_but_the_brokers_own_is_a_topic_setting() -> None:
+def test_every_field_except_the_broker_setting_is_a_topic_setting() -> None:
     names = {setting.name.replace(".", "_") for setting in topic.TOPIC}
     assert {field.name for field in dataclasses.fields(LogConfig)} - names == {"decompressed_bytes_max"}
 
 
-def test_the_deprecated_bound_on_timestamps_counts_where_the_newer_ones_are_untouched() -> None:
+def test_deprecated_timestamp_limit_applies_if_the_newer_ones_are_not_set() -> None:
     values = {setting: setting.default for setting in topic.TOPIC}
     values[topic.MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] = 5000
     config = LogConfig.of(Settings(values))
     assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (5000, 5000)
 
 
-def test_the_brokers_bound_on_decompression_reaches_the_rules() -> None:
+def test_decompression_limit_of_the_broker_applies() -> None:
     values = {setting: setting.default for setting in topic.TOPIC}
     assert LogConfig.of(Settings(values), 4711).append_rules().decompressed_bytes_max == 4711
 
 
-def test_given_values_come_through() -> None:
+def test_values_are_taken_from_the_settings() -> None:
     values = {setting: setting.default for setting in topic.TOPIC}
     values[topic.SEGMENT_BYTES] = 4711
     values[topic.CLEANUP_POLICY] = ("compact", "delete")
@@ -39,7 +39,7 @@ def test_given_values_come_through() -> None:
     assert config.is_compacted
 
 
-def test_rules_for_appends_follow_the_settings() -> None:
+def test_append_rules_follow_the_settings() -> None:
     rules = LogConfig().append_rules()
     assert (rules.timestamp_type, rules.compression, rules.compression_level) == (
         TimestampType.CREATE_TIME,
@@ -60,15 +60,15 @@ def test_rules_for_appends_follow_the_settings() -> None:
     assert LogConfig(compression_type="snappy").append_rules().compression_level is None
 
 
-def test_memory_for_compaction_is_shared_by_its_threads() -> None:
+def test_cleaner_memory_is_divided_by_threads() -> None:
     for threads, share in ((0, 1), (1, 1), (3, 3)):
         config = CleanerConfig(threads=threads, map_bytes_all=9000, buffer_bytes_all=1 << 20)
         assert (config.map_bytes, config.window_bytes) == (9000 // share, (1 << 20) // share // 2)
 
 
-def test_settings_of_compaction_are_the_brokers() -> None:
-    given = (False, 3, 7, 1000.0, 5000, 0.5, 600)
+def test_cleaner_config_is_taken_from_broker_settings() -> None:
+    values = (False, 3, 7, 1000.0, 5000, 0.5, 600)
     names = ("ENABLE", "THREADS", "BACKOFF_MS", "IO_MAX_BYTES_PER_SECOND", "DEDUPE_BUFFER_SIZE")
     names += ("IO_BUFFER_LOAD_FACTOR", "IO_BUFFER_SIZE")
     settings = [getattr(broker, f"LOG_CLEANER_{name}") for name in names]
-    assert CleanerConfig.of(Settings(dict(zip(settings, given, strict=True)))) == CleanerConfig(*given)
+    assert CleanerConfig.of(Settings(dict(zip(settings, values, strict=True)))) == CleanerConfig(*values)

@@ -1,4 +1,4 @@
-"""Work that a flush takes over, and gives back if it could not be done."""
+"""Plans of a flush, and their undo after a failure."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from odradek.log.leader_epoch_cache import EpochEntry
 from odradek.log.log_flusher import LogFlusher
 
 
-def test_names_and_epochs_that_were_given_back_are_due_again(bench: Any) -> None:
+def test_undone_plan_restores_changed_names_and_epochs(harness: Any) -> None:
     for is_new, epochs in ((True, ()), (False, (EpochEntry(1, 0),))):
-        flushing = LogFlusher(bench.place(), (), is_new=is_new)
-        assert flushing.is_due(epochs)
-        flushing.plan([], None, epochs)
-        assert not flushing.is_due(epochs)
-        flushing.give_back()
-        assert flushing.is_due(epochs)
+        flusher = LogFlusher(harness.context(), (), is_new=is_new)
+        assert flusher.has_changes(epochs)
+        flusher.plan([], None, epochs)
+        assert not flusher.has_changes(epochs)
+        flusher.undo_plan()
+        assert flusher.has_changes(epochs)
 
 
-def test_the_name_of_a_new_log_that_was_given_back_is_synced_by_the_next_plan(bench: Any) -> None:
+def test_new_log_directory_is_synced_after_an_undone_plan(harness: Any) -> None:
     synced: list[str] = []
-    bench.files.sync_dir = synced.append
-    flushing = LogFlusher(bench.place(), (), is_new=True)
-    flushing.plan([], None, ())
-    flushing.give_back()
-    flushing.plan([], None, ())()
+    harness.files.sync_dir = synced.append
+    flusher = LogFlusher(harness.context(), (), is_new=True)
+    flusher.plan([], None, ())
+    flusher.undo_plan()
+    flusher.plan([], None, ())()
     assert synced == ["/data/orders-0", "/data"]

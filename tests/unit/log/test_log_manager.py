@@ -1,4 +1,4 @@
-"""Several data directories: where new logs go, and how one fails without the others."""
+"""Log manager: placement of new logs, failures of single directories."""
 
 import asyncio
 import errno
@@ -20,203 +20,209 @@ CONFIG = LogConfig()
 
 
 @pytest.fixture
-def files(bench: Any) -> MemoryFileSystem:
-    files: MemoryFileSystem = bench.files
+def files(harness: Any) -> MemoryFileSystem:
+    files: MemoryFileSystem = harness.files
     return files
 
 
 @pytest.fixture
-def chance(bench: Any) -> Any:
-    return bench.chance
+def entropy(harness: Any) -> Any:
+    return harness.entropy
 
 
 def _orders(number: int) -> TopicPartition:
     return TopicPartition("orders", number)
 
 
-async def _load(directories: LogManager) -> LogManager:
-    await directories.load(lambda topic: CONFIG, 0)
-    return directories
+async def _load(log_manager: LogManager) -> LogManager:
+    await log_manager.load(lambda topic: CONFIG, 0)
+    return log_manager
 
 
-async def _create(directories: LogManager, number: int, *, is_new: bool = True) -> str:
-    """Begin a log; give the directory it is in."""
-    log = await directories.create(_orders(number), CONFIG, TOPIC_ID, is_new=is_new)
+async def _create(log_manager: LogManager, number: int, *, is_new: bool = True) -> str:
+    """Create a log; return its directory."""
+    log = await log_manager.create(_orders(number), CONFIG, TOPIC_ID, is_new=is_new)
     return log.directory.rpartition("/")[0]
 
 
-async def _close(directories: LogManager) -> None:
-    for directory in directories:
+async def _close(log_manager: LogManager) -> None:
+    for directory in log_manager:
         await directory.close()
 
 
-def test_new_logs_go_where_fewest_are(files: MemoryFileSystem, chance: Any) -> None:
+def test_new_logs_are_created_in_the_directory_with_the_fewest(files: MemoryFileSystem, entropy: Any) -> None:
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
         for number in range(7):
-            before = {directory.path: len(directory) for directory in directories}
-            assert before[await _create(directories, number)] == min(before.values())
-        assert [len(directory) for directory in directories] == [3, 2, 2]
+            before = {directory.path: len(directory) for directory in log_manager}
+            assert before[await _create(log_manager, number)] == min(before.values())
+        assert [len(directory) for directory in log_manager] == [3, 2, 2]
 
     asyncio.run(main())
 
 
-def test_logs_begun_at_the_same_time_are_spread_too(files: MemoryFileSystem, chance: Any) -> None:
-    async def later(work: Any) -> Any:
+def test_logs_created_concurrently_are_spread_over_directories(files: MemoryFileSystem, entropy: Any) -> None:
+    async def run_later(work: Any) -> Any:
         await asyncio.sleep(0)
         return work()
 
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
-        files.offload = later  # type: ignore[method-assign]
-        where = await asyncio.gather(*(_create(directories, number) for number in range(30)))
-        assert Counter(where) == dict.fromkeys(PATHS, 10)
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
+        files.offload = run_later  # type: ignore[method-assign]
+        paths = await asyncio.gather(*(_create(log_manager, number) for number in range(30)))
+        assert Counter(paths) == dict.fromkeys(PATHS, 10)
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_log_that_cannot_be_begun_is_begun_in_the_next_directory(
-    files: MemoryFileSystem, chance: Any, code: int
+def test_log_is_created_in_the_next_directory_on_failure(
+    files: MemoryFileSystem, entropy: Any, code: int
 ) -> None:
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
         files.fail_next_write(code, name_end="/a/orders-0/partition.metadata.tmp")
-        assert await _create(directories, 0) == "/b"
-        assert not files.exists("/a/orders-0"), "else the partition would have two logs"
-        assert list(directories.failed) == (["/a"] if code == errno.EIO else []), "full is not broken"
-        assert directories.find(_orders(0)) is not None
+        assert await _create(log_manager, 0) == "/b"
+        assert not files.exists("/a/orders-0"), "otherwise the partition would have two logs"
+        assert list(log_manager.failed) == (["/a"] if code == errno.EIO else []), (
+            "a full disk does not fail the directory"
+        )
+        assert log_manager.find(_orders(0)) is not None
 
     asyncio.run(main())
 
 
-def test_a_failed_directory_is_passed_over_and_its_failure_told_once(
-    files: MemoryFileSystem, chance: Any
-) -> None:
+def test_failed_directory_is_skipped_and_reported_once(files: MemoryFileSystem, entropy: Any) -> None:
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
         for number in range(3):
-            await _create(directories, number)
-        told: list[LogDirectory] = []
-        directories.on_failure = told.append
-        broken = directories.find_directory("/b")
-        assert broken is not None
-        log = next(iter(broken))
-        broken.fail(StorageError("first"))
-        broken.fail(StorageError("second"))
-        assert told == [broken]
-        assert (directories.paths, [one.path for one in directories]) == (PATHS, ["/a", "/c"])
-        assert str(directories.failed["/b"]) == "first"
-        assert (directories.find_directory("/b"), directories.find(log.topic_partition)) == (None, None)
+            await _create(log_manager, number)
+        reported: list[LogDirectory] = []
+        log_manager.on_failure = reported.append
+        failed = log_manager.find_directory("/b")
+        assert failed is not None
+        log = next(iter(failed))
+        failed.fail(StorageError("first"))
+        failed.fail(StorageError("second"))
+        assert reported == [failed]
+        assert (log_manager.paths, [directory.path for directory in log_manager]) == (PATHS, ["/a", "/c"])
+        assert str(log_manager.failed["/b"]) == "first"
+        assert (log_manager.find_directory("/b"), log_manager.find(log.topic_partition)) == (None, None)
         with pytest.raises(StorageError, match="first"):
-            await broken.create(_orders(9), CONFIG, TOPIC_ID)
+            await failed.create(_orders(9), CONFIG, TOPIC_ID)
         with pytest.raises(StorageError, match="first"):
-            await broken.checkpoint_recovery_points()
-        broken.abandon()
+            await failed.checkpoint_recovery_points()
+        failed.abandon()
         assert not files.exists("/b/recovery-point-offset-checkpoint")
-        LogDirectory.open(files, "/b", chance)  # a repaired disk may be used by whoever comes
-        assert await _create(directories, 4) != "/b"
+        LogDirectory.open(files, "/b", entropy)  # its lock was released
+        assert await _create(log_manager, 4) != "/b"
 
     asyncio.run(main())
 
 
-def test_a_partition_that_is_not_new_is_not_begun_anew_beside_a_failed_directory(
-    files: MemoryFileSystem, chance: Any
+def test_log_of_an_existing_partition_is_not_recreated_while_a_directory_is_offline(
+    files: MemoryFileSystem, entropy: Any
 ) -> None:
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
-        assert await _create(directories, 0, is_new=False) == "/a", "nothing failed: it never had a log"
-        next(iter(directories)).fail(StorageError("gone"))
-        with pytest.raises(StorageError, match="no log of orders-1 was found, and /a cannot be read"):
-            await _create(directories, 1, is_new=False)
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
+        assert await _create(log_manager, 0, is_new=False) == "/a", (
+            "no directory has failed: there was no log"
+        )
+        next(iter(log_manager)).fail(StorageError("gone"))
+        with pytest.raises(StorageError, match="no log of orders-1 found, and /a cannot be read"):
+            await _create(log_manager, 1, is_new=False)
 
     asyncio.run(main())
 
 
-def test_a_directory_that_failed_while_a_log_was_begun_in_it_does_not_get_it(
-    files: MemoryFileSystem, chance: Any
+def test_log_is_not_created_in_a_directory_that_fails_meanwhile(
+    files: MemoryFileSystem, entropy: Any
 ) -> None:
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
-        first = next(iter(directories))
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
+        first = next(iter(log_manager))
 
-        async def work_then_fail(work: Any) -> Any:
+        async def fail_after_work(work: Any) -> Any:
             result = work()
             first.fail(StorageError("gone"))
             return result
 
-        files.offload = work_then_fail  # type: ignore[method-assign]
-        assert await _create(directories, 0) == "/b"
+        files.offload = fail_after_work  # type: ignore[method-assign]
+        assert await _create(log_manager, 0) == "/b"
         assert not files.exists("/a/orders-0")
 
     asyncio.run(main())
 
 
-def test_a_directory_that_cannot_be_opened_is_left_out(files: MemoryFileSystem, chance: Any) -> None:
+def test_unusable_directory_is_skipped(files: MemoryFileSystem, entropy: Any) -> None:
     files.write_whole("/b", b"a file where a directory should be")
-    directories = asyncio.run(_load(LogManager.open(files, PATHS, chance)))
-    assert [one.path for one in directories] == ["/a", "/c"]
-    assert "/b cannot be used as a data directory" in str(directories.failed["/b"])
+    log_manager = asyncio.run(_load(LogManager.open(files, PATHS, entropy)))
+    assert [directory.path for directory in log_manager] == ["/a", "/c"]
+    assert "/b cannot be used as a data directory" in str(log_manager.failed["/b"])
 
 
-def test_a_directory_that_cannot_be_loaded_is_left_out_unmarked(files: MemoryFileSystem, chance: Any) -> None:
+def test_directory_that_cannot_be_loaded_is_skipped_without_clean_shutdown_file(
+    files: MemoryFileSystem, entropy: Any
+) -> None:
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
         for number in range(3):
-            await _create(directories, number)
-        await _close(directories)
+            await _create(log_manager, number)
+        await _close(log_manager)
         list_files = files.list_files
 
-        def refuse(path: str) -> dict[str, int]:
+        def fail(path: str) -> dict[str, int]:
             if path.startswith("/b/"):
                 raise OSError(errno.EIO, "Input/output error", path)
             return list_files(path)
 
-        files.list_files = refuse  # type: ignore[method-assign]
-        again = await _load(LogManager.open(files, PATHS, chance))
-        assert [one.path for one in again] == ["/a", "/c"]
+        files.list_files = fail  # type: ignore[method-assign]
+        again = await _load(LogManager.open(files, PATHS, entropy))
+        assert [directory.path for directory in again] == ["/a", "/c"]
         assert "cannot open the log in /b/orders-1" in str(again.failed["/b"])
         await _close(again)
         assert not files.exists("/b/.kafka_cleanshutdown")
         files.list_files = list_files  # type: ignore[method-assign]
-        whole = await _load(LogManager.open(files, PATHS, chance))
-        assert [len(one) for one in whole] == [1, 1, 1], "its lock was given up, and nothing was changed"
+        loaded = await _load(LogManager.open(files, PATHS, entropy))
+        assert [len(directory) for directory in loaded] == [1, 1, 1], (
+            "its lock was released, and nothing was changed"
+        )
 
     asyncio.run(main())
 
 
-def test_without_the_first_directory_there_is_no_start_and_no_other_one_is_made(
-    files: MemoryFileSystem, chance: Any
+def test_unusable_first_directory_prevents_startup_and_creates_no_other(
+    files: MemoryFileSystem, entropy: Any
 ) -> None:
     files.write_whole("/a", b"a file where a directory should be")
     for paths in (PATHS, PATHS[:1]):
         with pytest.raises(StorageError, match=r"^/a cannot be used as a data directory.*first of log\.dirs"):
-            LogManager.open(files, paths, chance)
+            LogManager.open(files, paths, entropy)
     assert not files.exists("/b")
 
 
-def test_a_directory_of_another_broker_stops_the_start_and_the_others_are_let_go(
-    files: MemoryFileSystem, chance: Any
+def test_directory_in_use_prevents_startup_and_releases_the_others(
+    files: MemoryFileSystem, entropy: Any
 ) -> None:
-    held = LogDirectory.open(files, "/b", chance)
+    locked = LogDirectory.open(files, "/b", entropy)
     with pytest.raises(StorageError, match="/b is in use by another broker"):
-        LogManager.open(files, PATHS, chance)
-    held.abandon()
-    assert len(LogManager.open(files, PATHS, chance)) == 3
+        LogManager.open(files, PATHS, entropy)
+    locked.abandon()
+    assert len(LogManager.open(files, PATHS, entropy)) == 3
 
 
-def test_a_directory_is_named_once(files: MemoryFileSystem, chance: Any) -> None:
-    with pytest.raises(StorageError, match=r"log\.dirs has /a twice"):
-        LogManager.open(files, ["/a", "/b", "/b/../a"], chance)
+def test_duplicate_directory_is_rejected(files: MemoryFileSystem, entropy: Any) -> None:
+    with pytest.raises(StorageError, match=r"log\.dirs contains /a twice"):
+        LogManager.open(files, ["/a", "/b", "/b/../a"], entropy)
 
 
-def test_a_log_in_two_directories_stops_the_start(files: MemoryFileSystem, chance: Any) -> None:
+def test_log_in_two_directories_prevents_startup(files: MemoryFileSystem, entropy: Any) -> None:
     async def main() -> None:
-        directories = await _load(LogManager.open(files, PATHS, chance))
-        for directory in list(directories)[1:]:
+        log_manager = await _load(LogManager.open(files, PATHS, entropy))
+        for directory in list(log_manager)[1:]:
             await directory.create(_orders(0), CONFIG, TOPIC_ID)
-        await _close(directories)
+        await _close(log_manager)
         with pytest.raises(StorageError, match="orders-0 has a log in /b and one in /c"):
-            await _load(LogManager.open(files, PATHS, chance))
+            await _load(LogManager.open(files, PATHS, entropy))
 
     asyncio.run(main())

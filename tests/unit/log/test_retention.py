@@ -1,4 +1,4 @@
-"""Which segments go, and how a log lets go of them."""
+"""Retention: selection and deletion of segments."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,124 +17,129 @@ BOTH = ("compact", "delete")
 
 
 def segments_of(*segments: tuple[int, int]) -> list[SegmentStats]:
-    """Of ten offsets each; given are size and newest timestamp."""
+    """Build segments of ten offsets each from size and largest timestamp."""
     last = len(segments) - 1
     return [
-        SegmentStats(number * 10, number * 10 + 10 if size else number * 10, size, newest, number == last)
-        for number, (size, newest) in enumerate(segments)
+        SegmentStats(number * 10, number * 10 + 10 if size else number * 10, size, timestamp, number == last)
+        for number, (size, timestamp) in enumerate(segments)
     ]
 
 
-def due(
+def deletable(
     segments: list[SegmentStats], now_ms: int = 0, *, start: int = 0, high: int = 10**9, **config: Any
 ) -> list[tuple[int, DeletionReason]]:
-    of = LogStats(start, high, sum(one.size_bytes for one in segments))
+    log_stats = LogStats(start, high, sum(segment.size_bytes for segment in segments))
     config = {"retention_ms": -1, **config}
     return [
-        (one.base_offset, one.reason)
-        for one in find_deletable_segments(segments, of, LogConfig(**config), now_ms)
+        (segment.base_offset, segment.reason)
+        for segment in find_deletable_segments(segments, log_stats, LogConfig(**config), now_ms)
     ]
 
 
 # By time.
 
 
-def test_a_segment_goes_when_its_newest_record_is_older_than_allowed() -> None:
+def test_segment_is_deleted_after_retention_ms() -> None:
     segments = segments_of((100, 1000), (100, 2000), (100, 3000))
-    assert due(segments, 6000, retention_ms=5000) == []
-    assert due(segments, 6001, retention_ms=5000) == [(0, DeletionReason.TIME)]
-    assert due(segments, 7001, retention_ms=5000) == [(0, DeletionReason.TIME), (10, DeletionReason.TIME)]
+    assert deletable(segments, 6000, retention_ms=5000) == []
+    assert deletable(segments, 6001, retention_ms=5000) == [(0, DeletionReason.TIME)]
+    assert deletable(segments, 7001, retention_ms=5000) == [
+        (0, DeletionReason.TIME),
+        (10, DeletionReason.TIME),
+    ]
 
 
-def test_the_last_segment_goes_too_when_it_is_due_but_not_when_it_is_empty() -> None:
-    assert len(due(segments_of((100, 1), (100, 2)), 5000, retention_ms=0)) == 2
-    assert len(due(segments_of((100, 1), (0, 2)), 5000, retention_ms=0)) == 1
-    assert due(segments_of((0, 1)), 5000, retention_ms=0) == []
+def test_active_segment_is_deletable_unless_it_is_empty() -> None:
+    assert len(deletable(segments_of((100, 1), (100, 2)), 5000, retention_ms=0)) == 2
+    assert len(deletable(segments_of((100, 1), (0, 2)), 5000, retention_ms=0)) == 1
+    assert deletable(segments_of((0, 1)), 5000, retention_ms=0) == []
 
 
-def test_without_a_bound_nothing_goes() -> None:
-    assert due(segments_of((100, 0), (100, 0)), 10**15, retention_ms=-1, retention_bytes=-1) == []
+def test_nothing_is_deleted_without_a_limit() -> None:
+    assert deletable(segments_of((100, 0), (100, 0)), 10**15, retention_ms=-1, retention_bytes=-1) == []
 
 
 def test_a_clock_set_back_deletes_nothing() -> None:
     segments = segments_of((100, 50 * DAY), (100, 51 * DAY))
-    assert due(segments, 2 * DAY, retention_ms=0) == []
+    assert deletable(segments, 2 * DAY, retention_ms=0) == []
 
 
-def test_a_timestamp_ahead_of_the_clock_keeps_its_segment_and_those_behind_it() -> None:
+def test_future_timestamp_keeps_its_segment_and_all_after_it() -> None:
     segments = segments_of((100, 1 * DAY), (100, 90 * DAY), (100, 2 * DAY), (100, 3 * DAY))
-    assert due(segments, 30 * DAY, retention_ms=7 * DAY) == [(0, DeletionReason.TIME)]
-    assert len(due(segments, 97 * DAY + 1, retention_ms=7 * DAY)) == 4
+    assert deletable(segments, 30 * DAY, retention_ms=7 * DAY) == [(0, DeletionReason.TIME)]
+    assert len(deletable(segments, 97 * DAY + 1, retention_ms=7 * DAY)) == 4
 
 
 # By size.
 
 
-def test_segments_go_while_enough_is_left_without_them() -> None:
+def test_segments_are_deleted_by_retention_bytes() -> None:
     segments = segments_of((100, 0), (100, 0), (100, 0))
-    assert due(segments, retention_bytes=201) == []
-    assert due(segments, retention_bytes=200) == [(0, DeletionReason.SIZE)]
-    assert due(segments, retention_bytes=101) == [(0, DeletionReason.SIZE)]
-    assert len(due(segments, retention_bytes=0)) == 3
+    assert deletable(segments, retention_bytes=201) == []
+    assert deletable(segments, retention_bytes=200) == [(0, DeletionReason.SIZE)]
+    assert deletable(segments, retention_bytes=101) == [(0, DeletionReason.SIZE)]
+    assert len(deletable(segments, retention_bytes=0)) == 3
 
 
-def test_what_went_by_time_counts_for_the_size() -> None:
+def test_segments_deleted_by_time_count_for_the_size() -> None:
     segments = segments_of((300, 0), (100, 9000), (100, 9000))
-    assert due(segments, 9000, retention_ms=5000, retention_bytes=250) == [(0, DeletionReason.TIME)]
+    assert deletable(segments, 9000, retention_ms=5000, retention_bytes=250) == [(0, DeletionReason.TIME)]
 
 
 # By the start of the log.
 
 
-def test_segments_before_the_start_go_under_every_policy() -> None:
+def test_segments_before_the_log_start_offset_are_deleted_under_every_policy() -> None:
     segments = segments_of((100, 0), (100, 0), (100, 0))
     for policy in [("delete",), ("compact",), BOTH]:
-        assert due(segments, start=9, cleanup_policy=policy) == []
-        assert due(segments, start=10, cleanup_policy=policy) == [(0, DeletionReason.START)]
-        assert len(due(segments, start=30, cleanup_policy=policy)) == 2
+        assert deletable(segments, start=9, cleanup_policy=policy) == []
+        assert deletable(segments, start=10, cleanup_policy=policy) == [(0, DeletionReason.START)]
+        assert len(deletable(segments, start=30, cleanup_policy=policy)) == 2
 
 
-def test_time_and_size_count_only_where_the_policy_says_delete() -> None:
+def test_time_and_size_apply_only_with_the_delete_policy() -> None:
     segments = segments_of((100, 0), (100, 0))
     bounds: dict[str, Any] = {"retention_ms": 0, "retention_bytes": 0}
-    assert due(segments, 5000, cleanup_policy=("compact",), **bounds) == []
-    assert len(due(segments, 5000, cleanup_policy=BOTH, **bounds)) == 2
+    assert deletable(segments, 5000, cleanup_policy=("compact",), **bounds) == []
+    assert len(deletable(segments, 5000, cleanup_policy=BOTH, **bounds)) == 2
 
 
-def test_nothing_that_is_not_committed_goes() -> None:
+def test_segments_above_the_high_watermark_are_not_deletable() -> None:
     segments = segments_of((100, 0), (100, 0), (100, 0))
     for high, count in [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)]:
-        assert len(due(segments, 5000, high=high, retention_ms=0)) == count
+        assert len(deletable(segments, 5000, high=high, retention_ms=0)) == count
 
 
-# The law: one pass does what Kafka does in three.
+# Equivalence: one pass selects what Kafka selects in three.
 
 
-def three_passes(segments: list[SegmentStats], of: LogStats, config: LogConfig, now_ms: int) -> list[int]:
+def kafka_deletable(
+    segments: list[SegmentStats], log_stats: LogStats, config: LogConfig, now_ms: int
+) -> list[int]:
     left = list(segments)
 
-    def take(is_due: Callable[[SegmentStats], bool]) -> None:
-        while left and left[0].end_offset <= of.high_watermark and is_due(left[0]):
+    def remove_while(is_deletable: Callable[[SegmentStats], bool]) -> None:
+        while left and left[0].end_offset <= log_stats.high_watermark and is_deletable(left[0]):
             if left[0].is_last and not left[0].size_bytes:
                 break
             del left[0]
 
-    take(lambda one: not one.is_last and one.end_offset <= of.log_start_offset)
+    remove_while(lambda segment: not segment.is_last and segment.end_offset <= log_stats.log_start_offset)
     if "delete" in config.cleanup_policy:
-        surplus = sum(one.size_bytes for one in left) - config.retention_bytes
+        surplus = sum(segment.size_bytes for segment in left) - config.retention_bytes
 
-        def too_much(one: SegmentStats) -> bool:
+        def too_much(segment: SegmentStats) -> bool:
             nonlocal surplus
-            if surplus < one.size_bytes:
+            if surplus < segment.size_bytes:
                 return False
-            surplus -= one.size_bytes
+            surplus -= segment.size_bytes
             return True
 
         if config.retention_bytes >= 0 and surplus >= 0:
-            take(too_much)
+            remove_while(too_much)
         if config.retention_ms >= 0:
-            take(lambda one: now_ms - one.newest_ms > config.retention_ms)
-    return [one.base_offset for one in segments[: len(segments) - len(left)]]
+            remove_while(lambda segment: now_ms - segment.largest_timestamp > config.retention_ms)
+    return [segment.base_offset for segment in segments[: len(segments) - len(left)]]
 
 
 @given(
@@ -146,8 +151,8 @@ def three_passes(segments: list[SegmentStats], of: LogStats, config: LogConfig, 
     st.integers(0, 30),
     st.sampled_from([("delete",), ("compact",), BOTH]),
 )
-def test_what_goes_is_what_kafka_would_delete(
-    given_segments: list[tuple[int, int]],
+def test_deletable_segments_equal_those_of_kafka(
+    sizes_and_timestamps: list[tuple[int, int]],
     start: int,
     high: int,
     retention_bytes: int,
@@ -155,128 +160,130 @@ def test_what_goes_is_what_kafka_would_delete(
     now_ms: int,
     policy: tuple[str, ...],
 ) -> None:
-    segments = segments_of(*given_segments)
-    of = LogStats(start, high, sum(one.size_bytes for one in segments))
+    segments = segments_of(*sizes_and_timestamps)
+    log_stats = LogStats(start, high, sum(segment.size_bytes for segment in segments))
     config = LogConfig(retention_bytes=retention_bytes, retention_ms=retention_ms, cleanup_policy=policy)
-    found = find_deletable_segments(iter(segments), of, config, now_ms)
-    assert [one.base_offset for one in found] == three_passes(segments, of, config, now_ms)
+    actual = find_deletable_segments(iter(segments), log_stats, config, now_ms)
+    assert [segment.base_offset for segment in actual] == kafka_deletable(segments, log_stats, config, now_ms)
 
 
 # The log.
 
 
-def filled(bench: Any, batches: int = 4, **config: Any) -> Any:
-    """A log with a batch a segment, an hour apart, all committed."""
-    log = bench.create(segment_bytes=100, **config)
+def filled(harness: Any, batches: int = 4, **config: Any) -> Any:
+    """Create a log with one committed batch per segment, an hour apart."""
+    log = harness.create(segment_bytes=100, **config)
     for number in range(batches):
-        bench.append(log, 2, timestamp=number * HOUR, leader_epoch=number)
+        harness.append(log, 2, timestamp=number * HOUR, leader_epoch=number)
     log.high_watermark = log.log_end_offset
     return log
 
 
-def names(bench: Any, ending: str = "") -> list[str]:
-    return sorted(name for name in bench.files.list_files("/data/orders-0") if name.endswith(ending))
+def names(harness: Any, ending: str = "") -> list[str]:
+    return sorted(name for name in harness.files.list_files("/data/orders-0") if name.endswith(ending))
 
 
-def test_files_are_renamed_at_once_and_removed_after_the_delay(bench: Any) -> None:
-    log = filled(bench, retention_ms=HOUR, file_delete_delay_ms=500)
-    gone = bench.run(log.delete_old_segments(2 * HOUR + 1, 1000))
-    assert [(one.base_offset, one.reason) for one in gone] == [(0, DeletionReason.TIME)]
+def test_files_are_renamed_at_once_and_deleted_after_the_delay(harness: Any) -> None:
+    log = filled(harness, retention_ms=HOUR, file_delete_delay_ms=500)
+    deleted = harness.run(log.delete_old_segments(2 * HOUR + 1, 1000))
+    assert [(segment.base_offset, segment.reason) for segment in deleted] == [(0, DeletionReason.TIME)]
     assert (log.log_start_offset, log.segments[0].base_offset) == (2, 2)
     zeros = "00000000000000000000"
-    assert names(bench, ".deleted") == [f"{zeros}.{end}.deleted" for end in ("index", "log", "timeindex")]
-    assert bench.run(log.delete_pending_segments(1499)) == 0
-    assert names(bench, ".deleted") != []
-    assert bench.run(log.delete_pending_segments(1500)) == 1
-    assert bench.run(log.delete_pending_segments(1500)) == 0
-    assert not [name for name in names(bench) if name.startswith(zeros)]
+    assert names(harness, ".deleted") == [f"{zeros}.{end}.deleted" for end in ("index", "log", "timeindex")]
+    assert harness.run(log.delete_pending_segments(1499)) == 0
+    assert names(harness, ".deleted") != []
+    assert harness.run(log.delete_pending_segments(1500)) == 1
+    assert harness.run(log.delete_pending_segments(1500)) == 0
+    assert not [name for name in names(harness) if name.startswith(zeros)]
 
 
-def test_whoever_reads_a_segment_that_goes_reads_on(bench: Any) -> None:
-    log = filled(bench, retention_ms=0, file_delete_delay_ms=0)
-    before = bench.records(log)[:2]
+def test_read_in_progress_survives_retention(harness: Any) -> None:
+    log = filled(harness, retention_ms=0, file_delete_delay_ms=0)
+    before = harness.records(log)[:2]
     data = log.read(0, 1 << 20).data
     content = data.read()
-    bench.run(log.delete_old_segments(DAY, 0))
-    bench.run(log.delete_pending_segments(0))
+    harness.run(log.delete_old_segments(DAY, 0))
+    harness.run(log.delete_pending_segments(0))
     assert data.read() == content
-    assert [one[0] for one in before] == [0, 1]
+    assert [offset for offset, _, _ in before] == [0, 1]
 
 
-def test_when_all_is_due_the_log_goes_on_at_its_end(bench: Any) -> None:
-    log = filled(bench, retention_ms=0)
-    assert len(bench.run(log.delete_old_segments(DAY, 0))) == 4
+def test_log_continues_at_its_end_when_all_segments_are_deleted(harness: Any) -> None:
+    log = filled(harness, retention_ms=0)
+    assert len(harness.run(log.delete_old_segments(DAY, 0))) == 4
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (8, 8, 8)
     assert len(log.segments) == 1
-    assert bench.run(log.delete_old_segments(2 * DAY, 0)) == []
-    assert bench.append(log, 2, timestamp=DAY) == 8
-    assert [one[0] for one in bench.records(log)] == [8, 9]
-    bench.run(log.close())
-    assert (bench.open().log_start_offset, bench.open().log_end_offset) == (8, 10)
+    assert harness.run(log.delete_old_segments(2 * DAY, 0)) == []
+    assert harness.append(log, 2, timestamp=DAY) == 8
+    assert [offset for offset, _, _ in harness.records(log)] == [8, 9]
+    harness.run(log.close())
+    assert (harness.open().log_start_offset, harness.open().log_end_offset) == (8, 10)
 
 
-def test_the_last_segment_goes_on_when_others_go(bench: Any) -> None:
-    log = filled(bench, retention_ms=HOUR)
+def test_active_segment_stays_in_use_when_others_are_deleted(harness: Any) -> None:
+    log = filled(harness, retention_ms=HOUR)
     last = log.segments[-1]
-    bench.run(log.delete_old_segments(3 * HOUR + 1, 0))
+    harness.run(log.delete_old_segments(3 * HOUR + 1, 0))
     assert log.segments[-1] is last
 
 
-def test_epochs_of_what_is_gone_go_too(bench: Any) -> None:
-    log = filled(bench, retention_ms=HOUR)
-    bench.run(log.delete_old_segments(3 * HOUR + 1, 0))
+def test_epochs_of_deleted_segments_are_removed(harness: Any) -> None:
+    log = filled(harness, retention_ms=HOUR)
+    harness.run(log.delete_old_segments(3 * HOUR + 1, 0))
     assert log.epochs.entries == ((2, 4), (3, 6))
 
 
-def test_records_without_timestamps_age_by_their_files(bench: Any) -> None:
-    log = bench.create(retention_ms=1000)
-    bench.append(log, timestamp=-1)
+def test_records_without_timestamps_age_by_file_modification_time(harness: Any) -> None:
+    log = harness.create(retention_ms=1000)
+    harness.append(log, timestamp=-1)
     log.high_watermark = log.log_end_offset
-    assert bench.run(log.delete_old_segments(bench.now_ms + 1000, 0)) == []
-    assert len(bench.run(log.delete_old_segments(bench.now_ms + 1001, 0))) == 1
+    assert harness.run(log.delete_old_segments(harness.now_ms + 1000, 0)) == []
+    assert len(harness.run(log.delete_old_segments(harness.now_ms + 1001, 0))) == 1
 
 
-def test_what_is_not_committed_stays(bench: Any) -> None:
-    log = filled(bench, retention_ms=0)
+def test_uncommitted_records_are_not_deleted(harness: Any) -> None:
+    log = filled(harness, retention_ms=0)
     log.high_watermark = 3
-    assert [one.base_offset for one in bench.run(log.delete_old_segments(DAY, 0))] == [0]
+    assert [segment.base_offset for segment in harness.run(log.delete_old_segments(DAY, 0))] == [0]
 
 
-def test_a_lowered_bound_holds_at_the_next_look(bench: Any) -> None:
-    log = filled(bench)
-    assert bench.run(log.delete_old_segments(2 * DAY, 0)) == []
+def test_lowered_retention_applies_to_the_next_check(harness: Any) -> None:
+    log = filled(harness)
+    assert harness.run(log.delete_old_segments(2 * DAY, 0)) == []
     log.configure(LogConfig(segment_bytes=100, retention_ms=1))
-    assert len(bench.run(log.delete_old_segments(2 * DAY, 0))) == 4
+    assert len(harness.run(log.delete_old_segments(2 * DAY, 0))) == 4
 
 
-def test_segments_before_a_moved_start_go(bench: Any) -> None:
-    log = filled(bench, cleanup_policy=("compact",))
+def test_segments_before_an_advanced_log_start_offset_are_deleted(harness: Any) -> None:
+    log = filled(harness, cleanup_policy=("compact",))
     log.advance_log_start_offset(5)
-    assert [one.reason for one in bench.run(log.delete_old_segments(DAY, 0))] == [DeletionReason.START] * 2
+    assert [segment.reason for segment in harness.run(log.delete_old_segments(DAY, 0))] == [
+        DeletionReason.START
+    ] * 2
     assert (log.log_start_offset, log.segments[0].base_offset) == (5, 4)
 
 
-def test_a_failed_sync_of_the_names_fails_the_log(bench: Any) -> None:
-    log = filled(bench, retention_ms=0)
-    bench.files.fail_next_sync(5, name_end="orders-0")
+def test_failed_directory_sync_fails_the_log(harness: Any) -> None:
+    log = filled(harness, retention_ms=0)
+    harness.files.fail_next_sync(5, name_end="orders-0")
     with pytest.raises(Exception, match="cannot sync"):
-        bench.run(log.delete_old_segments(DAY, 0))
+        harness.run(log.delete_old_segments(DAY, 0))
     assert log.failure is not None
-    assert bench.failures
+    assert harness.failures
 
 
 # Crashes.
 
 
 class PowerCut(BaseException):
-    """Nobody gets to handle it."""
+    """Simulates a power loss; must not be handled by the code under test."""
 
 
 NAME_CHANGES = ("rename", "remove", "sync_dir", "open")
 
 
 def cut_after(files: Any, steps: int) -> None:
-    """Lose power at one of the changes of names to come, or at none if there are fewer."""
+    """Raise ``PowerCut`` after ``steps`` name changes."""
     for name in NAME_CHANGES:
         plain = getattr(files, name)
 
@@ -300,9 +307,9 @@ def cut_after(files: Any, steps: int) -> None:
     start_known=st.booleans(),
     seed=st.integers(0, 10_000),
 )
-def test_power_lost_at_any_step_leaves_the_end_of_the_log_and_no_hole(
-    new_bench: Any,
-    new_chance: Any,
+def test_power_loss_at_any_step_of_retention_leaves_no_gap(
+    new_harness: Any,
+    new_entropy: Any,
     batches: int,
     flushed_after: int,
     retention_hours: int,
@@ -310,36 +317,36 @@ def test_power_lost_at_any_step_leaves_the_end_of_the_log_and_no_hole(
     start_known: bool,
     seed: int,
 ) -> None:
-    bench = new_bench()
+    harness = new_harness()
     config = {"segment_bytes": 100, "retention_ms": retention_hours * HOUR, "file_delete_delay_ms": 0}
-    log = bench.create(**config)
+    log = harness.create(**config)
     flushed = 0
-    bench.files.sync_dir("/data")
+    harness.files.sync_dir("/data")
     for number in range(batches):
-        bench.append(log, 2, timestamp=number * HOUR)
+        harness.append(log, 2, timestamp=number * HOUR)
         if number + 1 == flushed_after:
-            bench.run(log.flush())
+            harness.run(log.flush())
             flushed = log.log_end_offset
     log.high_watermark = log.log_end_offset
-    sent = bench.records(log)
-    cut_after(bench.files, steps)
+    sent = harness.records(log)
+    cut_after(harness.files, steps)
     try:
         asyncio.run(log.delete_old_segments(6 * HOUR, 0))
         asyncio.run(log.delete_pending_segments(0))
     except PowerCut:
         pass
     for name in NAME_CHANGES:
-        delattr(bench.files, name)
-    known = {"recovery_point": log.recovery_point}
+        delattr(harness.files, name)
+    checkpointed = {"recovery_point": log.recovery_point}
     if start_known:
-        known["log_start_offset"] = log.log_start_offset
-    bench.files.crash(new_chance(seed))
-    again = bench.open(config, had_clean_shutdown=False, **known)
+        checkpointed["log_start_offset"] = log.log_start_offset
+    harness.files.crash(new_entropy(seed))
+    again = harness.open(config, had_clean_shutdown=False, **checkpointed)
     assert again.log_end_offset >= flushed
     assert again.log_start_offset <= max(log.log_start_offset, again.log_end_offset)
-    found = bench.records(again)
-    assert found == [one for one in sent if again.log_start_offset <= one[0] < again.log_end_offset]
+    actual = harness.records(again)
+    assert actual == [record for record in sent if again.log_start_offset <= record[0] < again.log_end_offset]
     again.high_watermark = end = again.log_end_offset
-    bench.run(again.delete_old_segments(6 * HOUR, 0))
+    harness.run(again.delete_old_segments(6 * HOUR, 0))
     assert again.log_start_offset >= min(log.log_start_offset, end)
-    assert bench.append(again, 1, timestamp=9 * HOUR) == end
+    assert harness.append(again, 1, timestamp=9 * HOUR) == end

@@ -1,8 +1,8 @@
-"""One round of compaction over one log: learn the newest offset of each key, then write the segments anew.
+"""Cleaning of one log: build the offset map of the dirty section, then rewrite the segments.
 
-What it needs of the log is gathered on the loop when it begins; the passes run on threads, a step at a time;
-each new segment is put in its place on the loop, and only if the log still holds those it was made from. A
-round that is given up leaves the segments it has replaced, and nothing else: they are as good as the old.
+Inputs are collected on the event loop at the start; the passes run on threads in steps; each new segment is
+swapped in on the loop, and only if the log still contains its source segments. An aborted cleaning keeps the
+segments it has replaced: they are equivalent to the old ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from odradek.log.cleaning.cleaner_passes import (
     ProducerRetention,
     SegmentRewriter,
 )
-from odradek.log.cleaning.log_to_clean import LogToClean, SegmentSizes, group, slots_for
+from odradek.log.cleaning.log_to_clean import (
+    LogToClean,
+    SegmentSizes,
+    group_segments_by_size,
+    offset_map_slots,
+)
 from odradek.log.log import Log
 from odradek.log.log_config import CleanerConfig
 from odradek.log.producers.producer_states import ProducerStateEntry
@@ -32,22 +37,27 @@ from odradek.ports.files import FileSystem
 from odradek.records.codec import OffsetMap
 
 STEP_BYTES: Final = 2 * 1024 * 1024
-"""Read and written in a step, within a few milliseconds: so soon does a round notice that it is to end."""
+"""Bytes read and written per step, in a few milliseconds; an abort is noticed after a step."""
 
-STEPS: Final = ("learned", "sifted", "finished", "swapped", "checkpointed")
-"""What a round tells of, in this order: keys are known; a group is written; its files are on the disk; they
-are in their place; and, once for all groups, how far the log is compacted was written down."""
+STEPS: Final = (
+    "offset_map_built",
+    "segments_filtered",
+    "segment_synced",
+    "segments_replaced",
+    "checkpointed",
+)
+"""Steps reported to ``on_step``: the first and the last once per cleaning, the others per group."""
 
 
 class LogCleaningAborted(Exception):
-    """The round is not to go on: somebody asked for that, or the log has changed."""
+    """Raised when a cleaning must end: it was aborted, or the log has changed."""
 
 
 class CleanerStats(NamedTuple):
-    """What a round did."""
+    """Statistics of a cleaning."""
 
     end_offset: int
-    """Compacted up to here."""
+    """End of the cleaned section."""
     dirty_bytes: int
     bytes_before: int
     bytes_after: int
@@ -57,9 +67,7 @@ class CleanerStats(NamedTuple):
 
 
 class Cleaner:
-    """``between`` is awaited after each step with the bytes that it moved; it raises
-    ``LogCleaningAborted``.
-    """
+    """``throttle`` is awaited with the bytes of each step; it may raise ``LogCleaningAborted``."""
 
     def __init__(
         self,
@@ -68,51 +76,58 @@ class Cleaner:
         config: CleanerConfig,
         seed: bytes,
         now_ms: int,
-        between: Callable[[int], Awaitable[None]],
+        throttle: Callable[[int], Awaitable[None]],
         on_step: Callable[[str], None],
     ) -> None:
         self._log = log
         self._cleanable = cleanable
-        self._between = between
+        self._throttle = throttle
         self._on_step = on_step
         self._now_ms = now_ms
-        self._cuts = log.cuts
+        self._truncation_count = log.truncation_count
         self._files: FileSystem = log.segments[0].context.files
-        self._segments = [one for one in log.segments if one.base_offset < cleanable.first_uncleanable_offset]
-        self._ends = [one.base_offset for one in self._segments[1:]] + [cleanable.first_uncleanable_offset]
-        known = [one for one in log.segments if one.knows_aborted]
-        self._on_file = [one for one in log.segments if not one.knows_aborted]
-        self._aborted: list[AbortedTransaction] = [aborted for one in known for aborted in one.aborted()]
+        end_offset = cleanable.first_uncleanable_offset
+        self._segments = [segment for segment in log.segments if segment.base_offset < end_offset]
+        self._ends = [segment.base_offset for segment in self._segments[1:]] + [end_offset]
+        self._aborted: list[AbortedTransaction] = []
+        self._without_aborted: list[LogSegment] = []
+        for segment in log.segments:
+            if segment.aborted_loaded:
+                self._aborted += segment.aborted()
+            else:
+                self._without_aborted.append(segment)
         self._producers = log.producers.entries()
         self._window_bytes = config.window_bytes
         memory_bytes = config.map_bytes
         dirty_offsets = cleanable.first_uncleanable_offset - cleanable.first_dirty_offset
-        slots = slots_for(dirty_offsets, memory_bytes, SLOT_BYTES, config.load_factor)
-        self._keys = OffsetMap(slots, seed)
-        self._count_max = max(int(slots * config.load_factor), 1)
+        slots = offset_map_slots(dirty_offsets, memory_bytes, SLOT_BYTES, config.load_factor)
+        self._offset_map = OffsetMap(slots, seed)
+        self._entries_max = max(int(slots * config.load_factor), 1)
         self._records_before = self._records_after = self._bytes_before = self._bytes_after = 0
 
     async def run(self, monotonic_ms: Callable[[], int]) -> CleanerStats:
-        """Compact the log. Raises what the disk or a damaged batch raises, and ``LogCleaningAborted``."""
+        """Clean the log. Raises ``LogCleaningAborted``, and the errors of disk reads and corrupt batches."""
         directory = self._log.directory
         await self._files.offload(lambda: remove_leftovers(self._files, directory))
         self._aborted += await self._files.offload(self._read_aborted)
-        kept = await self._files.offload(lambda: kept_for(self._producers))
-        is_full = await self._learn()
-        self._on_step("learned")
-        end_offset = self._keys.latest_offset + 1
-        sizes, modified_ms = await self._files.offload(lambda: self._look(end_offset))
+        retention = await self._files.offload(lambda: producer_retention(self._producers))
+        is_full = await self._build_offset_map()
+        self._on_step("offset_map_built")
+        end_offset = self._offset_map.latest_offset + 1
+        sizes, modified_ms = await self._files.offload(lambda: self._read_segment_sizes(end_offset))
         horizon_ms = self._legacy_horizon_ms(modified_ms)
         rules = FilterRules(self._now_ms, self._log.config.delete_retention_ms, horizon_ms)
-        walk = CleanedTransactionMetadata(self._aborted, self._segments[0].base_offset)
+        transactions = CleanedTransactionMetadata(self._aborted, self._segments[0].base_offset)
         config = self._log.config
-        for numbers in group(sizes, config.segment_bytes, config.segment_index_bytes):
+        for numbers in group_segments_by_size(sizes, config.segment_bytes, config.segment_index_bytes):
             old = [self._segments[number] for number in numbers]
             written = [modified_ms[number] for number in numbers]
             target = await self._files.offload(partial(CleanedSegment, old[0].context, old[0].base_offset))
             sources = list(zip(old, written, strict=True))
-            sifting = SegmentRewriter(sources, target, self._keys, kept, walk, rules, self._window_bytes)
-            await self._replace(old, sifting, target, written[-1], monotonic_ms)
+            rewriter = SegmentRewriter(
+                sources, target, self._offset_map, retention, transactions, rules, self._window_bytes
+            )
+            await self._replace(old, rewriter, target, written[-1], monotonic_ms)
         return CleanerStats(
             end_offset,
             self._cleanable.cleanable_bytes,
@@ -124,27 +139,29 @@ class Cleaner:
         )
 
     def _read_aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions of all segments that change no more: markers may lie behind the round's
-        end. Waits."""
+        """Read the other aborted transactions: markers may be after the cleanable section. Blocks."""
         aborted = []
-        for segment in self._on_file:
+        for segment in self._without_aborted:
             path = segment.path(TRANSACTION_INDEX)
             with suppress(FileNotFoundError):
                 aborted += decode_aborted(self._files.read_whole(path), path)
         return aborted
 
-    async def _learn(self) -> bool:
-        """Note the newest offset of each key of the dirty part; give whether the map has no room for all."""
+    async def _build_offset_map(self) -> bool:
+        """Build the offset map of the dirty section; return whether the map is full."""
         first_dirty = self._cleanable.first_dirty_offset
-        dirty = [(one, end) for one, end in zip(self._segments, self._ends, strict=True) if end > first_dirty]
-        walk = CleanedTransactionMetadata(self._aborted, first_dirty)
-        learning = OffsetMapBuilder(dirty, self._keys, self._count_max, first_dirty, walk, self._window_bytes)
-        while not learning.is_done:
-            await self._between(await self._files.offload(lambda: learning.step(STEP_BYTES)))
-        return learning.is_full
+        segments = zip(self._segments, self._ends, strict=True)
+        dirty = [(segment, end) for segment, end in segments if end > first_dirty]
+        transactions = CleanedTransactionMetadata(self._aborted, first_dirty)
+        builder = OffsetMapBuilder(
+            dirty, self._offset_map, self._entries_max, first_dirty, transactions, self._window_bytes
+        )
+        while not builder.is_done:
+            await self._throttle(await self._files.offload(lambda: builder.step(STEP_BYTES)))
+        return builder.is_full
 
-    def _look(self, end_offset: int) -> tuple[list[SegmentSizes], list[int]]:
-        """Sizes of the segments that are written anew, and when each was last written. Waits."""
+    def _read_segment_sizes(self, end_offset: int) -> tuple[list[SegmentSizes], list[int]]:
+        """Return sizes and modification times of the segments to rewrite. Blocks."""
         files = self._files
         sizes, modified_ms = [], []
         for segment, end in zip(self._segments, self._ends, strict=True):
@@ -158,49 +175,48 @@ class Cleaner:
         return sizes, modified_ms
 
     def _legacy_horizon_ms(self, modified_ms: Sequence[int]) -> int:
-        """Old formats have no place for a delete horizon: there the age of the last clean file counts."""
+        """Return the delete horizon for old formats, which cannot store it, from the last clean segment."""
         first_dirty = self._cleanable.first_dirty_offset
-        clean = [
-            at for one, at in zip(self._segments, modified_ms, strict=False) if one.base_offset < first_dirty
-        ]
+        segments = zip(self._segments, modified_ms, strict=False)
+        clean = [modified for segment, modified in segments if segment.base_offset < first_dirty]
         return clean[-1] - self._log.config.delete_retention_ms if clean else 0
 
     async def _replace(
         self,
         old: Sequence[LogSegment],
-        sifting: SegmentRewriter,
+        rewriter: SegmentRewriter,
         target: CleanedSegment,
         modified_ms: int,
         monotonic_ms: Callable[[], int],
     ) -> None:
-        """Write a group of segments anew and put the new one in their place."""
+        """Rewrite a group of segments and replace them."""
         is_done = False
         try:
-            while not sifting.is_done:
-                await self._between(await self._files.offload(lambda: sifting.step(STEP_BYTES)))
-            self._on_step("sifted")
-            await self._files.offload(lambda: target.finish(sifting.take_aborted(), modified_ms))
-            await self._between(0)
-            self._on_step("finished")
-            is_done = await self._log.replace(old, target, self._cuts, monotonic_ms())
+            while not rewriter.is_done:
+                await self._throttle(await self._files.offload(lambda: rewriter.step(STEP_BYTES)))
+            self._on_step("segments_filtered")
+            await self._files.offload(lambda: target.finish(rewriter.take_aborted(), modified_ms))
+            await self._throttle(0)
+            self._on_step("segment_synced")
+            is_done = await self._log.replace_segments(old, target, self._truncation_count, monotonic_ms())
         finally:
             if not is_done and self._log.failure is None:
                 await self._files.offload(target.discard)
         if not is_done:
             raise LogCleaningAborted("the log has changed")
-        self._on_step("swapped")
-        self._bytes_before += sum(one.size for one in old)
+        self._on_step("segments_replaced")
+        self._bytes_before += sum(segment.size for segment in old)
         self._bytes_after += target.size
-        self._records_before += sifting.records_read
-        self._records_after += sifting.records_kept
+        self._records_before += rewriter.records_read
+        self._records_after += rewriter.records_kept
 
 
 SLOT_BYTES: Final = 24
-"""Of a key's hash and its offset."""
+"""Size of a key hash and an offset."""
 
 
-def kept_for(producers: Iterable[ProducerStateEntry]) -> ProducerRetention:
-    """What tells of a producer's last sequence and epoch, though no record of it may be left."""
+def producer_retention(producers: Iterable[ProducerStateEntry]) -> ProducerRetention:
+    """Return the batches that carry the last sequence or epoch of each producer."""
     last_offsets, marker_epochs = set(), {}
     for producer in producers:
         if producer.batches:

@@ -1,12 +1,11 @@
-"""The two passes of a compaction over a log's files, in steps that a thread takes one at a time.
+"""The two passes of a cleaning, in steps that run on a thread.
 
-``OffsetMapBuilder`` reads the dirty part and notes the newest offset of each key. ``SegmentRewriter`` reads
-a group of
-segments and writes what stays to a new one. A step reads about as much as it is told to, touches only files,
-and leaves its state here for the next; between steps the loop decides whether there is one.
+``OffsetMapBuilder`` reads the dirty section into the offset map. ``SegmentRewriter`` copies the retained
+records of a group of segments to a new one. A step reads about as many bytes as requested and accesses only
+files; between steps the event loop decides whether to continue.
 
-No Python runs per record, nor per batch where batches are plain: the codec goes over those. Batches that are
-compressed, transactional, markers or of an old format are met one by one.
+No Python runs per record, nor per plain batch: the codec processes those. Batches that are compressed,
+transactional, control batches or of an old format are processed one by one.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from odradek.records.control_records import ControlRecordType, read_control_type
 from odradek.records.layout import LOG_OVERHEAD, BatchHeader
 
 RUN_BYTES: Final = 128 * 1024
-"""FilterResult at once, and given one entry in the indexes: half of what Kafka's default makes of it. Less
-would have the thread ask for the interpreter more often, more would have readers search longer."""
+"""Bytes filtered per codec call, with one index entry. Less would mean more contention for the interpreter
+lock, more would make lookups slower."""
 
 
 class BatchWindows:
-    """Windows of a segment's log file, each beginning with a batch; one too small for it is widened."""
+    """Read buffers of a segment's log file that start at a batch, grown if the batch does not fit."""
 
     def __init__(self, segment: LogSegment, window_bytes: int) -> None:
         self._segment = segment
         self._window_bytes = window_bytes
-        self._wanted_bytes = window_bytes
+        self._read_bytes = window_bytes
         self._position = 0
         self._file: File | None = None
 
@@ -50,52 +49,52 @@ class BatchWindows:
     def read(self) -> bytes:
         if self._file is None:
             self._file = self._segment.context.files.open(self._segment.path(LOG), writable=False)
-        wanted_bytes = min(self._wanted_bytes, self._segment.size - self._position)
-        window = self._file.read_at(self._position, wanted_bytes)
-        if len(window) < wanted_bytes:
+        read_bytes = min(self._read_bytes, self._segment.size - self._position)
+        window = self._file.read_at(self._position, read_bytes)
+        if len(window) < read_bytes:
             raise self._corrupt()
         return window
 
-    def took(self, window: bytes, taken: int) -> None:
-        """So much of the window was whole batches; the next begins after them."""
-        self._position += taken
-        self._wanted_bytes = self._window_bytes
-        if taken == 0:
-            self._widen(window)
+    def advance(self, window: bytes, consumed: int) -> None:
+        """Advance by the complete batches that were consumed from the window."""
+        self._position += consumed
+        self._read_bytes = self._window_bytes
+        if consumed == 0:
+            self._grow(window)
         if self.is_at_end and self._file is not None:
             self._file.close()
 
-    def _widen(self, window: bytes) -> None:
-        """Make the next window hold the batch that this one did not."""
+    def _grow(self, window: bytes) -> None:
+        """Grow the next window to the size of the batch."""
         size_bytes = int.from_bytes(window[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
         if not len(window) < size_bytes <= self._segment.size - self._position:
             raise self._corrupt()
-        self._wanted_bytes = size_bytes
+        self._read_bytes = size_bytes
 
     def _corrupt(self) -> BrokerError:
         return BrokerError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"no batch can be read at position {self._position} of {self._segment.path(LOG)}",
+            f"cannot read a batch at position {self._position} of {self._segment.path(LOG)}",
         )
 
 
 class OffsetMapBuilder:
-    """Fills ``keys`` from the dirty segments; each comes with the offset at which the next one begins."""
+    """Fills the offset map from the dirty segments, given with the base offsets of their successors."""
 
     def __init__(
         self,
         segments: Sequence[tuple[LogSegment, int]],
-        keys: OffsetMap,
-        count_max: int,
+        offset_map: OffsetMap,
+        entries_max: int,
         first_dirty_offset: int,
-        walk: CleanedTransactionMetadata,
+        transactions: CleanedTransactionMetadata,
         window_bytes: int,
     ) -> None:
         self._ahead = list(reversed(segments))
-        self._keys = keys
-        self._count_max = count_max
+        self._offset_map = offset_map
+        self._entries_max = entries_max
         self._from_offset = first_dirty_offset
-        self._walk = walk
+        self._transactions = transactions
         self._window_bytes = window_bytes
         self._windows: BatchWindows | None = None
         self._end_offset = 0
@@ -106,56 +105,56 @@ class OffsetMapBuilder:
         return self.is_full or (self._windows is None and not self._ahead)
 
     def step(self, size_bytes: int) -> int:
-        """Read about so much; give how much it was."""
+        """Read about ``size_bytes``; return the number of bytes read."""
         read_bytes = 0
         while read_bytes < size_bytes and not self.is_done:
             if self._windows is None:
                 segment, self._end_offset = self._ahead.pop()
                 self._windows = BatchWindows(segment, self._window_bytes)
             if self._windows.is_at_end:
-                # Offsets may be missing at the end of a segment: they count as seen.
-                self._keys.update_latest_offset(self._end_offset - 1)
+                # Offsets missing at the end of a segment count as read.
+                self._offset_map.update_latest_offset(self._end_offset - 1)
                 self._windows = None
                 continue
             window = self._windows.read()
-            taken = self._learn(window)
+            consumed = self._add_batches(window)
             if not self.is_full:
-                self._windows.took(window, taken)
-            read_bytes += max(taken, 1)
+                self._windows.advance(window, consumed)
+            read_bytes += max(consumed, 1)
         return read_bytes
 
-    def _learn(self, window: bytes) -> int:
-        """How much of a window was taken: all whole batches, unless the map has no room left."""
+    def _add_batches(self, window: bytes) -> int:
+        """Add the complete batches of a window; return the bytes consumed, less if the map is full."""
         position = 0
         while True:
-            position = self._keys.put_batches(window, position, self._from_offset, self._count_max)
+            position = self._offset_map.put_batches(window, position, self._from_offset, self._entries_max)
             header = header_at(window, position)
             if header is None:
                 return position
-            if not self._learn_one(window, header):
+            if not self._add_batch(window, header):
                 self.is_full = True
                 return position
             position = header.end_position
 
-    def _learn_one(self, window: bytes, header: BatchHeader) -> bool:
+    def _add_batch(self, window: bytes, header: BatchHeader) -> bool:
         if header.is_control:
-            self._walk.may_drop_marker(header, control_type(window, header))
-        elif not self._walk.is_aborted(header):
-            return put_batch(window, header, self._keys, self._from_offset, self._count_max)
+            self._transactions.may_drop_marker(header, control_type(window, header))
+        elif not self._transactions.is_aborted(header):
+            return put_batch(window, header, self._offset_map, self._from_offset, self._entries_max)
         if header.last_offset >= self._from_offset:
-            self._keys.update_latest_offset(header.last_offset)
+            self._offset_map.update_latest_offset(header.last_offset)
         return True
 
 
 class ProducerRetention(NamedTuple):
-    """What must stay, though empty, so that producers are known after a restart."""
+    """Batches to retain, if only as empty batches, so that producer state survives a restart."""
 
     last_offsets: array[int]
-    """Sorted: last offsets of the batches that hold a producer's last sequence."""
+    """Last offsets of the batches with a producer's last sequence, sorted."""
     marker_epochs: Mapping[int, int]
-    """Of producers of which only markers are known: their epoch."""
+    """Epochs of producers that have only markers."""
 
-    def keeps(self, header: BatchHeader) -> bool:
+    def must_retain(self, header: BatchHeader) -> bool:
         number = bisect_left(self.last_offsets, header.last_offset)
         if number < len(self.last_offsets) and self.last_offsets[number] == header.last_offset:
             return True
@@ -166,27 +165,27 @@ class FilterRules(NamedTuple):
     now_ms: int
     delete_retention_ms: int
     legacy_horizon_ms: int
-    """Tombstones of old formats go from files last written by then."""
+    """Tombstones of old formats are removed from files last modified by then."""
 
 
 class SegmentRewriter:
-    """Writes what stays of a group of segments to ``target``. ``modified_ms`` is given for each of them."""
+    """Copies the retained records of segments, given with their modification times, to ``target``."""
 
     def __init__(
         self,
         segments: Sequence[tuple[LogSegment, int]],
         target: CleanedSegment,
-        keys: OffsetMap,
-        kept: ProducerRetention,
-        walk: CleanedTransactionMetadata,
+        offset_map: OffsetMap,
+        retention: ProducerRetention,
+        transactions: CleanedTransactionMetadata,
         rules: FilterRules,
         window_bytes: int,
     ) -> None:
         self._ahead = list(reversed(segments))
         self._target = target
-        self._keys = keys
-        self._kept = kept
-        self._walk = walk
+        self._offset_map = offset_map
+        self._retention = retention
+        self._transactions = transactions
         self._rules = rules
         self._window_bytes = window_bytes
         self._windows: BatchWindows | None = None
@@ -200,11 +199,11 @@ class SegmentRewriter:
         return self._windows is None and not self._ahead
 
     def take_aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions that the new segment has to tell of."""
-        return self._walk.take_kept()
+        """Return the aborted transactions for the transaction index of the new segment."""
+        return self._transactions.take_kept()
 
     def step(self, size_bytes: int) -> int:
-        """Read about so much and write what stays of it; give how much was read and written."""
+        """Read about ``size_bytes`` and write the retained part; return the bytes read and written."""
         moved_bytes = 0
         while moved_bytes < size_bytes and not self.is_done:
             if self._windows is None:
@@ -215,78 +214,78 @@ class SegmentRewriter:
                 self._windows = None
                 continue
             window = self._windows.read()
-            taken = self._sift(window)
-            self._windows.took(window, taken)
+            consumed = self._filter(window)
+            self._windows.advance(window, consumed)
             if self._out:
                 self._target.append(self._out)
-            moved_bytes += taken + len(self._out) + 1
+            moved_bytes += consumed + len(self._out) + 1
             self._out = bytearray()
         return moved_bytes
 
-    def _sift(self, window: bytes) -> int:
+    def _filter(self, window: bytes) -> int:
         position, end = 0, RUN_BYTES
         while True:
-            position = self._sift_run(memoryview(window)[:end], position)
+            position = self._filter_run(memoryview(window)[:end], position)
             header = header_at(window, position)
             if header is None:
                 return position
             if header.end_position > end:
                 end = max(position + RUN_BYTES, header.end_position)
                 continue
-            self._sift_one(window, header)
+            self._filter_batch(window, header)
             position = header.end_position
 
-    def _sift_run(self, window: memoryview, position: int) -> int:
-        """Take plain batches as far as there are; give where the first stands that was not taken."""
-        rules, kept = self._rules, memoryview(self._kept.last_offsets)
-        sifted = filter_batches(
-            window, position, self._keys, kept, rules.now_ms, rules.delete_retention_ms, self._out
+    def _filter_run(self, window: memoryview, position: int) -> int:
+        """Filter consecutive plain batches; return the position of the first that is not plain."""
+        rules, retention = self._rules, memoryview(self._retention.last_offsets)
+        result = filter_batches(
+            window, position, self._offset_map, retention, rules.now_ms, rules.delete_retention_ms, self._out
         )
-        self.records_read += sifted.records_read
-        self.records_kept += sifted.records_kept
-        if sifted.batches_kept:
+        self.records_read += result.records_read
+        self.records_kept += result.records_kept
+        if result.batches_kept:
             self._target.index(
                 BatchRun(
-                    sifted.bytes_kept,
-                    sifted.last_offset,
-                    sifted.last_batch_position,
-                    sifted.max_timestamp,
-                    sifted.offset_of_max_timestamp,
+                    result.bytes_kept,
+                    result.last_offset,
+                    result.last_batch_position,
+                    result.max_timestamp,
+                    result.offset_of_max_timestamp,
                 )
             )
-        return sifted.position
+        return result.position
 
-    def _sift_one(self, window: bytes, header: BatchHeader) -> None:
+    def _filter_batch(self, window: bytes, header: BatchHeader) -> None:
         if header.is_control:
-            may_drop = self._walk.may_drop_marker(header, control_type(window, header))
+            is_discardable = self._transactions.may_drop_marker(header, control_type(window, header))
             horizon_ms = header.delete_horizon_ms
-            discards = may_drop and horizon_ms is not None and horizon_ms <= self._rules.now_ms
+            is_discarded = is_discardable and horizon_ms is not None and horizon_ms <= self._rules.now_ms
         else:
-            may_drop = discards = self._walk.is_aborted(header)
-        made = filter_batch(
+            is_discardable = is_discarded = self._transactions.is_aborted(header)
+        filtered = filter_batch(
             window,
             header,
-            self._keys,
-            discard_records=discards,
-            keep_empty=self._kept.keeps(header),
+            self._offset_map,
+            discard_records=is_discarded,
+            keep_empty=self._retention.must_retain(header),
             drop_tombstones_of_legacy=self._drops_legacy_tombstones,
             now_ms=self._rules.now_ms,
             delete_retention_ms=self._rules.delete_retention_ms,
-            marker_of_empty_transaction=may_drop and header.is_control,
+            marker_of_empty_transaction=is_discardable and header.is_control,
         )
-        if made is not None:
-            self._keep(made)
+        if filtered is not None:
+            self._append(filtered)
 
-    def _keep(self, made: bytes) -> None:
-        """Take one batch, or the messages of an old format that are left of one."""
-        for header in read_headers(made):
-            offset, at = header.last_offset, len(self._out) + header.position
-            self._target.index(BatchRun(header.size_bytes, offset, at, header.max_timestamp, offset))
-        self._out += made
+    def _append(self, filtered: bytes) -> None:
+        """Append a retained batch, or the retained messages of an old format."""
+        for header in read_headers(filtered):
+            offset, position = header.last_offset, len(self._out) + header.position
+            self._target.index(BatchRun(header.size_bytes, offset, position, header.max_timestamp, offset))
+        self._out += filtered
 
 
 def control_type(window: bytes, header: BatchHeader) -> ControlRecordType | None:
-    """What a control batch says; ``None`` if compaction has emptied it before."""
+    """Return the type of a control batch; ``None`` if an earlier cleaning emptied it."""
     if header.count == 0:
         return None
     return read_control_type(decode_batch(window, header)[0].key)

@@ -1,14 +1,14 @@
-"""Compaction of all logs of a broker: which is next, who may hold it up, how far each has come.
+"""Log cleaner: compaction of all logs of a broker.
 
-Up to ``log.cleaner.threads`` rounds run at once, each over another log, always the dirtiest that is worth it;
-when there is none, the next look is ``log.cleaner.backoff.ms`` later. Settings are asked anew each time.
+Up to ``log.cleaner.threads`` cleanings run concurrently, each on the filthiest log that is worth cleaning;
+if there is none, the next check is after ``log.cleaner.backoff.ms``. Settings are read before each check.
 
-A partition that is to be left alone is paused; pauses are counted, and a round under way ends before a pause
-begins. One whose log cannot be compacted, because of damage, is put aside with the reason until it is deleted
-or the broker is started again; the others go on.
+Cleaning of a partition can be paused; pauses are counted, and a cleaning in progress ends before the pause
+starts. A partition with a corrupt log is marked uncleanable until it is deleted or the broker restarts; the
+others continue.
 
-How far a log is compacted is written down in its data directory after each round. It is a hint about work
-done: a crash that loses it costs a repetition.
+The end of the cleaned section is checkpointed in the log directory after each cleaning. Losing it in a crash
+only repeats work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 from odradek.log.cleaning.cleanable_offsets import find_cleanable_offsets
 from odradek.log.cleaning.cleaner import Cleaner, CleanerStats, LogCleaningAborted
-from odradek.log.cleaning.log_to_clean import LogToClean, choose, find_first_dirty
+from odradek.log.cleaning.log_to_clean import LogToClean, choose_filthiest, find_first_dirty
 from odradek.log.cleaning.throttler import Throttler
 from odradek.log.log import Log
 from odradek.log.log_config import CleanerConfig
@@ -32,37 +32,41 @@ from odradek.ports.clock import Clock
 from odradek.ports.entropy import Entropy
 from odradek.telemetry import events
 
-LOGS_A_TURN: Final = 64
-"""Logs looked at before others on the loop have their turn."""
+LOGS_PER_YIELD: Final = 64
+"""Logs checked before control returns to the event loop."""
 
-NAP_MS_MAX: Final = 100
-"""A round that waits for its turn looks this often whether it is to end."""
+ABORT_CHECK_MS: Final = 100
+"""Interval at which a throttled cleaning checks for an abort."""
 
 events_log = events.logger("cleaner")
 
 
-class _UnderWay:
-    """A round over a log, and whether somebody wants it to end."""
+class _CleaningInProgress:
+    """A cleaning in progress, and whether it must end."""
 
     def __init__(self, directory: LogDirectory, log: Log) -> None:
         self.directory = directory
         self.log = log
-        self.cuts = log.cuts
+        self.truncation_count = log.truncation_count
         self.is_aborted = False
         self.ended = asyncio.Event()
 
     @property
-    def is_over(self) -> bool:
-        """Whether it is to end: it was asked to, or the log is not what it was."""
-        return self.is_aborted or self.cuts != self.log.cuts or not _is_sound(self.directory, self.log)
+    def must_end(self) -> bool:
+        """Whether the cleaning must end: it was aborted, or the log was truncated, removed or has failed."""
+        return (
+            self.is_aborted
+            or self.truncation_count != self.log.truncation_count
+            or not _is_usable(self.directory, self.log)
+        )
 
 
-def _is_sound(directory: LogDirectory, log: Log) -> bool:
+def _is_usable(directory: LogDirectory, log: Log) -> bool:
     return directory.failure is None and log.failure is None and directory.get(log.topic_partition) is log
 
 
 class LogCleaner:
-    """``settings`` are asked for at each look. ``on_step`` is told of each of ``cleaning_round.STEPS``."""
+    """``settings`` is called before each check. ``on_step`` is called with each of ``cleaner.STEPS``."""
 
     def __init__(
         self,
@@ -77,93 +81,94 @@ class LogCleaner:
         self._clock = clock
         self._entropy = entropy
         self._on_step = on_step
-        self._throttle = Throttler()
-        self._under_way: dict[TopicPartition, _UnderWay] = {}
+        self._throttler = Throttler()
+        self._in_progress: dict[TopicPartition, _CleaningInProgress] = {}
         self._pauses: Counter[TopicPartition] = Counter()
         self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
-        self._unwritten: list[LogDirectory] = []
+        self._unwritten_checkpoints: list[LogDirectory] = []
         self._workers: list[asyncio.Task[None]] = []
-        self._naps: set[asyncio.Future[None]] = set()
+        self._sleeps: set[asyncio.Future[None]] = set()
         self._is_stopping = False
 
     # Start and stop.
 
     def start(self) -> None:
-        self._employ(1)
+        self._start_workers(1)
 
     async def stop(self) -> None:
-        """End all rounds where they can be ended; what is on its way to the disk gets there first."""
+        """Stop all workers; cleanings end after their current step."""
         self._is_stopping = True
-        for nap in self._naps:
-            nap.cancel()
+        for sleep in self._sleeps:
+            sleep.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
         self._workers.clear()
 
-    def _employ(self, count: int) -> None:
-        """Have so many workers. The first stays for good and looks after the number of the others."""
+    def _start_workers(self, count: int) -> None:
+        """Start workers up to ``count``. The first one stays and adjusts the number of the others."""
         self._workers = [worker for worker in self._workers if not worker.done()]
         for number in range(len(self._workers), count):
-            self._workers.append(asyncio.get_running_loop().create_task(self._work(number)))
+            self._workers.append(asyncio.get_running_loop().create_task(self._run_worker(number)))
 
-    async def _work(self, number: int) -> None:
+    async def _run_worker(self, number: int) -> None:
         while not self._is_stopping:
             config = self._settings()
             if number == 0:
-                self._employ(max(config.threads, 1))
+                self._start_workers(max(config.threads, 1))
             elif number >= config.threads:
                 return
             may_clean = config.is_enabled and number < config.threads
-            if not may_clean or not await self._try_to_clean():
-                await self._nap(config.backoff_ms)
+            if not may_clean or not await self._try_clean():
+                await self._sleep(config.backoff_ms)
 
-    async def _try_to_clean(self) -> bool:
+    async def _try_clean(self) -> bool:
         try:
             return await self.clean_filthiest_log()
-        except Exception as broken:  # noqa: BLE001 - the edge of a task
-            events_log.failure("cleaner_broken", broken)
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            events_log.failure("log_cleaner_failed", error)
             return False
 
-    async def _nap(self, duration_ms: int) -> None:
-        """Wait, but not while stopping."""
+    async def _sleep(self, duration_ms: int) -> None:
+        """Sleep, interrupted by ``stop``."""
         if self._is_stopping:
             return
-        nap = asyncio.ensure_future(self._clock.sleep_ms(duration_ms))
-        self._naps.add(nap)
+        sleep = asyncio.ensure_future(self._clock.sleep_ms(duration_ms))
+        self._sleeps.add(sleep)
         try:
-            await nap
+            await sleep
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
         finally:
-            self._naps.discard(nap)
+            self._sleeps.discard(sleep)
 
     # Pauses.
 
     async def pause(self, topic_partition: TopicPartition) -> None:
-        """Leave a partition alone until ``resume``; a round under way is ended before this returns."""
+        """Pause cleaning of a partition until ``resume``; aborts and awaits a cleaning in progress."""
         self._pauses[topic_partition] += 1
-        under_way = self._under_way.get(topic_partition)
-        if under_way is not None:
-            under_way.is_aborted = True
-            await under_way.ended.wait()
+        cleaning = self._in_progress.get(topic_partition)
+        if cleaning is not None:
+            cleaning.is_aborted = True
+            await cleaning.ended.wait()
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Undo one pause; one that is not paused stays so."""
+        """Undo one ``pause``; no effect if the partition is not paused."""
         self._pauses[topic_partition] -= 1
         if self._pauses[topic_partition] <= 0:
             del self._pauses[topic_partition]
 
     async def abort(self, topic_partition: TopicPartition) -> None:
-        """End a round under way; the next may begin at once."""
+        """Abort a cleaning in progress; the next one may start immediately."""
         await self.pause(topic_partition)
         self.resume(topic_partition)
 
-    # What is written down.
+    # Checkpoints.
 
     async def maybe_truncate_checkpoint(self, topic_partition: TopicPartition, offset: int) -> None:
-        """A log was truncated: what comes to stand behind ``offset`` was not compacted yet.
+        """Lower the checkpointed offset after a truncation to ``offset``.
 
-        Whoever truncates a log pauses it before: a segment that is about to take its place may hold more.
+        The caller must pause cleaning before the truncation: a cleaned segment about to be swapped in may
+        contain truncated records.
         """
         for directory in self._directories:
             if directory.cleaned_offsets.get(topic_partition, 0) > offset:
@@ -173,51 +178,51 @@ class LogCleaner:
     def move_checkpoint(
         self, topic_partition: TopicPartition, source: LogDirectory, target: LogDirectory
     ) -> None:
-        """A log is in another directory now: what is known of it goes along, and is written down soon.
+        """Move the checkpointed offset with a log to another directory; both checkpoints are written soon.
 
-        A log that was put aside is not: its copy was checked batch by batch.
+        The uncleanable mark is not moved: the copy was checked batch by batch.
         """
         offset = source.cleaned_offsets.pop(topic_partition, None)
         if offset is not None:
             target.cleaned_offsets[topic_partition] = offset
-            self._unwritten += [source, target]
+            self._unwritten_checkpoints += [source, target]
 
-    async def _write_down(self) -> None:
-        while self._unwritten:
-            directory = self._unwritten.pop()
+    async def _write_checkpoints(self) -> None:
+        while self._unwritten_checkpoints:
+            directory = self._unwritten_checkpoints.pop()
             if directory.failure is None:
                 try:
                     await directory.checkpoint_cleaned_offsets()
-                except StorageError as failed:
-                    events_log.warning("cleaned_offsets_not_written", path=directory.path, reason=str(failed))
+                except StorageError as error:
+                    events_log.warning("cleaner_checkpoint_failed", path=directory.path, reason=str(error))
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """Partitions that were put aside, and why."""
+        """Uncleanable partitions with the reasons."""
         return {partition: reason for partition, (_, reason) in self._uncleanable.items()}
 
-    # Choice.
+    # Selection.
 
     async def clean_filthiest_log(self) -> bool:
-        """Compact the dirtiest log that is worth it; gives whether there was one that came to its end."""
-        await self._write_down()
-        found = choose([candidate async for candidate in self._candidates()])
-        if found is None:
+        """Clean the filthiest log that is worth cleaning; return whether one was cleaned."""
+        await self._write_checkpoints()
+        candidate = choose_filthiest([candidate async for candidate in self._candidates()])
+        if candidate is None:
             return False
-        (directory, log), cleanable = found
+        (directory, log), cleanable = candidate
         if not self._may_clean(directory, log):
-            return True  # another worker was faster: look again
+            return True  # another worker was faster: check again
         return await self._clean(directory, log, cleanable)
 
     async def _candidates(self) -> AsyncIterator[tuple[tuple[LogDirectory, Log], LogToClean, float]]:
-        """Every log that may be compacted, and what a round would do; others on the loop run in between."""
+        """Yield every cleanable log with its section and minimum dirty ratio; does not hog the event loop."""
         now_ms = self._clock.wall_ms()
         for directory in self._directories:
             for number, log in enumerate(list(directory)):
-                if number % LOGS_A_TURN == LOGS_A_TURN - 1:
+                if number % LOGS_PER_YIELD == LOGS_PER_YIELD - 1:
                     await asyncio.sleep(0)
-                if self._may_clean(directory, log) and not self._is_put_aside(log):
-                    cleanable = await self._look_at(directory, log, now_ms)
+                if self._may_clean(directory, log) and not self._is_uncleanable(log):
+                    cleanable = await self._find_log_to_clean(directory, log, now_ms)
                     if cleanable is not None:
                         yield (directory, log), cleanable, log.config.min_cleanable_dirty_ratio
 
@@ -225,20 +230,20 @@ class LogCleaner:
         partition = log.topic_partition
         return (
             log.config.is_compacted
-            and partition not in self._under_way
+            and partition not in self._in_progress
             and partition not in self._pauses
-            and _is_sound(directory, log)
+            and _is_usable(directory, log)
         )
 
-    def _is_put_aside(self, log: Log) -> bool:
-        """Whether this very log was; one that took the name of a deleted one was not."""
-        put_aside = self._uncleanable.get(log.topic_partition)
-        if put_aside is not None and put_aside[0] is not log:
+    def _is_uncleanable(self, log: Log) -> bool:
+        """Whether this log is marked uncleanable; a new log of the same name is not."""
+        uncleanable = self._uncleanable.get(log.topic_partition)
+        if uncleanable is not None and uncleanable[0] is not log:
             del self._uncleanable[log.topic_partition]
             return False
-        return put_aside is not None
+        return uncleanable is not None
 
-    async def _look_at(self, directory: LogDirectory, log: Log, now_ms: int) -> LogToClean | None:
+    async def _find_log_to_clean(self, directory: LogDirectory, log: Log, now_ms: int) -> LogToClean | None:
         partition = log.topic_partition
         checkpointed = directory.cleaned_offsets.get(partition)
         first_dirty = find_first_dirty(checkpointed, log.log_start_offset, log.log_end_offset)
@@ -246,37 +251,37 @@ class LogCleaner:
             directory.cleaned_offsets[partition] = first_dirty.offset
             if "delete" not in log.config.cleanup_policy:
                 events_log.warning(
-                    "cleaned_offset_reset", partition=partition, was=checkpointed, now=first_dirty.offset
+                    "cleaner_checkpoint_reset", partition=partition, was=checkpointed, now=first_dirty.offset
                 )
         try:
             return await find_cleanable_offsets(log, first_dirty, now_ms)
         except OSError as error:
-            refusal = log.storage_error(error, "look through")
-            events_log.warning("cleaning_failed", partition=partition, reason=str(refusal))
-        except BrokerError as damaged:
-            self._put_aside(log, str(damaged))
+            failure = log.storage_error(error, "read")
+            events_log.warning("cleaning_failed", partition=partition, reason=str(failure))
+        except BrokerError as corrupt:
+            self._mark_uncleanable(log, str(corrupt))
         return None
 
-    def _put_aside(self, log: Log, reason: str) -> None:
+    def _mark_uncleanable(self, log: Log, reason: str) -> None:
         self._uncleanable[log.topic_partition] = (log, reason)
         events_log.error("log_uncleanable", partition=log.topic_partition, reason=reason)
 
-    # Rounds.
+    # Cleaning.
 
     async def _clean(self, directory: LogDirectory, log: Log, cleanable: LogToClean) -> bool:
-        under_way = self._under_way[log.topic_partition] = _UnderWay(directory, log)
+        cleaning = self._in_progress[log.topic_partition] = _CleaningInProgress(directory, log)
         try:
-            return await self._run(under_way, cleanable)
+            return await self._run_cleaning(cleaning, cleanable)
         finally:
-            del self._under_way[log.topic_partition]
-            under_way.ended.set()
+            del self._in_progress[log.topic_partition]
+            cleaning.ended.set()
 
-    async def _run(self, under_way: _UnderWay, cleanable: LogToClean) -> bool:
-        """A round, and what is to be done if it fails; gives whether it came to its end."""
-        directory, log = under_way.directory, under_way.log
+    async def _run_cleaning(self, cleaning: _CleaningInProgress, cleanable: LogToClean) -> bool:
+        """Run a cleaning and handle its failure; return whether it completed."""
+        directory, log = cleaning.directory, cleaning.log
         partition, began_ms = log.topic_partition, self._clock.monotonic_ms()
         try:
-            # Recovery takes holes for damage where a topic is no longer compacted: let it begin behind them.
+            # Recovery of a topic that is no longer compacted takes gaps for data loss: start after them.
             await directory.checkpoint_recovery_points()
             cleaned = await Cleaner(
                 log,
@@ -284,52 +289,52 @@ class LogCleaner:
                 self._settings(),
                 self._entropy.token(16),
                 self._clock.wall_ms(),
-                partial(self._pace, under_way),
+                partial(self._throttle_io, cleaning),
                 self._on_step,
             ).run(self._clock.monotonic_ms)
             directory.cleaned_offsets[partition] = cleaned.end_offset
             await directory.checkpoint_cleaned_offsets()
         except (LogCleaningAborted, FileNotFoundError) as ended:
-            # Files go when a log is deleted, or cut, or loses segments to retention.
+            # Files disappear when the log is deleted or truncated, or when retention deletes segments.
             events_log.info("cleaning_aborted", partition=partition, reason=str(ended))
             return False
-        except (OSError, BrokerError, StorageError) as failed:
-            self._note_failure(under_way, failed)
+        except (OSError, BrokerError, StorageError) as error:
+            self._note_failure(cleaning, error)
             return False
-        except Exception as broken:  # noqa: BLE001 - whatever it is, the other logs are to be compacted
-            events_log.failure("cleaning_broken", broken, partition=partition)
-            self._put_aside(log, repr(broken))
+        except Exception as error:  # noqa: BLE001 - cleaning of the other logs must go on
+            events_log.failure("cleaning_crashed", error, partition=partition)
+            self._mark_uncleanable(log, repr(error))
             return False
         self._on_step("checkpointed")
-        self._tell(log, cleanable, cleaned, self._clock.monotonic_ms() - began_ms)
+        self._log_stats(log, cleanable, cleaned, self._clock.monotonic_ms() - began_ms)
         return True
 
-    def _note_failure(self, under_way: _UnderWay, failed: Exception) -> None:
-        """A full disk is tried again later; a failed one is the end of its directory; damage stays."""
-        log = under_way.log
-        if isinstance(failed, OSError):
-            failed = log.storage_error(failed, "compact")
-        # A checkpoint tells of a full disk as a StorageError that is not the end of the directory.
-        is_full = isinstance(failed, StorageError) or (
-            isinstance(failed, BrokerError) and failed.code is ErrorCode.KAFKA_STORAGE_ERROR
+    def _note_failure(self, cleaning: _CleaningInProgress, error: Exception) -> None:
+        """Retry later on a full disk, fail the directory on a failed disk, mark a corrupt log uncleanable."""
+        log = cleaning.log
+        if isinstance(error, OSError):
+            error = log.storage_error(error, "compact")
+        # A checkpoint reports a full disk as a StorageError that does not fail the directory.
+        is_full = isinstance(error, StorageError) or (
+            isinstance(error, BrokerError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
         )
-        if is_full or under_way.is_over:
-            events_log.warning("cleaning_failed", partition=log.topic_partition, reason=str(failed))
+        if is_full or cleaning.must_end:
+            events_log.warning("cleaning_failed", partition=log.topic_partition, reason=str(error))
         else:
-            self._put_aside(log, str(failed))
+            self._mark_uncleanable(log, str(error))
 
-    async def _pace(self, under_way: _UnderWay, moved_bytes: int) -> None:
-        """Wait as long as ``log.cleaner.io.max.bytes.per.second`` asks for, unless the round is to end."""
+    async def _throttle_io(self, cleaning: _CleaningInProgress, moved_bytes: int) -> None:
+        """Wait as ``log.cleaner.io.max.bytes.per.second`` requires, unless the cleaning must end."""
         rate = self._settings().bytes_per_second
-        wait_ms = self._throttle.spend(moved_bytes, rate, self._clock.monotonic_ms())
-        while not (self._is_stopping or under_way.is_over):
+        wait_ms = self._throttler.spend(moved_bytes, rate, self._clock.monotonic_ms())
+        while not (self._is_stopping or cleaning.must_end):
             if wait_ms <= 0:
                 return
-            await self._nap(min(wait_ms, NAP_MS_MAX))
-            wait_ms -= NAP_MS_MAX
-        raise LogCleaningAborted("it was asked to end, or the log has changed")
+            await self._sleep(min(wait_ms, ABORT_CHECK_MS))
+            wait_ms -= ABORT_CHECK_MS
+        raise LogCleaningAborted("aborted, or the log has changed")
 
-    def _tell(self, log: Log, cleanable: LogToClean, cleaned: CleanerStats, took_ms: int) -> None:
+    def _log_stats(self, log: Log, cleanable: LogToClean, cleaned: CleanerStats, duration_ms: int) -> None:
         events_log.info(
             "log_cleaned",
             partition=log.topic_partition,
@@ -341,5 +346,5 @@ class LogCleaner:
             records_before=cleaned.records_before,
             records_after=cleaned.records_after,
             map_full=cleaned.is_map_full,
-            seconds=took_ms / 1000,
+            seconds=duration_ms / 1000,
         )

@@ -1,16 +1,15 @@
-"""What of a log is to be compacted, and which log next. Decides only; the cleaner carries it out.
+"""Selection of the log to clean and of its cleanable section. Pure: the cleaner carries it out.
 
-Compaction keeps the newest record of each key and leaves every offset as it is. It goes over whole segments
-that change no more, from the first of the log up to the first that must not be touched yet:
+Compaction keeps the latest record of each key and does not change offsets. It rewrites whole segments from
+the start of the log up to the first uncleanable one:
 
-- nothing at or above the last stable offset: it may yet be taken back;
-- not the last segment, which is still written to;
-- nothing at or above the recovery point: recovery has to read that, and takes a hole for damage;
-- no segment whose newest record is younger than ``min.compaction.lag.ms``, nor any after it.
+- nothing at or above the last stable offset, as it may be aborted or truncated;
+- not the active segment;
+- nothing at or above the recovery point: recovery would take a gap for data loss;
+- no segment with records younger than ``min.compaction.lag.ms``, nor any after it.
 
-What was compacted before counts as clean up to the offset that the cleaner wrote down; the rest is dirty. A
-log is worth a round when its dirty share is above ``min.cleanable.dirty.ratio``, or when it has dirty records
-older than ``max.compaction.lag.ms``.
+The section up to the checkpointed offset is clean, the rest is dirty. A log is cleaned if its dirty ratio is
+above ``min.cleanable.dirty.ratio``, or if it has dirty records older than ``max.compaction.lag.ms``.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from odradek.log.segments.segment_format import RELATIVE_OFFSET_MAX
 T = TypeVar("T")
 
 GROUP_SEGMENTS_MAX: Final = 32
-"""Segments that one new segment replaces. Their names change in one go on the loop, some 20 µs each."""
+"""Segments that one cleaned segment replaces. They are renamed on the event loop, about 20 µs each."""
 
 
 class FirstDirty(NamedTuple):
     offset: int
     is_reset: bool
-    """What was written down cannot be true of this log, and is to be replaced."""
+    """Whether the checkpointed offset is invalid for this log and must be reset."""
 
 
 class SegmentExtent(NamedTuple):
@@ -38,11 +37,11 @@ class SegmentExtent(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """What a round over one log would do."""
+    """Cleanable section of a log."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """Where the first segment begins that stays as it is."""
+    """Base offset of the first uncleanable segment."""
     clean_bytes: int
     cleanable_bytes: int
     is_overdue: bool
@@ -57,9 +56,9 @@ class LogToClean(NamedTuple):
 
 
 def find_first_dirty(checkpointed: int | None, log_start_offset: int, log_end_offset: int) -> FirstDirty:
-    """Where the part begins that was not compacted yet.
+    """Return the start of the dirty section.
 
-    An offset above the end speaks of a log that lost its end: nothing it says can be relied on.
+    An offset above the log end means that the log was truncated: the checkpoint is not reliable.
     """
     if checkpointed is None:
         return FirstDirty(log_start_offset, False)
@@ -68,33 +67,38 @@ def find_first_dirty(checkpointed: int | None, log_start_offset: int, log_end_of
     return FirstDirty(log_start_offset, True)
 
 
-def find_first_young(newest_ms: Iterable[tuple[int, int]], now_ms: int, lag_min_ms: int) -> int | None:
-    """The first segment with a record younger than the lag, given base offsets and newest timestamps.
+def find_first_too_recent(
+    largest_timestamps: Iterable[tuple[int, int]], now_ms: int, lag_min_ms: int
+) -> int | None:
+    """Return the first segment with a record younger than the lag, given base offsets and largest timestamps.
 
-    Looks at none after it: each may cost a read.
+    Stops there: each timestamp may cost a read.
     """
     if lag_min_ms <= 0:
         return None
-    return next((base_offset for base_offset, newest in newest_ms if newest > now_ms - lag_min_ms), None)
+    return next(
+        (base_offset for base_offset, timestamp in largest_timestamps if timestamp > now_ms - lag_min_ms),
+        None,
+    )
 
 
 def is_overdue(first_timestamps: Iterable[int], now_ms: int, lag_max_ms: int) -> bool:
-    """Whether a dirty segment begins with a record older than the lag. Records may be without a time."""
+    """Whether a dirty segment starts with a record older than the lag. Records may have no timestamp."""
     return any(0 < timestamp < now_ms - lag_max_ms for timestamp in first_timestamps)
 
 
-def find_uncleanable(
-    last_stable_offset: int, recovery_point: int, last_base_offset: int, young_offset: int | None
+def find_first_uncleanable(
+    last_stable_offset: int, recovery_point: int, last_base_offset: int, too_recent_offset: int | None
 ) -> int:
-    """The first offset that must stay as it is."""
+    """Return the first offset that must not be cleaned."""
     first = min(last_stable_offset, recovery_point, last_base_offset)
-    return first if young_offset is None else min(first, young_offset)
+    return first if too_recent_offset is None else min(first, too_recent_offset)
 
 
 def measure(
     segments: Sequence[SegmentExtent], first_dirty_offset: int, uncleanable_offset: int, overdue: bool
 ) -> LogToClean:
-    """Sum up a log's segments, all of them in order; a segment that is half dirty counts on both sides."""
+    """Compute the cleanable section from all segments in order; a partly dirty segment counts as both."""
     uncleanable_offset = max(uncleanable_offset, first_dirty_offset)
     first_uncleanable = segments[0].base_offset
     clean_bytes = cleanable_bytes = 0
@@ -111,26 +115,28 @@ def measure(
     return LogToClean(first_dirty_offset, first_uncleanable, clean_bytes, cleanable_bytes, overdue)
 
 
-def choose(candidates: Iterable[tuple[T, LogToClean, float]]) -> tuple[T, LogToClean] | None:
-    """The dirtiest log that is worth a round; given are logs, what a round would do, and the least ratio."""
-    worth = [(one, cleanable) for one, cleanable, ratio_min in candidates if cleanable.is_worth(ratio_min)]
-    return max(worth, key=lambda found: found[1].dirty_ratio, default=None)
+def choose_filthiest(candidates: Iterable[tuple[T, LogToClean, float]]) -> tuple[T, LogToClean] | None:
+    """Return the filthiest log worth cleaning, given sections and minimum dirty ratios."""
+    cleanable = [(log, section) for log, section, ratio_min in candidates if section.is_worth(ratio_min)]
+    return max(cleanable, key=lambda candidate: candidate[1].dirty_ratio, default=None)
 
 
 class SegmentSizes(NamedTuple):
     base_offset: int
     end_offset: int
-    """Where the next one begins."""
+    """Base offset of the next segment."""
     size_bytes: int
     offset_index_bytes: int
     time_index_bytes: int
 
 
-def group(segments: Sequence[SegmentSizes], segment_bytes: int, index_bytes: int) -> list[range]:
-    """Which neighbours are compacted into one segment, as ranges of numbers.
+def group_segments_by_size(
+    segments: Sequence[SegmentSizes], segment_bytes: int, index_bytes: int
+) -> list[range]:
+    """Group consecutive segments that are cleaned into one, as index ranges.
 
-    A group is no larger than a segment may be, as if nothing went: so that segments do not get ever smaller.
-    A segment that is too large by itself is a group of its own.
+    The total size of a group before cleaning is at most the segment size, so that segments do not get ever
+    smaller. A segment that is too large by itself forms its own group.
     """
     groups: list[range] = []
     first = 0
@@ -141,19 +147,19 @@ def group(segments: Sequence[SegmentSizes], segment_bytes: int, index_bytes: int
     return groups
 
 
-def _fits(together: Sequence[SegmentSizes], segment_bytes: int, index_bytes: int) -> bool:
-    newest = together[-1]
-    reach = newest.end_offset - 1 - together[0].base_offset
+def _fits(segments: Sequence[SegmentSizes], segment_bytes: int, index_bytes: int) -> bool:
+    last = segments[-1]
+    relative_end = last.end_offset - 1 - segments[0].base_offset
     return (
-        len(together) <= GROUP_SEGMENTS_MAX
-        and sum(one.size_bytes for one in together) <= segment_bytes
-        and sum(one.offset_index_bytes for one in together) <= index_bytes
-        and sum(one.time_index_bytes for one in together) <= index_bytes
-        and (reach <= RELATIVE_OFFSET_MAX or newest.size_bytes == 0)
+        len(segments) <= GROUP_SEGMENTS_MAX
+        and sum(segment.size_bytes for segment in segments) <= segment_bytes
+        and sum(segment.offset_index_bytes for segment in segments) <= index_bytes
+        and sum(segment.time_index_bytes for segment in segments) <= index_bytes
+        and (relative_end <= RELATIVE_OFFSET_MAX or last.size_bytes == 0)
     )
 
 
-def slots_for(dirty_offsets: int, memory_bytes: int, slot_bytes: int, load_factor: float) -> int:
-    """How many keys a map has room for: as many as the memory holds, or fewer if so many cannot come."""
+def offset_map_slots(dirty_offsets: int, memory_bytes: int, slot_bytes: int, load_factor: float) -> int:
+    """Return the number of offset map slots: limited by memory, and by the number of dirty offsets."""
     wanted = int(dirty_offsets / load_factor) + 2 if load_factor > 0 else 2
     return max(min(memory_bytes // slot_bytes, wanted), 2)

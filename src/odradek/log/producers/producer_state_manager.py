@@ -1,12 +1,11 @@
-"""The producers of a log, live, and the snapshots that bring them back.
+"""Producer state of a log and its snapshots.
 
-Their state is what the batches of the log say, from its first one on. A snapshot is taken wherever a segment
-begins and when the log is closed: a list of what they are at that offset, which the next flush writes, once
-the batches before it are on the disk. So where a log is scanned from, a snapshot is, and none ever tells of
-batches that a crash can take back. A start reads the newest one that is whole, and the headers of the batches
-behind it: after a clean stop there are none.
+The state is a function of the log's batches. A snapshot is taken at the start of every segment and when the
+log is closed; the next flush writes it after syncing the batches before it. So there is a snapshot wherever
+recovery starts, and none describes batches that a crash can lose. Startup loads the newest valid snapshot and
+replays the headers of the batches after it; after a clean shutdown there are none.
 
-Invariant: ``states`` is that of all batches up to the end of the log.
+Invariant: ``states`` covers all batches up to the log end offset.
 """
 
 from __future__ import annotations
@@ -27,78 +26,78 @@ from odradek.records.layout import CONTROL_BIT, BatchHeader
 from odradek.records.validation import AppendOrigin
 from odradek.telemetry import events
 
-log = events.logger("producer_history")
+log = events.logger("producer_state")
 
-SNAPSHOTS_READ_BACK: Final = 2
-"""Of the segments that are read again for want of a snapshot, so many of the last get one, as in Kafka."""
+REPLAY_SNAPSHOTS: Final = 2
+"""Last segments that get a snapshot while state is rebuilt from batches, as in Kafka."""
 
 
 class ProducerStateManager:
-    """``newest_offset`` is that of the newest snapshot, whether it is on file yet or due."""
+    """``latest_snapshot_offset`` is the offset of the latest snapshot, written or pending."""
 
-    __slots__ = ("_due", "newest_offset", "states")
+    __slots__ = ("_pending", "latest_snapshot_offset", "states")
 
     def __init__(self, offset: int, producers: Iterable[ProducerStateEntry] = ()) -> None:
-        """Begin with what a snapshot at ``offset`` says, or where a log begins with nothing."""
+        """Start with the entries of a snapshot at ``offset``, or empty at the start of a log."""
         self.states = ProducerStates(producers)
-        self.newest_offset = offset
-        self._due: dict[int, list[ProducerStateEntry]] = {}
+        self.latest_snapshot_offset = offset
+        self._pending: dict[int, list[ProducerStateEntry]] = {}
 
     # Batches.
 
     def check(self, header: BatchHeader, data: Buffer, origin: AppendOrigin) -> BatchMetadata | None:
-        """Judge a batch that is to be appended; give the earlier append that it repeats, if it does."""
+        """Validate a batch before its append; return the earlier batch if it is a duplicate."""
         if origin is AppendOrigin.CLIENT:
             return self.states.check(header)
         if not header.is_control:
-            self.states.check_unnumbered(header)
+            self.states.check_coordinator_batch(header)
             return None
-        marker = _marker_of(header, data, header.position)
+        marker = _read_marker(header, data, header.position)
         if marker is None:
-            raise BrokerError(ErrorCode.INVALID_RECORD, "a control batch that ends no transaction")
+            raise BrokerError(ErrorCode.INVALID_RECORD, "control batch must contain a transaction marker")
         self.states.check_marker(header, marker)
         return None
 
-    def appended(self, header: BatchHeader, data: Buffer, position: int) -> AbortedTransaction | None:
-        """A batch with a producer id, which lies in ``data`` at ``position``, is in the log.
+    def update(self, header: BatchHeader, data: Buffer, position: int) -> AbortedTransaction | None:
+        """Update the state with an appended batch, located in ``data`` at ``position``.
 
-        Gives the transaction that it aborted, if it did.
+        Returns the transaction that it aborted, if any.
         """
         if not header[6] & CONTROL_BIT:
-            self.states.appended(header)
+            self.states.update(header)
             return None
-        marker = _marker_of(header, data, position)
-        return None if marker is None else self.states.ended(header, marker)
+        marker = _read_marker(header, data, position)
+        return None if marker is None else self.states.complete_transaction(header, marker)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for so long; give how many."""
+        """Remove producers idle for ``expiration_ms``; return their number."""
         return self.states.expire(now_ms, expiration_ms)
 
     # Snapshots.
 
     @property
-    def is_due(self) -> bool:
-        return bool(self._due)
+    def has_pending_snapshots(self) -> bool:
+        return bool(self._pending)
 
     def take_snapshot(self, offset: int) -> None:
-        """Keep the state as it is, to be written by the next flush: the log ends at ``offset``."""
-        if offset > self.newest_offset:
-            self._due[offset] = self.states.entries()
-            self.newest_offset = offset
+        """Take a snapshot at log end offset ``offset``, to be written by the next flush."""
+        if offset > self.latest_snapshot_offset:
+            self._pending[offset] = self.states.entries()
+            self.latest_snapshot_offset = offset
 
-    def plan(self, place: SegmentContext) -> tuple[Callable[[], None] | None, list[int]]:
-        """The work of writing what is due, and the offsets to give to ``written`` after it."""
-        due = list(self._due.items())
-        paths = [place.path(offset, SNAPSHOT) for offset, _ in due]
-        files = place.files
+    def plan_snapshots(self, context: SegmentContext) -> tuple[Callable[[], None] | None, list[int]]:
+        """Return the work of writing pending snapshots, and the offsets for ``mark_written``."""
+        pending = list(self._pending.items())
+        paths = [context.path(offset, SNAPSHOT) for offset, _ in pending]
+        files = context.files
 
         def work() -> None:
-            for path, (_, producers) in zip(paths, due, strict=True):
+            for path, (_, producers) in zip(paths, pending, strict=True):
                 try:
                     file = files.open(path, create=True)
                 except IsADirectoryError:
-                    # The next start reads more batches instead.
-                    log.warning("snapshot_not_written", path=path, reason="a directory has its name")
+                    # The next startup replays more batches instead.
+                    log.warning("producer_snapshot_not_written", path=path, reason="is a directory")
                     continue
                 try:
                     file.truncate(0)
@@ -107,54 +106,54 @@ class ProducerStateManager:
                 finally:
                     file.close()
 
-        return work if due else None, [offset for offset, _ in due]
+        return work if pending else None, [offset for offset, _ in pending]
 
-    def written(self, offsets: Iterable[int]) -> None:
+    def mark_written(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
-            self._due.pop(offset, None)
+            self._pending.pop(offset, None)
 
-    def strays_of(self, offsets: Iterable[int]) -> list[int]:
-        """Of what was written while the log was cut, that which must not stay."""
-        return [offset for offset in offsets if offset not in self._due]
+    def stale_snapshots(self, offsets: Iterable[int]) -> list[int]:
+        """Return the snapshots written during a truncation that must be deleted."""
+        return [offset for offset in offsets if offset not in self._pending]
 
-    def cut(self, place: SegmentContext, segments: Sequence[LogSegment], offset: int) -> None:
-        """The log was cut and ends at ``offset``: know what the batches before it say. Waits."""
-        on_file = snapshot_offsets_in(place.files.list_names(place.directory))
-        if remove_snapshots(place, [one for one in on_file if one > offset]):
-            # Were they to come back after a crash, they would speak of batches that are no more.
-            place.files.sync_dir(place.directory)
-        kept = [one for one in on_file if one <= offset]
-        due = {one: producers for one, producers in self._due.items() if one <= offset}
-        newest = max(due, default=-1)
-        if due and newest >= max(kept, default=-1):
-            history = ProducerStateManager(newest, due[newest])
-            history.read(segments, offset)
+    def truncate(self, context: SegmentContext, segments: Sequence[LogSegment], offset: int) -> None:
+        """Rebuild the state after a truncation to ``offset``. Blocks."""
+        written = list_snapshot_offsets(context.files.list_names(context.directory))
+        if delete_snapshots(context, [snapshot for snapshot in written if snapshot > offset]):
+            # If they reappeared after a crash, they would describe removed batches.
+            context.files.sync_dir(context.directory)
+        kept = [snapshot for snapshot in written if snapshot <= offset]
+        pending = {snapshot: entries for snapshot, entries in self._pending.items() if snapshot <= offset}
+        latest = max(pending, default=-1)
+        if pending and latest >= max(kept, default=-1):
+            manager = ProducerStateManager(latest, pending[latest])
+            manager.replay(segments, offset)
         else:
-            history = load_producer_state(place, segments, kept, offset)
-        self.states = history.states
-        self.newest_offset = history.newest_offset
-        self._due = due | history._due
+            manager = load_producer_state(context, segments, kept, offset)
+        self.states = manager.states
+        self.latest_snapshot_offset = manager.latest_snapshot_offset
+        self._pending = pending | manager._pending
 
-    # Reading back.
+    # Replay.
 
-    def read(self, segments: Sequence[LogSegment], end_offset: int) -> None:
-        """Go over the batches from the newest snapshot on, up to ``end_offset``. Waits."""
-        from_offset = self.newest_offset
-        behind = [segment for segment in segments if segment.base_offset < end_offset]
-        bases = [segment.base_offset for segment in behind[-SNAPSHOTS_READ_BACK:]]
-        first = max(sum(segment.base_offset <= from_offset for segment in behind) - 1, 0)
-        for segment in behind[first:] if from_offset < end_offset else ():
-            if segment.base_offset in bases:
+    def replay(self, segments: Sequence[LogSegment], end_offset: int) -> None:
+        """Replay the batches from the latest snapshot up to ``end_offset``. Blocks."""
+        from_offset = self.latest_snapshot_offset
+        replayed = [segment for segment in segments if segment.base_offset < end_offset]
+        snapshot_bases = [segment.base_offset for segment in replayed[-REPLAY_SNAPSHOTS:]]
+        first = max(sum(segment.base_offset <= from_offset for segment in replayed) - 1, 0)
+        for segment in replayed[first:] if from_offset < end_offset else ():
+            if segment.base_offset in snapshot_bases:
                 self.take_snapshot(segment.base_offset)
             for header, window in segment.batches(from_offset):
                 if header.base_offset >= end_offset:
                     break
                 if header.producer_id >= 0 and header.last_offset >= from_offset:
-                    self.appended(header, window, header.position)
+                    self.update(header, window, header.position)
 
 
-def _marker_of(header: BatchHeader, data: Buffer, position: int) -> EndTransactionMarker | None:
-    """The marker in a control batch; ``None`` if there is none: it was cleaned, or is of another kind."""
+def _read_marker(header: BatchHeader, data: Buffer, position: int) -> EndTransactionMarker | None:
+    """Return the transaction marker of a control batch; ``None`` if it was cleaned or is of another type."""
     batch = memoryview(data)[position : position + header.size_bytes]
     try:
         records = decode_batch(batch, header._replace(position=0))
@@ -164,43 +163,42 @@ def _marker_of(header: BatchHeader, data: Buffer, position: int) -> EndTransacti
 
 
 def load_producer_state(
-    place: SegmentContext, segments: Sequence[LogSegment], snapshot_offsets: Iterable[int], end_offset: int
+    context: SegmentContext, segments: Sequence[LogSegment], snapshot_offsets: Iterable[int], end_offset: int
 ) -> ProducerStateManager:
-    """The producers as they were when the log ended at ``end_offset``. Waits.
+    """Return the producer state at log end offset ``end_offset``. Blocks.
 
-    ``segments`` hold all batches up to there. A snapshot that is not whole is removed, and the one before it
-    is used.
+    ``segments`` contain all batches up to there. A corrupt snapshot is deleted, and the previous one is used.
     """
     start = segments[0].base_offset if segments else end_offset
     for offset in sorted(snapshot_offsets, reverse=True):
         if start <= offset <= end_offset:
-            path = place.path(offset, SNAPSHOT)
+            path = context.path(offset, SNAPSHOT)
             with suppress(FileNotFoundError):
                 try:
-                    history = ProducerStateManager(
-                        offset, decode_snapshot(place.files.read_whole(path), path)
+                    manager = ProducerStateManager(
+                        offset, decode_snapshot(context.files.read_whole(path), path)
                     )
                 except StorageError:
-                    place.files.remove(path)
+                    context.files.remove(path)
                     continue
-                history.read(segments, end_offset)
-                return history
-    history = ProducerStateManager(start)
-    history.read(segments, end_offset)
-    return history
+                manager.replay(segments, end_offset)
+                return manager
+    manager = ProducerStateManager(start)
+    manager.replay(segments, end_offset)
+    return manager
 
 
-def snapshot_offsets_in(names: Iterable[str]) -> list[int]:
-    """Offsets of the snapshots among the files of a log."""
+def list_snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """Return the offsets of the snapshots among the file names of a log."""
     parsed = map(parse_file_name, names)
-    return [one.base_offset for one in parsed if one and one.suffix == SNAPSHOT and not one.mark]
+    return [name.base_offset for name in parsed if name and name.suffix == SNAPSHOT and not name.mark]
 
 
-def remove_snapshots(place: SegmentContext, offsets: Iterable[int]) -> int:
-    """Remove snapshots; give how many there were. The names want syncing then."""
+def delete_snapshots(context: SegmentContext, offsets: Iterable[int]) -> int:
+    """Delete snapshots; return the number deleted. The caller syncs the directory."""
     removed = 0
     for offset in offsets:
         with suppress(FileNotFoundError, IsADirectoryError):
-            place.files.remove(place.path(offset, SNAPSHOT))
+            context.files.remove(context.path(offset, SNAPSHOT))
             removed += 1
     return removed

@@ -1,19 +1,17 @@
-"""What a partition remembers of idempotent producers: their epochs, their last batches, their transactions.
+"""Producer state of a partition: epochs, last batches and open transactions of idempotent producers.
 
-A producer numbers its records per partition. A batch is taken if it follows the producer's last one; a batch
-of the same epoch and the same numbers as one of the last five is a repetition, and is answered with the
-offsets it got the first time; anything else is out of order. A producer that is not remembered (new or
-expired) may begin with any number; a new epoch of a remembered one begins with 0. While a transaction is
-open, its producer writes nothing outside of it. A marker ends it; markers of a coordinator that was replaced
-are refused.
+A producer numbers its records per partition. A batch is accepted if it follows the producer's last one. A
+batch with the epoch and sequences of one of the last five is a duplicate and gets the offsets of the first
+append. Anything else is out of order. An unknown producer (new or expired) may start with any sequence; a new
+epoch of a known producer starts with 0. While a transaction is open, its producer appends nothing outside of
+it. A marker ends the transaction; markers of a fenced coordinator are rejected.
 
-Batches without a producer id never come here: the caller asks ``producer_id >= 0`` first.
+Batches without a producer id are not passed in: the caller checks ``producer_id >= 0``.
 
-Invariants: ``check…`` changes nothing, ``appended`` and ``ended`` refuse nothing, so what was once written is
-taken as it is, live, on a follower and on recovery alike. A ``ProducerStateEntry`` never changes, it is
-replaced: a
-list of them is what they were at that moment, whatever is appended later. At most ``producers_max`` producers
-are remembered, those that appended last, and those with open transactions.
+Invariants: ``check…`` changes nothing; ``update`` and ``complete_transaction`` reject nothing, so that
+batches have the same effect on a leader, on a follower and in recovery. An entry is immutable and gets
+replaced: a list of entries is a consistent snapshot. At most ``producers_max`` producers are kept: those that
+appended last and those with open transactions.
 """
 
 from __future__ import annotations
@@ -30,20 +28,20 @@ from odradek.model.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, UNKN
 from odradek.records.control_records import EndTransactionMarker
 from odradek.records.layout import INT32_MAX, TRANSACTIONAL_BIT, BatchHeader
 
-BATCHES_KEPT: Final = 5
-"""As many as a producer may have in flight; older batches cannot be repetitions of an honest one."""
+BATCHES_RETAINED_MAX: Final = 5
+"""Maximum in-flight batches of an idempotent producer; older batches are not retried."""
 PRODUCERS_MAX: Final = 100_000
-"""Per partition: some 110 MB if reached. A producer forgotten early may repeat a batch unnoticed."""
+"""Limit per partition, about 110 MB. Duplicates of an evicted producer are not detected."""
 SEQUENCE_MAX: Final = INT32_MAX
 NO_COORDINATOR_EPOCH: Final = -1
-PASSED_OVER_MAX: Final = 64
-"""Producers with open transactions that are passed over in search of one to forget."""
+SKIPPED_MAX: Final = 64
+"""Producers with open transactions that are skipped in search of one to evict."""
 
-_tuple: Final = tuple.__new__  # a named tuple's own constructor takes twice the time
+_tuple: Final = tuple.__new__  # half the time of a named tuple's own constructor
 
 
 class BatchMetadata(NamedTuple):
-    """A batch in the log."""
+    """Sequences and offsets of an appended batch."""
 
     first_sequence: int
     last_sequence: int
@@ -53,7 +51,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """One producer id in one partition. ``batches`` holds the last ones of its epoch, oldest first."""
+    """State of one producer id in one partition. ``batches`` are the last ones of its epoch, oldest first."""
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -68,11 +66,11 @@ class ProducerStateEntry(NamedTuple):
 
     @property
     def last_data_offset(self) -> int:
-        """Last offset of its last batch; -1 if no batch of this epoch is known."""
+        """Last offset of the last batch; -1 if there is no batch of this epoch."""
         return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
 
     def find(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly these numbers."""
+        """Return the retained batch with exactly these sequences."""
         for batch in self.batches:
             if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                 return batch
@@ -80,7 +78,7 @@ class ProducerStateEntry(NamedTuple):
 
 
 class ProducerStates:
-    """The producers of one partition."""
+    """Producer state entries of one partition."""
 
     __slots__ = ("_producers", "producers_max", "transactions")
 
@@ -88,9 +86,9 @@ class ProducerStates:
         self, producers: Iterable[ProducerStateEntry] = (), *, producers_max: int = PRODUCERS_MAX
     ) -> None:
         self.producers_max = producers_max
-        # The one that appended longest ago first.
+        # Ordered by last append, oldest first.
         self._producers = OrderedDict((producer.producer_id, producer) for producer in producers)
-        first_offsets = (one.transaction_first_offset for one in self._producers.values())
+        first_offsets = (entry.transaction_first_offset for entry in self._producers.values())
         self.transactions = UnstableTransactions(offset for offset in first_offsets if offset >= 0)
 
     def __len__(self) -> int:
@@ -104,17 +102,17 @@ class ProducerStates:
 
     @property
     def max_producer_id(self) -> int:
-        """The largest producer id; -1 if there is none."""
+        """Largest producer id; -1 if there is none."""
         return max(self._producers, default=-1)
 
     def entries(self) -> list[ProducerStateEntry]:
-        """All of them; quick, however many there are. In no order."""
+        """Return all entries, unordered. Fast for any number of them."""
         return list(dict.values(self._producers))
 
-    # Judging.
+    # Validation.
 
     def check(self, header: BatchHeader) -> BatchMetadata | None:
-        """Judge a batch that a client wants to append: None to go ahead, or the earlier append it repeats.
+        """Validate a batch from a client; return the earlier batch if it is a duplicate, otherwise None.
 
         Raises OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
         """
@@ -126,28 +124,28 @@ class ProducerStates:
             batches = producer[5]
             last = batches[-1][1] if batches else NO_SEQUENCE
             if first != last + 1 and (first != 0 or last != SEQUENCE_MAX):
-                return _repeated(producer, header)
+                return _find_duplicate(producer, header)
         else:
             _check_epoch(producer, header)
             if first != 0 and producer.producer_epoch != NO_PRODUCER_EPOCH:
                 raise BrokerError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"epoch {header.producer_epoch} of producer {header.producer_id} must begin with "
-                    f"sequence 0, not {first}; its epoch here was {producer.producer_epoch}",
+                    f"first sequence in epoch {header.producer_epoch} of producer {header.producer_id} "
+                    f"must be 0, got {first}; its last epoch was {producer.producer_epoch}",
                 )
         if producer[4] >= 0:
             _check_transactional(producer, header)
         return None
 
-    def check_unnumbered(self, header: BatchHeader) -> None:
-        """The check for records of a coordinator, whose batches have no sequences."""
+    def check_coordinator_batch(self, header: BatchHeader) -> None:
+        """Validate a batch from a coordinator, which has no sequences."""
         producer = self._producers.get(header.producer_id)
         if producer is not None:
             _check_epoch(producer, header)
             _check_transactional(producer, header)
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
-        """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED."""
+        """Validate a marker. Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
@@ -155,25 +153,27 @@ class ProducerStates:
         if marker.coordinator_epoch < producer.coordinator_epoch:
             raise BrokerError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {marker.coordinator_epoch} is older than {producer.coordinator_epoch}, "
-                f"the last one that ended a transaction of producer {header.producer_id} here",
+                f"coordinator epoch of producer {header.producer_id} must be >= "
+                f"{producer.coordinator_epoch}, got {marker.coordinator_epoch}",
             )
 
-    # Remembering.
+    # Updates.
 
-    def appended(self, header: BatchHeader) -> None:
-        """Remember a batch of records that is in the log, with the offsets it has there."""
+    def update(self, header: BatchHeader) -> None:
+        """Record an appended batch of records."""
         _, first_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
         last_sequence = (sequence + delta) & INT32_MAX if sequence != NO_SEQUENCE else NO_SEQUENCE
-        kept = _tuple(BatchMetadata, (sequence, last_sequence, first_offset, first_offset + delta, timestamp))
+        batch = _tuple(
+            BatchMetadata, (sequence, last_sequence, first_offset, first_offset + delta, timestamp)
+        )
         producer = self._producers.get(producer_id)
-        batches: tuple[BatchMetadata, ...] = (kept,)
+        batches: tuple[BatchMetadata, ...] = (batch,)
         if producer is None:
             coordinator_epoch, transaction = NO_COORDINATOR_EPOCH, UNKNOWN_OFFSET
         else:
             _, last_epoch, coordinator_epoch, _, transaction, earlier = producer
             if epoch == last_epoch:
-                batches = (*earlier[1 - BATCHES_KEPT :], kept)
+                batches = (*earlier[1 - BATCHES_RETAINED_MAX :], batch)
         if attributes & TRANSACTIONAL_BIT and transaction < 0:
             transaction = first_offset
             self.transactions.begin(first_offset)
@@ -183,15 +183,17 @@ class ProducerStates:
         if producer is not None:
             self._producers.move_to_end(producer_id)
         elif len(self._producers) > self.producers_max:
-            self._forget_one()
+            self._evict_oldest()
 
-    def ended(self, header: BatchHeader, marker: EndTransactionMarker) -> AbortedTransaction | None:
-        """Remember a marker that is in the log; give the transaction that it aborted, if it did.
+    def complete_transaction(
+        self, header: BatchHeader, marker: EndTransactionMarker
+    ) -> AbortedTransaction | None:
+        """Record an appended marker; return the transaction if it was aborted.
 
-        A marker without a transaction, whose records went elsewhere, is remembered for its epochs alone.
+        A marker without a transaction in this partition only updates the epochs.
         """
-        known = self._producers.get(header.producer_id)
-        producer = known or ProducerStateEntry(header.producer_id, header.producer_epoch)
+        previous = self._producers.get(header.producer_id)
+        producer = previous or ProducerStateEntry(header.producer_id, header.producer_epoch)
         first_offset = producer.transaction_first_offset
         is_same_epoch = producer.producer_epoch == header.producer_epoch
         self._producers[header.producer_id] = ProducerStateEntry(
@@ -202,8 +204,8 @@ class ProducerStates:
             UNKNOWN_OFFSET,
             producer.batches if is_same_epoch else (),
         )
-        if known is None and len(self._producers) > self.producers_max:
-            self._forget_one()
+        if previous is None and len(self._producers) > self.producers_max:
+            self._evict_oldest()
         if first_offset < 0:
             return None
         last_stable_offset = self.transactions.end(first_offset, header.base_offset)
@@ -211,15 +213,15 @@ class ProducerStates:
             return None
         return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
 
-    def _forget_one(self) -> None:
-        """Forget who appended longest ago, but for those with open transactions: who would end them?"""
-        for producer in islice(self._producers.values(), PASSED_OVER_MAX):
+    def _evict_oldest(self) -> None:
+        """Evict the producer that appended longest ago, except those with open transactions."""
+        for producer in islice(self._producers.values(), SKIPPED_MAX):
             if producer.transaction_first_offset < 0:
                 del self._producers[producer.producer_id]
                 return
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers whose last batch is that old, but for those in a transaction; give the number."""
+        """Remove producers idle for ``expiration_ms``, except those in a transaction; return the number."""
         expired = [
             producer.producer_id
             for producer in self._producers.values()
@@ -234,8 +236,8 @@ def _check_epoch(producer: ProducerStateEntry, header: BatchHeader) -> None:
     if header.producer_epoch < producer.producer_epoch:
         raise BrokerError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"epoch {header.producer_epoch} of producer {header.producer_id} is older than "
-            f"the last one seen, {producer.producer_epoch}",
+            f"epoch of producer {header.producer_id} must be >= {producer.producer_epoch}, "
+            f"got {header.producer_epoch}",
         )
 
 
@@ -244,17 +246,17 @@ def _check_transactional(producer: ProducerStateEntry, header: BatchHeader) -> N
         raise BrokerError(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {producer.producer_id} has a transaction open since offset "
-            f"{producer.transaction_first_offset} and may write nothing outside of it",
+            f"{producer.transaction_first_offset}: batches must be transactional",
         )
 
 
-def _repeated(producer: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
-    """What a batch repeats that does not follow the last one; None if this producer may do as it likes."""
-    repeated = producer.find(header.base_sequence, header.last_sequence)
-    if repeated is None and producer.producer_epoch != NO_PRODUCER_EPOCH:
+def _find_duplicate(producer: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
+    """Return the duplicate of a batch that is not the next one; None if the producer has no known epoch."""
+    duplicate = producer.find(header.base_sequence, header.last_sequence)
+    if duplicate is None and producer.producer_epoch != NO_PRODUCER_EPOCH:
         raise BrokerError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"sequence {header.base_sequence} of producer {header.producer_id} does not follow "
-            f"{producer.last_sequence}, its last one here",
+            f"sequence of producer {header.producer_id} must follow {producer.last_sequence}, "
+            f"got {header.base_sequence}",
         )
-    return repeated
+    return duplicate

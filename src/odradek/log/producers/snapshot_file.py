@@ -1,23 +1,23 @@
-"""The bytes of ``.snapshot``: the producers of a log when it ended at the offset in the name. Pure.
+"""Format of ``.snapshot`` files: producer state of a log at the offset in the file name. Pure.
 
 Big-endian::
 
     0   version         int16     1
-    2   crc             uint32    CRC-32C of all that follows
+    2   crc             uint32    CRC-32C of the rest
     6   count           int32
     10  producers, 46 bytes each:
 
     0   producer id                 int64
     8   epoch                       int16
-    10  last sequence               int32     -1 if no batch of this epoch is known
-    14  last offset                 int64     of its last batch; -1
-    22  offset delta                int32     last less first offset of that batch
-    26  timestamp                   int64     largest of its last batch, or of its last marker
+    10  last sequence               int32     -1 if there is no batch of this epoch
+    14  last offset                 int64     of the last batch; -1
+    22  offset delta                int32     last minus first offset of that batch
+    26  timestamp                   int64     of the last batch or marker
     34  coordinator epoch           int32     of the last marker; -1
     38  transaction's first offset  int64     -1 if none is open
 
-Of each producer the last batch is kept, so that after a restart from a snapshot only that one, and what lies
-behind the snapshot in the log, is known as a repetition.
+Only the last batch of each producer is stored: after a restart, duplicates of that batch and of batches after
+the snapshot are detected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CRC_START: Final = 6
 
 
 def encode_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
-    """The content of a file."""
+    """Return the content of the file."""
     pack = _PRODUCER.pack
     rows = []
     for producer_id, epoch, coordinator_epoch, timestamp, transaction, batches in producers:
@@ -58,9 +58,9 @@ def encode_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
 
 
 def decode_snapshot(content: bytes, path: str) -> list[ProducerStateEntry]:
-    """Read a file's content; ``StorageError`` names ``path`` if it is not to be believed."""
+    """Parse a file's content; raises ``StorageError`` with ``path`` if it is corrupt."""
     if len(content) < _HEAD.size:
-        raise StorageError(f"{path}: {len(content)} bytes are no snapshot")
+        raise StorageError(f"{path}: size must be >= {_HEAD.size} bytes, got {len(content)}")
     version, crc, count = _HEAD.unpack_from(content)
     if version != VERSION:
         raise StorageError(f"{path}: Snapshot contained an unknown file version {version}")

@@ -1,7 +1,7 @@
-"""How far the start of a data directory has come.
+"""Progress and results of loading a log directory.
 
-Written by the threads that open logs, read from the event loop meanwhile: every field only grows, and none
-needs another to be true.
+Written by the loading threads while the event loop reads: every field only grows, and the fields are
+independent of each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.model.ids import TopicPartition
 
 
 class LoadProgress(NamedTuple):
-    """What a person who waits wants to know."""
+    """Progress over all directories."""
 
     logs_loaded: int
     logs_total: int
@@ -26,54 +26,54 @@ class LoadProgress(NamedTuple):
 
 
 class RecoverySummary(NamedTuple):
-    """RecoverySummary of logs that were not closed."""
+    """Totals of the recovery after an unclean shutdown."""
 
     partitions: int
     segments: int
     read_bytes: int
     repaired: int
-    """Logs that lost something."""
+    """Logs that were truncated."""
     truncated_bytes: int
     dropped_segments: int
 
 
 class LoadState:
-    """The start of one directory, and what it found."""
+    """Loading of one directory."""
 
     __slots__ = ("begun", "failures", "loaded", "recovered", "total", "unusable")
 
     def __init__(self) -> None:
         self.total = 0
         self.begun: list[RecoveryResult] = []
-        """One for each log that is open or being opened."""
+        """One entry for each log that is loaded or being loaded."""
         self.loaded: list[tuple[DirectoryKind, Log]] = []
         self.recovered: list[tuple[TopicPartition, RecoveryResult]] = []
         self.failures: list[StorageError] = []
-        """Of the disk: the directory cannot be used."""
+        """Disk errors: the directory is unusable."""
         self.unusable: list[tuple[TopicPartition, StorageError]] = []
-        """Logs that cannot be opened, though others can."""
+        """Logs that cannot be opened while others can."""
 
 
 def load_progress(directories: Iterable[LoadState]) -> LoadProgress:
-    """How far all of them are together."""
-    starts = list(directories)
-    begun = [one for start in starts for one in list(start.begun)]
+    """Sum up the progress of all directories."""
+    states = list(directories)
+    begun = [log for state in states for log in list(state.begun)]
     return LoadProgress(
-        sum(len(start.loaded) for start in starts),
-        sum(start.total for start in starts),
-        sum(one.scanned_segments for one in begun),
-        sum(one.scanned_bytes for one in begun),
+        sum(len(state.loaded) for state in states),
+        sum(state.total for state in states),
+        sum(log.scanned_segments for log in begun),
+        sum(log.scanned_bytes for log in begun),
     )
 
 
 def recovery_summary(directories: Iterable[LoadState]) -> RecoverySummary:
-    """Sum over all directories."""
-    recovered = [one for start in directories for _, one in start.recovered]
+    """Sum up the recovery of all directories."""
+    recovered = [log for state in directories for _, log in state.recovered]
     return RecoverySummary(
         len(recovered),
-        sum(one.scanned_segments for one in recovered),
-        sum(one.scanned_bytes for one in recovered),
-        sum(one.problem is not None for one in recovered),
-        sum(one.truncated_bytes + one.dropped_bytes for one in recovered),
-        sum(one.dropped_segments for one in recovered),
+        sum(log.scanned_segments for log in recovered),
+        sum(log.scanned_bytes for log in recovered),
+        sum(log.problem is not None for log in recovered),
+        sum(log.truncated_bytes + log.dropped_bytes for log in recovered),
+        sum(log.dropped_segments for log in recovered),
     )

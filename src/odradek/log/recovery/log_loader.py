@@ -1,16 +1,15 @@
-"""What start-up does with one log's directory.
+"""Loading of a log at startup.
 
-After a clean stop nothing is read but names, sizes and the end of the last segment. After any other stop, and
-where that end cannot be read or is not where the stop left it, the segments from the recovery point on are
-scanned batch by batch: the first bad batch and all after it go, and so do later segments, or those that do
-not follow on the one before; indexes are built anew. Either way files left over from an interrupted change
-are brought to an end first:
+After a clean shutdown only names, sizes and the end of the last segment are read. After an unclean shutdown,
+or if that end is unreadable or differs from the recovery point, the segments from the recovery point on are
+scanned batch by batch: the log is truncated at the first invalid batch or at a segment that does not follow
+the one before, and indexes are rebuilt. In both cases interrupted file operations are completed first:
 
-- ``.deleted`` was on its way out: it goes;
-- ``.cleaned`` was not finished: it goes, and so do ``.swap`` files at its offset or above, which belong to
-  the same unfinished split;
-- ``.swap`` was finished: it takes its place, and the segments it covers go;
-- an index without a log file goes; a log file without a sound index gets one.
+- ``.deleted`` files are deleted;
+- ``.cleaned`` files are unfinished and deleted, with ``.swap`` files at the same or higher offsets, which
+  belong to the same unfinished split;
+- ``.swap`` files are complete: they replace the segments they cover;
+- an index without a log file is deleted; a missing or invalid index is rebuilt.
 """
 
 from __future__ import annotations
@@ -25,10 +24,14 @@ from odradek.log.log import Log, LogState
 from odradek.log.log_config import LogConfig
 from odradek.log.producers.producer_state_manager import (
     ProducerStateManager,
+    delete_snapshots,
     load_producer_state,
-    remove_snapshots,
 )
-from odradek.log.recovery.producer_recovery import mend_aborted, producers_before, strays_among
+from odradek.log.recovery.producer_recovery import (
+    find_stale_snapshots,
+    load_producer_state_before,
+    rebuild_transaction_indexes,
+)
 from odradek.log.segments.active_segment import ActiveSegment
 from odradek.log.segments.log_segment import LogSegment, OpenSegments, SegmentContext
 from odradek.log.segments.segment_format import (
@@ -57,11 +60,11 @@ from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
 from odradek.records.layout import BatchHeader
 
-_ANYWHERE: Final = 2**63 - 1
+_NO_LIMIT: Final = 2**63 - 1
 
 
 class LogLoadContext:
-    """How a log is to be opened: what was known of it before, and who wants to hear of it."""
+    """Dependencies, checkpointed offsets and callbacks for loading a log."""
 
     __slots__ = (
         "entropy",
@@ -97,7 +100,7 @@ class LogLoadContext:
 
 
 class RecoveryResult:
-    """What a scan had to do to a log."""
+    """Result of the recovery of a log."""
 
     __slots__ = (
         "dropped_bytes",
@@ -118,115 +121,117 @@ class RecoveryResult:
 
 
 def create_log(
-    topic_partition: TopicPartition, directory: str, config: LogConfig, how: LogLoadContext
+    topic_partition: TopicPartition, directory: str, config: LogConfig, context: LogLoadContext
 ) -> Log:
-    """Begin a log in a new directory. Its name is durable after the first flush."""
-    how.files.make_directories(directory)
-    place = _place(directory, config, how)
-    segment = ActiveSegment.create(place, how.log_start_offset)
+    """Create a log in a new directory. The directory is durable after the first flush."""
+    context.files.make_directories(directory)
+    segment_context = _segment_context(directory, config, context)
+    segment = ActiveSegment.create(segment_context, context.log_start_offset)
     segment.close()
-    resting = LogSegment(place, how.log_start_offset, 0)
-    start = how.log_start_offset
-    state = LogState([resting], LeaderEpochCache(), (), ProducerStateManager(start), start, start, start)
-    return _log(topic_partition, place, config, state, how, is_new=True)
+    sealed = LogSegment(segment_context, context.log_start_offset, 0)
+    start = context.log_start_offset
+    state = LogState([sealed], LeaderEpochCache(), (), ProducerStateManager(start), start, start, start)
+    return _log(topic_partition, segment_context, config, state, context, is_new=True)
 
 
 def open_log(
     topic_partition: TopicPartition,
     directory: str,
     config: LogConfig,
-    how: LogLoadContext,
+    context: LogLoadContext,
     recovered: RecoveryResult | None = None,
 ) -> Log:
-    """Open the log in a directory and mend it where it must be. Waits."""
+    """Open the log in a directory, recovering it if needed. Blocks."""
     recovered = recovered or RecoveryResult()
-    place = _place(directory, config, how)
-    place.opened = OpenSegments()  # the shared one is not for threads, and none stays open
-    segments, snapshots = _load_segments(place, how.files)
-    epochs, epochs_written = _read_epochs(place, segments)
+    segment_context = _segment_context(directory, config, context)
+    segment_context.opened = OpenSegments()  # the shared one is not thread-safe; nothing stays open here
+    segments, snapshots = _load_segments(segment_context, context.files)
+    epochs, checkpointed_epochs = _read_epochs(segment_context, segments)
     is_new = False
-    end_offset = _end_as_left(segments, how)
-    is_as_left = end_offset is not None
+    end_offset = _clean_shutdown_end(segments, context)
+    is_clean = end_offset is not None
     if end_offset is not None:
-        producers = load_producer_state(place, segments, snapshots, end_offset)
+        producers = load_producer_state(segment_context, segments, snapshots, end_offset)
     else:
-        # The one that ends at the recovery point too: its batches were flushed before its indexes.
-        first = max(sum(segment.base_offset < how.recovery_point for segment in segments) - 1, 0)
-        producers = producers_before(place, segments, first, snapshots)
-        holes_end = _ANYWHERE if config.is_compacted else how.recovery_point
+        # Includes a segment that ends at the recovery point: its batches were synced before its indexes.
+        first = max(sum(segment.base_offset < context.recovery_point for segment in segments) - 1, 0)
+        producers = load_producer_state_before(segment_context, segments, first, snapshots)
+        holes_end = _NO_LIMIT if config.is_compacted else context.recovery_point
         end_offset = _recover(segments, first, holes_end, epochs, producers, recovered)
-    log_start_offset = how.log_start_offset
-    if is_as_left and end_offset is not None and how.recovery_point == end_offset < log_start_offset:
-        # All of the log is there, and none starts above its end: it is the checkpoint that is wrong.
-        recovered.problem = f"{directory} ends at {end_offset}: no start at {log_start_offset} can be true"
+    log_start_offset = context.log_start_offset
+    if is_clean and end_offset is not None and context.recovery_point == end_offset < log_start_offset:
+        # The log is complete, and no log starts above its end: the checkpoint is wrong.
+        recovered.problem = f"{directory} ends at {end_offset}, ignoring log start offset {log_start_offset}"
         log_start_offset = 0
     if end_offset is None or end_offset < log_start_offset:
         recovered.dropped_segments += len(segments)
         recovered.dropped_bytes += sum(segment.size for segment in segments)
         _remove_all(segments)
-        ActiveSegment.create(place, log_start_offset).close()
-        segments, end_offset = [LogSegment(place, log_start_offset, 0)], log_start_offset
+        ActiveSegment.create(segment_context, log_start_offset).close()
+        segments, end_offset = [LogSegment(segment_context, log_start_offset, 0)], log_start_offset
         epochs.clear()
-        remove_snapshots(place, snapshots)
+        delete_snapshots(segment_context, snapshots)
         producers, snapshots = ProducerStateManager(log_start_offset), []
         is_new = True
-    mend_aborted(place, segments, snapshots)
-    strays = strays_among(snapshots, [segment.base_offset for segment in segments], end_offset)
-    remove_snapshots(place, strays)
-    if recovered.dropped_segments or (strays and strays[-1] > end_offset):
-        # Were they to come back after a crash, they would stand behind what is written from here on.
-        how.files.sync_dir(directory)
+    rebuild_transaction_indexes(segment_context, segments, snapshots)
+    stale = find_stale_snapshots(snapshots, [segment.base_offset for segment in segments], end_offset)
+    delete_snapshots(segment_context, stale)
+    if recovered.dropped_segments or (stale and stale[-1] > end_offset):
+        # If they reappeared after a crash, they would follow the records appended from now on.
+        context.files.sync_dir(directory)
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
-    recovery_point = end_offset if is_as_left else min(how.recovery_point, end_offset)
-    place.opened.let_all_go()
-    place.opened = how.opened
-    state = LogState(segments, epochs, epochs_written, producers, start_offset, end_offset, recovery_point)
-    # Nobody knows which names were on the disk when a process ended: the first flush brings them there.
-    return _log(topic_partition, place, config, state, how, is_new=is_new or not is_as_left)
+    recovery_point = end_offset if is_clean else min(context.recovery_point, end_offset)
+    segment_context.opened.release_all()
+    segment_context.opened = context.opened
+    state = LogState(
+        segments, epochs, checkpointed_epochs, producers, start_offset, end_offset, recovery_point
+    )
+    # It is unknown which names were synced when the process ended: the first flush syncs them.
+    return _log(topic_partition, segment_context, config, state, context, is_new=is_new or not is_clean)
 
 
-def _place(directory: str, config: LogConfig, how: LogLoadContext) -> SegmentContext:
+def _segment_context(directory: str, config: LogConfig, context: LogLoadContext) -> SegmentContext:
     return SegmentContext(
-        how.files, directory, how.opened, config.index_interval_bytes, config.segment_index_bytes
+        context.files, directory, context.opened, config.index_interval_bytes, config.segment_index_bytes
     )
 
 
 def _log(
     topic_partition: TopicPartition,
-    place: SegmentContext,
+    segment_context: SegmentContext,
     config: LogConfig,
     state: LogState,
-    how: LogLoadContext,
+    context: LogLoadContext,
     *,
     is_new: bool = False,
 ) -> Log:
     return Log(
         topic_partition,
-        place,
+        segment_context,
         config,
         state,
-        entropy=how.entropy,
+        entropy=context.entropy,
         is_new=is_new,
-        on_roll=how.on_roll,
-        on_failure=how.on_failure,
+        on_roll=context.on_roll,
+        on_failure=context.on_failure,
     )
 
 
-def _end_as_left(segments: list[LogSegment], how: LogLoadContext) -> int | None:
-    """Where the log ends, if a clean stop left it so; ``None`` if it has to be scanned.
+def _clean_shutdown_end(segments: list[LogSegment], context: LogLoadContext) -> int | None:
+    """Return the log end offset after a clean shutdown; ``None`` if the log must be scanned.
 
-    A clean stop wrote down the end as the recovery point. A log whose end is elsewhere, or cannot be read,
-    has changed since.
+    A clean shutdown checkpoints the log end offset as the recovery point. A log with another or an unreadable
+    end was modified since.
     """
-    if not how.had_clean_shutdown or not segments:
+    if not context.had_clean_shutdown or not segments:
         return None
     try:
         end_offset = _end_of(segments[-1])
     except BrokerError:
         return None
-    return end_offset if how.recovery_point in (0, end_offset) else None
+    return end_offset if context.recovery_point in (0, end_offset) else None
 
 
 def _end_of(segment: LogSegment) -> int:
@@ -241,26 +246,26 @@ def _remove_all(segments: list[LogSegment]) -> None:
 # Files.
 
 
-def _load_segments(place: SegmentContext, files: FileSystem) -> tuple[list[LogSegment], list[int]]:
-    """The segments that are there, in order, and offsets of snapshots, once leftovers are dealt with."""
-    sizes = files.list_files(place.directory)
+def _load_segments(segment_context: SegmentContext, files: FileSystem) -> tuple[list[LogSegment], list[int]]:
+    """Complete interrupted file operations; return the segments in order and the offsets of snapshots."""
+    sizes = files.list_files(segment_context.directory)
     names = {name: parsed for name in sizes if (parsed := parse_file_name(name))}
     if any(parsed.mark for parsed in names.values()):
-        _finish_changes(place, files, names)
-        sizes = files.list_files(place.directory)
+        _complete_file_operations(segment_context, files, names)
+        sizes = files.list_files(segment_context.directory)
         names = {name: parsed for name in sizes if (parsed := parse_file_name(name))}
     segments = []
     bases = {parsed.base_offset for parsed in names.values() if parsed.suffix == LOG}
     for name, parsed in names.items():
         if parsed.suffix in INDEX_SUFFIXES and parsed.base_offset not in bases:
-            files.remove(f"{place.directory}/{name}")
+            files.remove(f"{segment_context.directory}/{name}")
         elif parsed.suffix == LOG:
-            segments.append(LogSegment(place, parsed.base_offset, sizes[name]))
+            segments.append(LogSegment(segment_context, parsed.base_offset, sizes[name]))
     segments.sort(key=lambda segment: segment.base_offset)
     for segment in segments:
         _check_index_sizes(segment, sizes)
         if file_name(segment.base_offset, TRANSACTION_INDEX) not in sizes:
-            segment.has_no_aborted()
+            segment.mark_no_aborted()
     snapshots = (parsed for parsed in names.values() if parsed.suffix == SNAPSHOT and not parsed.mark)
     return segments, [parsed.base_offset for parsed in snapshots]
 
@@ -273,45 +278,50 @@ def _check_index_sizes(segment: LogSegment, sizes: dict[str, int]) -> None:
         segment.close()
 
 
-def _finish_changes(place: SegmentContext, files: FileSystem, names: dict[str, FileName]) -> None:
+def _complete_file_operations(
+    segment_context: SegmentContext, files: FileSystem, names: dict[str, FileName]
+) -> None:
     cleaned = [parsed.base_offset for parsed in names.values() if parsed.mark == CLEANED]
     first_cleaned = min(cleaned, default=None)
     swaps = {}
-    # What tells that .swap files are unfinished goes after them, should this be interrupted.
+    # .cleaned files mark .swap files as unfinished: they are deleted last, in case of an interruption.
     for name, parsed in sorted(names.items(), key=lambda item: item[1].mark == CLEANED):
         unfinished = first_cleaned is not None and parsed.base_offset >= first_cleaned
         if parsed.mark in {DELETED, CLEANED} or (parsed.mark == SWAP and unfinished):
-            files.remove(f"{place.directory}/{name}")
+            files.remove(f"{segment_context.directory}/{name}")
         elif parsed.mark == SWAP:
             swaps[name] = parsed
     if swaps:
-        _finish_swaps(place, files, names, swaps)
+        _complete_swaps(segment_context, files, names, swaps)
 
 
-def _finish_swaps(
-    place: SegmentContext, files: FileSystem, names: dict[str, FileName], swaps: dict[str, FileName]
+def _complete_swaps(
+    segment_context: SegmentContext, files: FileSystem, names: dict[str, FileName], swaps: dict[str, FileName]
 ) -> None:
-    """Remove the segments that finished ones replace, then give those their names."""
-    low, high = None, -1
+    """Delete the replaced segments, then rename the ``.swap`` files."""
+    first_offset, end_of_swaps = None, -1
     for name, parsed in swaps.items():
         if parsed.suffix == LOG:
-            low = parsed.base_offset if low is None else min(low, parsed.base_offset)
-            # One without batches replaces at least what begins where it does.
-            end_offset = _end_of_file(files, f"{place.directory}/{name}", parsed.base_offset)
-            high = max(high, end_offset, parsed.base_offset + 1)
+            first_offset = (
+                parsed.base_offset if first_offset is None else min(first_offset, parsed.base_offset)
+            )
+            # An empty segment replaces at least the one with the same base offset.
+            end_offset = _end_of_file(files, f"{segment_context.directory}/{name}", parsed.base_offset)
+            end_of_swaps = max(end_of_swaps, end_offset, parsed.base_offset + 1)
     for name, parsed in names.items():
-        is_replaced = low is not None and low <= parsed.base_offset < high
+        is_replaced = first_offset is not None and first_offset <= parsed.base_offset < end_of_swaps
         if is_replaced and not parsed.mark and parsed.suffix in SEGMENT_SUFFIXES:
-            files.remove(f"{place.directory}/{name}")
-    # Log files first: should this be interrupted, indexes in the place of a .swap log file would be removed.
-    whole = {parsed.base_offset for parsed in swaps.values() if parsed.suffix == LOG}
+            files.remove(f"{segment_context.directory}/{name}")
+    # Log files first: after an interruption, indexes at the offset of a .swap log file would be deleted.
+    complete = {parsed.base_offset for parsed in swaps.values() if parsed.suffix == LOG}
     for name, parsed in sorted(swaps.items(), key=lambda item: item[1].suffix != LOG):
         own_name = name.removesuffix(SWAP)
-        if parsed.base_offset not in whole and own_name in names:
-            files.remove(f"{place.directory}/{name}")  # its log file is gone: the compaction was given up
+        if parsed.base_offset not in complete and own_name in names:
+            # Its log file is gone: the cleaning was aborted.
+            files.remove(f"{segment_context.directory}/{name}")
         else:
-            files.rename(f"{place.directory}/{name}", f"{place.directory}/{own_name}")
-    files.sync_dir(place.directory)
+            files.rename(f"{segment_context.directory}/{name}", f"{segment_context.directory}/{own_name}")
+    files.sync_dir(segment_context.directory)
 
 
 def _end_of_file(files: FileSystem, path: str, base_offset: int) -> int:
@@ -328,24 +338,24 @@ def _end_of_file(files: FileSystem, path: str, base_offset: int) -> int:
 
 
 def _read_epochs(
-    place: SegmentContext, segments: list[LogSegment]
+    segment_context: SegmentContext, segments: list[LogSegment]
 ) -> tuple[LeaderEpochCache, tuple[EpochEntry, ...]]:
-    """The epochs of the log, and those that its file has."""
-    path = f"{place.directory}/{LEADER_EPOCH_CHECKPOINT}"
+    """Return the leader epochs of the log, and those in its checkpoint file."""
+    path = f"{segment_context.directory}/{LEADER_EPOCH_CHECKPOINT}"
     try:
-        epochs = parse_epochs(place.files.read_whole(path).decode("ascii", "replace"), path)
+        epochs = parse_epochs(segment_context.files.read_whole(path).decode("ascii", "replace"), path)
     except FileNotFoundError:
         return LeaderEpochCache(), ()
     except StorageError:
         epochs = LeaderEpochCache()
         for segment in segments:
             for header in segment.headers():
-                _learn(epochs, header)
+                _update_epochs(epochs, header)
         return epochs, ()
     return epochs, epochs.entries
 
 
-def _learn(epochs: LeaderEpochCache, header: BatchHeader) -> None:
+def _update_epochs(epochs: LeaderEpochCache, header: BatchHeader) -> None:
     if header.magic >= 2 and header.leader_epoch > epochs.latest:
         epochs.assign(header.leader_epoch, header.base_offset)
 
@@ -361,11 +371,11 @@ def _recover(
     producers: ProducerStateManager,
     recovered: RecoveryResult,
 ) -> int | None:
-    """Scan what may not have reached the disk, cut off what did not, and give the end of the log.
+    """Scan segments that may not be synced, truncate at the first problem, and return the log end offset.
 
-    A machine that loses power may have kept a segment and lost the end of the one before it, at a place that
-    looks whole. Such a segment goes too: a log is a prefix of what was written, or a replica would differ
-    from its leader for good. Up to ``holes_end`` compaction may have made holes, and nothing was lost.
+    A power loss may keep a segment and lose the end of the one before it, at a batch boundary. Such a segment
+    is removed too: a log must be a prefix of what was written, or a replica would diverge from its leader
+    permanently. Up to ``holes_end``, gaps come from compaction, and nothing was lost.
     """
     if not segments:
         return None
@@ -374,17 +384,17 @@ def _recover(
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset < end_offset or segment.base_offset > max(end_offset, holes_end):
-            recovered.problem = f"{segment.path(LOG)} does not follow on offset {end_offset}"
-            _drop_from(segments, number, recovered)
+            recovered.problem = f"{segment.path(LOG)} does not continue at offset {end_offset}"
+            _remove_from(segments, number, recovered)
             break
         scanned, aborted = _scan(segment, epochs, producers)
         end_offset = scanned.next_offset
         recovered.scanned_segments += 1
         recovered.scanned_bytes += segment.size
-        recovered.truncated_bytes += _settle(segment, scanned, aborted)
+        recovered.truncated_bytes += _truncate_to_valid(segment, scanned, aborted)
         if scanned.problem is not None:
             recovered.problem = f"{segment.path(LOG)} at position {scanned.valid_end}: {scanned.problem}"
-            _drop_from(segments, number + 1, recovered)
+            _remove_from(segments, number + 1, recovered)
             break
     return end_offset
 
@@ -394,29 +404,29 @@ def _scan(
 ) -> tuple[Scanned, list[AbortedTransaction]]:
     aborted: list[AbortedTransaction] = []
 
-    def learn(header: BatchHeader, window: memoryview) -> None:
-        _learn(epochs, header)
+    def on_batch(header: BatchHeader, window: memoryview) -> None:
+        _update_epochs(epochs, header)
         if header.producer_id >= 0:
-            found = producers.appended(header, window, header.position)
-            if found is not None:
-                aborted.append(found)
+            transaction = producers.update(header, window, header.position)
+            if transaction is not None:
+                aborted.append(transaction)
 
     producers.take_snapshot(segment.base_offset)
-    return segment.scan(learn), aborted
+    return segment.scan(on_batch), aborted
 
 
-def _drop_from(segments: list[LogSegment], number: int, recovered: RecoveryResult) -> None:
+def _remove_from(segments: list[LogSegment], number: int, recovered: RecoveryResult) -> None:
     recovered.dropped_segments = len(segments) - number
     recovered.dropped_bytes = sum(segment.size for segment in segments[number:])
     _remove_all(segments[number:])
     del segments[number:]
 
 
-def _settle(segment: LogSegment, scanned: Scanned, aborted: list[AbortedTransaction]) -> int:
-    """Keep of a segment what a scan found good; give the number of bytes that go.
+def _truncate_to_valid(segment: LogSegment, scanned: Scanned, aborted: list[AbortedTransaction]) -> int:
+    """Truncate a segment to its valid batches and write its indexes; return the number of bytes removed.
 
-    Nothing is synced: until a flush has done that, the next start scans the segment again. A full disk does
-    not end the start, for nobody else would free it: indexes for which there is no room stay in memory.
+    Nothing is synced: until the next flush, startup scans the segment again. A full disk does not prevent
+    startup, which is needed to free space: indexes that do not fit stay in memory.
     """
     surplus = segment.size - scanned.valid_end
     if surplus:
@@ -425,11 +435,11 @@ def _settle(segment: LogSegment, scanned: Scanned, aborted: list[AbortedTransact
         file.close()
         segment.size = scanned.valid_end
     try:
-        segment.use_indexes(scanned.indexes, durable=False)
-        segment.use_aborted(aborted)
+        segment.replace_indexes(scanned.indexes, durable=False)
+        segment.replace_aborted(aborted)
     except OSError as error:
         if error.errno not in DISK_FULL_ERRORS:
             raise
-        segment.use_without_room(scanned.indexes, aborted)
+        segment.keep_indexes_in_memory(scanned.indexes, aborted)
     segment.close()
     return surplus

@@ -1,4 +1,4 @@
-"""What a start does about the producers of a log where they cannot be taken as they were left."""
+"""Recovery of producer state and transaction indexes at startup."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ from collections.abc import Iterable, Sequence
 
 from odradek.log.producers.producer_state_manager import (
     ProducerStateManager,
+    delete_snapshots,
     load_producer_state,
-    remove_snapshots,
 )
 from odradek.log.segments.log_segment import LogSegment, SegmentContext
 from odradek.model.errors import StorageError
 
 
-def producers_before(
-    place: SegmentContext, segments: list[LogSegment], first: int, snapshots: list[int]
+def load_producer_state_before(
+    context: SegmentContext, segments: list[LogSegment], first: int, snapshots: list[int]
 ) -> ProducerStateManager:
-    """The producers where a scan begins. What was known of later ones goes: the scan will tell."""
+    """Return the producer state at the start of a scan, deleting later snapshots, which the scan replaces."""
     if not segments:
         return ProducerStateManager(0)
     base_offset = segments[first].base_offset
-    producers = load_producer_state(place, segments[:first], snapshots, base_offset)
-    remove_snapshots(place, [offset for offset in snapshots if offset > base_offset])
+    producers = load_producer_state(context, segments[:first], snapshots, base_offset)
+    delete_snapshots(context, [offset for offset in snapshots if offset > base_offset])
     return producers
 
 
-def mend_aborted(place: SegmentContext, segments: list[LogSegment], snapshots: list[int]) -> None:
-    """Build indexes of aborted transactions anew that cannot be true."""
+def rebuild_transaction_indexes(
+    context: SegmentContext, segments: list[LogSegment], snapshots: list[int]
+) -> None:
+    """Rebuild invalid transaction indexes."""
     for number, segment in enumerate(segments):
         try:
             segment.aborted()
         except StorageError:
-            producers = load_producer_state(place, segments[:number], snapshots, segment.base_offset)
+            producers = load_producer_state(context, segments[:number], snapshots, segment.base_offset)
             aborted = [
-                found
+                transaction
                 for header, window in segment.batches()
                 if header.producer_id >= 0
-                and (found := producers.appended(header, window, header.position)) is not None
+                and (transaction := producers.update(header, window, header.position)) is not None
             ]
-            segment.use_aborted(aborted)
+            segment.replace_aborted(aborted)
 
 
-def strays_among(offsets: Iterable[int], bases: Sequence[int], end_offset: int) -> list[int]:
-    """The snapshots that nothing needs: those behind the end, and those at which no segment begins, but for
-    the newest, if it lies behind the last segment's beginning: a clean stop has left it."""
-    strays = sorted(set(offsets) - set(bases))
-    kept = max((offset for offset in strays if bases[-1] < offset <= end_offset), default=None)
-    return [offset for offset in strays if offset != kept]
+def find_stale_snapshots(offsets: Iterable[int], bases: Sequence[int], end_offset: int) -> list[int]:
+    """Return the snapshots to delete: those after the log end and those not at a segment's base offset.
+
+    The newest one after the last base offset is kept: a clean shutdown wrote it.
+    """
+    stale = sorted(set(offsets) - set(bases))
+    kept = max((offset for offset in stale if bases[-1] < offset <= end_offset), default=None)
+    return [offset for offset in stale if offset != kept]

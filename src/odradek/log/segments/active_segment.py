@@ -1,11 +1,10 @@
-"""The last segment of a log, which grows.
+"""The active segment of a log, to which batches are appended.
 
-It keeps its indexes in memory and writes them out with plain writes, in steps, at the latest when it is
-sealed (a mapped file that is larger than its blocks ends the process when the disk is full). What a crash
-takes from them, the scan of unflushed segments gives back. It remembers where its newest batches lie, so
-that readers at the tail need no search.
+Indexes are kept in memory and written with plain writes, in steps, at the latest when the segment is sealed:
+a mapped sparse file would end the process with SIGBUS on a full disk. Index entries lost in a crash are
+rebuilt by the recovery scan. The positions of the newest batches are cached: tail reads need no search.
 
-Invariant: a failed append leaves the file and all numbers as they were before it.
+Invariant: a failed append leaves the file and all counters unchanged.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ from odradek.log.segments.segment_format import (
     IndexBuilder,
     time_entries_before,
 )
-from odradek.log.segments.transaction_index import ENTRY_BYTES, AbortedTransaction, kept_before
+from odradek.log.segments.transaction_index import ENTRY_BYTES, AbortedTransaction, entries_before
 from odradek.model.ids import NO_TIMESTAMP
 from odradek.ports.files import File
 from odradek.records.layout import BatchHeader
 
 INDEX_STEP_BYTES: Final = 4096
-"""Index bytes that wait in memory before they are written: one page."""
+"""Index bytes buffered in memory before they are written: one page."""
 
 TAIL_BATCHES_MAX: Final = 512
-"""Places of the newest batches that are remembered; half are forgotten when there are so many."""
+"""Positions of the newest batches that are cached; half are evicted when the cache is full."""
 
 _NEVER: Final = 2**63 - 1
 
 
 class ActiveSegment(LogSegment):
-    """The last segment of a log, once something is appended to it."""
+    """The last segment of a log, opened for appends."""
 
     __slots__ = (
-        "_aborted_here",
         "_aborted_written",
+        "_active_aborted",
         "_created_ms",
         "_indexes",
         "_offsets_written",
@@ -64,14 +63,14 @@ class ActiveSegment(LogSegment):
     )
 
     def __init__(
-        self, place: SegmentContext, base_offset: int, size: int, indexes: IndexBuilder, next_offset: int
+        self, context: SegmentContext, base_offset: int, size: int, indexes: IndexBuilder, next_offset: int
     ) -> None:
-        super().__init__(place, base_offset, size)
+        super().__init__(context, base_offset, size)
         self._indexes = indexes
         self._offsets_written = len(indexes.offsets)
         self._times_written = len(indexes.times)
-        self.log_file = place.files.open(self.path(LOG))
-        self._aborted_here: list[AbortedTransaction] = []
+        self.log_file = context.files.open(self.path(LOG))
+        self._active_aborted: list[AbortedTransaction] = []
         self._aborted_written = 0
         self._created_ms = 0
         self._roll_ms = 0
@@ -82,27 +81,27 @@ class ActiveSegment(LogSegment):
         self.tail_floor = next_offset
 
     @classmethod
-    def create(cls, place: SegmentContext, base_offset: int) -> ActiveSegment:
-        """Begin a segment with empty files; what is left of one with this base offset is overwritten."""
+    def create(cls, context: SegmentContext, base_offset: int) -> ActiveSegment:
+        """Create a segment with empty files, overwriting leftovers with the same base offset."""
         with suppress(FileNotFoundError):
-            place.files.remove(place.path(base_offset, TRANSACTION_INDEX))
+            context.files.remove(context.path(base_offset, TRANSACTION_INDEX))
         for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
-            file = place.files.open(place.path(base_offset, suffix), create=True)
+            file = context.files.open(context.path(base_offset, suffix), create=True)
             if file.size():
                 file.truncate(0)
             file.close()
-        return cls(place, base_offset, 0, place.builder(base_offset), base_offset)
+        return cls(context, base_offset, 0, context.builder(base_offset), base_offset)
 
     @classmethod
     def activate(cls, segment: LogSegment, next_offset: int) -> ActiveSegment:
-        """Go on with a segment at rest."""
+        """Reopen a sealed segment for appends."""
         indexes = segment.context.builder(segment.base_offset)
         indexes.load(segment.offset_index(), segment.time_index(), segment.size)
-        indexes.max_timestamp, indexes.offset_of_max_timestamp, _ = segment.largest()
+        indexes.max_timestamp, indexes.offset_of_max_timestamp, _ = segment.max_timestamp_and_offset()
         aborted = list(segment.aborted())
         segment.close()
         active = cls(segment.context, segment.base_offset, segment.size, indexes, next_offset)
-        active._aborted_here, active._aborted_written = aborted, len(aborted)
+        active._active_aborted, active._aborted_written = aborted, len(aborted)
         if segment.has_unwritten:
             active._offsets_written = active._times_written = active._aborted_written = 0
         return active
@@ -122,36 +121,36 @@ class ActiveSegment(LogSegment):
         number = bisect_left(self.tail_offsets, offset)
         return self.tail_positions[number] if number < len(self.tail_positions) else self.size
 
-    def largest(self) -> TimestampOffset:
+    def max_timestamp_and_offset(self) -> TimestampOffset:
         return TimestampOffset(self._indexes.max_timestamp, self._indexes.offset_of_max_timestamp)
 
     def aborted(self) -> list[AbortedTransaction]:
-        return self._aborted_here
+        return self._active_aborted
 
     @property
-    def knows_aborted(self) -> bool:
+    def aborted_loaded(self) -> bool:
         return True
 
     @property
-    def is_timed(self) -> bool:
+    def timestamps_loaded(self) -> bool:
         return True
 
     def modified_ms(self) -> int:
         return self.context.files.modified_ms(self.path(LOG))
 
     def add_aborted(self, entry: AbortedTransaction) -> None:
-        """Note a transaction whose abort marker was appended last. The file follows with the indexes."""
-        self._aborted_here.append(entry)
+        """Add the transaction whose abort marker was just appended; written to disk with the indexes."""
+        self._active_aborted.append(entry)
 
     def rebuild_indexes(self) -> None:
-        """In memory they are not lost to anything; one that points astray is taken from the file anew."""
+        """Rebuild the indexes from the log file, in memory and on disk."""
         self._indexes = self.scan().indexes
-        self._write_indexes_anew()
+        self._rewrite_indexes()
 
-    # Growth.
+    # Appends.
 
     def append(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
-        """Append batches that follow on what is there. ``OSError`` leaves all as it was, if it can."""
+        """Append batches with increasing offsets. On ``OSError`` the file is truncated back."""
         position = self.size
         try:
             self.log_file.append(data)
@@ -159,7 +158,7 @@ class ActiveSegment(LogSegment):
             self.log_file.truncate(position)
             raise
         if position == 0:
-            self._count_age_from(headers[0][9])
+            self._set_first_timestamp(headers[0][9])
         indexes, offsets, positions = self._indexes, self.tail_offsets, self.tail_positions
         for header in headers:
             size_bytes = header[2]
@@ -170,46 +169,46 @@ class ActiveSegment(LogSegment):
             position += size_bytes
         self.size = position
         if len(offsets) >= TAIL_BATCHES_MAX:
-            self._shorten_tail()
+            self._trim_tail()
 
-    def _shorten_tail(self) -> None:
+    def _trim_tail(self) -> None:
         surplus = len(self.tail_offsets) - TAIL_BATCHES_MAX // 2
         self.tail_floor = self.tail_offsets[surplus - 1] + 1
         del self.tail_offsets[:surplus]
         del self.tail_positions[:surplus]
-        if self._index_bytes_waiting() >= INDEX_STEP_BYTES:
-            # The batches are in the log already. What cannot be written now waits for the next step, at the
-            # latest for the seal, and there the failure is told.
+        if self._pending_index_bytes() >= INDEX_STEP_BYTES:
+            # The batches are in the log already. A failed index write is retried with the next step, at the
+            # latest by seal(), which reports the failure.
             with suppress(OSError):
                 self.write_indexes()
 
-    def _index_bytes_waiting(self) -> int:
+    def _pending_index_bytes(self) -> int:
         indexes = self._indexes
         return len(indexes.offsets) - self._offsets_written + len(indexes.times) - self._times_written
 
-    # When it ends.
+    # Roll conditions.
 
-    def set_bounds(self, size_bytes_max: int, roll_ms: int, now_ms: int) -> None:
-        """How large and how old this segment may grow."""
+    def set_limits(self, size_bytes_max: int, roll_ms: int, now_ms: int) -> None:
+        """Set the maximum size and age of this segment."""
         self._size_max = min(size_bytes_max, POSITION_MAX)
         self._roll_ms = roll_ms
         self._created_ms = now_ms
         if self.size:
-            self._count_age_from(self.first_timestamp())
+            self._set_first_timestamp(self.first_timestamp())
 
-    def change_bounds(self, size_bytes_max: int, roll_ms: int) -> None:
-        """The same, by other settings, for what has grown already."""
+    def update_limits(self, size_bytes_max: int, roll_ms: int) -> None:
+        """Apply changed settings to a segment in use."""
         if self.size and self.roll_above_ms >= 0:
             self.roll_above_ms += roll_ms - self._roll_ms
         self._size_max = min(size_bytes_max, POSITION_MAX)
         self._roll_ms = roll_ms
 
-    def _count_age_from(self, timestamp: int) -> None:
-        # Without timestamps every append has to ask the clock.
+    def _set_first_timestamp(self, timestamp: int) -> None:
+        # Without timestamps every append has to check the clock.
         self.roll_above_ms = timestamp + self._roll_ms if timestamp >= 0 else NO_TIMESTAMP - 1
 
     def has_room(self, size_bytes: int, last_offset: int) -> bool:
-        """Whether an append would keep file, indexes and relative offsets within their bounds."""
+        """Whether an append keeps file, indexes and relative offsets within their limits."""
         return (
             self.size + size_bytes <= self._size_max
             and not self._indexes.is_full
@@ -217,7 +216,7 @@ class ActiveSegment(LogSegment):
         )
 
     def is_too_old(self, max_timestamp: int, now_ms: int) -> bool:
-        """Whether the segment has waited long enough: by timestamps if there are any, else by the clock."""
+        """Whether the segment must roll by age: by timestamps if there are any, otherwise by the clock."""
         if self.roll_above_ms >= 0:
             return max_timestamp > self.roll_above_ms
         return now_ms - self._created_ms > self._roll_ms
@@ -225,15 +224,15 @@ class ActiveSegment(LogSegment):
     # Indexes.
 
     def write_indexes(self) -> None:
-        """Bring the index files up to what memory has."""
-        if self._index_bytes_waiting():
+        """Write buffered index entries to the index files."""
+        if self._pending_index_bytes():
             self._offsets_written = self._write_index(
                 OFFSET_INDEX, self._indexes.offsets, self._offsets_written
             )
             self._times_written = self._write_index(TIME_INDEX, self._indexes.times, self._times_written)
-        if len(self._aborted_here) != self._aborted_written:
-            self.use_aborted(self._aborted_here)
-            self._aborted_written = len(self._aborted_here)
+        if len(self._active_aborted) != self._aborted_written:
+            self.replace_aborted(self._active_aborted)
+            self._aborted_written = len(self._active_aborted)
 
     def _write_index(self, suffix: str, index: bytearray, written: int) -> int:
         file = self.context.files.open(self.path(suffix), create=True)
@@ -245,12 +244,14 @@ class ActiveSegment(LogSegment):
             file.close()
         return len(index)
 
-    def _shorten_indexes(self) -> None:
-        """Cut the index files to what memory has. That needs no room, where writing them anew might."""
-        self._offsets_written = self._shorten(OFFSET_INDEX, self._indexes.offsets, self._offsets_written)
-        self._times_written = self._shorten(TIME_INDEX, self._indexes.times, self._times_written)
+    def _truncate_indexes(self) -> None:
+        """Truncate the index files to the entries in memory. Needs no disk space, unlike a rewrite."""
+        self._offsets_written = self._truncate_index(
+            OFFSET_INDEX, self._indexes.offsets, self._offsets_written
+        )
+        self._times_written = self._truncate_index(TIME_INDEX, self._indexes.times, self._times_written)
 
-    def _shorten(self, suffix: str, index: bytearray, written: int) -> int:
+    def _truncate_index(self, suffix: str, index: bytearray, written: int) -> int:
         written = min(written, len(index))
         file = self.context.files.open(self.path(suffix), create=True)
         try:
@@ -260,8 +261,8 @@ class ActiveSegment(LogSegment):
             file.close()
         return written
 
-    def _shorten_aborted(self) -> None:
-        kept = min(self._aborted_written, len(self._aborted_here))
+    def _truncate_aborted(self) -> None:
+        kept = min(self._aborted_written, len(self._active_aborted))
         if kept == self._aborted_written:
             return
         path = self.path(TRANSACTION_INDEX)
@@ -275,54 +276,54 @@ class ActiveSegment(LogSegment):
             self.context.files.remove(path)
         self._aborted_written = kept
 
-    def _write_indexes_anew(self) -> None:
+    def _rewrite_indexes(self) -> None:
         self._offsets_written = self._write_index(OFFSET_INDEX, self._indexes.offsets, 0)
         self._times_written = self._write_index(TIME_INDEX, self._indexes.times, 0)
 
     def seal(self) -> LogSegment:
-        """Put the segment to rest: indexes whole and on file, the largest timestamp their last entry."""
-        self._indexes.add_largest_timestamp()
+        """Write the complete indexes, the max timestamp last, and return the sealed segment."""
+        self._indexes.add_max_timestamp()
         self.write_indexes()
         sealed = LogSegment(self.context, self.base_offset, self.size)
-        sealed._largest = self.largest()
-        sealed._aborted = tuple(self._aborted_here)
+        sealed._max_timestamp_and_offset = self.max_timestamp_and_offset()
+        sealed._aborted = tuple(self._active_aborted)
         return sealed
 
-    def seal_without_room(self) -> LogSegment:
-        """Put the segment to rest with its indexes in memory only."""
-        self._indexes.add_largest_timestamp()
+    def seal_in_memory(self) -> LogSegment:
+        """Return the sealed segment with its indexes in memory only, for a full disk."""
+        self._indexes.add_max_timestamp()
         sealed = LogSegment(self.context, self.base_offset, self.size)
-        sealed.use_without_room(self._indexes, self._aborted_here)
+        sealed.keep_indexes_in_memory(self._indexes, self._active_aborted)
         return sealed
 
     def sync_log(self) -> None:
-        """Bring the batches to the disk; indexes of a segment that is not sealed are not worth it. Waits."""
+        """Sync the log file. Indexes of an active segment are rebuilt after a crash, not synced. Blocks."""
         self.log_file.sync()
 
     def close(self) -> None:
         self.log_file.close()
 
-    # Cuts.
+    # Truncation.
 
     def truncate(self, offset: int) -> None:
-        """Drop the batch that holds ``offset`` and all after it."""
+        """Remove the batch that contains ``offset`` and all after it."""
         position = self.position_before(offset)
         if position == self.size:
-            self._forget_tail(offset)
+            self._truncate_tail(offset)
             return
-        self._aborted_here = kept_before(self._aborted_here, offset)
-        self._shorten_aborted()
+        self._active_aborted = entries_before(self._active_aborted, offset)
+        self._truncate_aborted()
         relative = offset - self.base_offset
         indexes = self._indexes
         del indexes.offsets[(OFFSETS.floor(indexes.offsets, relative - 1) + 1) * OFFSETS.entry_bytes :]
         del indexes.times[time_entries_before(indexes.times, relative) * TIMES.entry_bytes :]
-        self._shorten_indexes()
+        self._truncate_indexes()
         self.log_file.truncate(position)
         self.size = position
-        self._forget_tail(offset)
-        self._find_largest_again()
+        self._truncate_tail(offset)
+        self._recompute_max_timestamp()
 
-    def _forget_tail(self, next_offset: int) -> None:
+    def _truncate_tail(self, next_offset: int) -> None:
         kept = bisect_left(self.tail_positions, self.size)
         del self.tail_offsets[kept:]
         del self.tail_positions[kept:]
@@ -331,17 +332,17 @@ class ActiveSegment(LogSegment):
         if not self.size:
             self.roll_above_ms = _NEVER
 
-    def _find_largest_again(self) -> None:
+    def _recompute_max_timestamp(self) -> None:
         indexes = self._indexes
         entry = TIMES.last(indexes.times)
         timestamp, relative = entry or (NO_TIMESTAMP, 0)
         indexes.max_timestamp, indexes.offset_of_max_timestamp = timestamp, self.base_offset + relative
         near = OFFSETS.lookup(indexes.offsets, relative)
-        for place in self.walk(near[1] if near else 0):
-            if place.max_timestamp > indexes.max_timestamp:
+        for batch in self.walk(near[1] if near else 0):
+            if batch.max_timestamp > indexes.max_timestamp:
                 indexes.max_timestamp, indexes.offset_of_max_timestamp = (
-                    place.max_timestamp,
-                    place.last_offset,
+                    batch.max_timestamp,
+                    batch.last_offset,
                 )
         last = OFFSETS.last(indexes.offsets)
         indexes.bytes_since_entry = self.size - (last[1] if last else 0)

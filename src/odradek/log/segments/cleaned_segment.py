@@ -1,12 +1,12 @@
-"""A segment that compaction writes, until it takes the place of those that it replaces.
+"""A segment written by the log cleaner, until it replaces its source segments.
 
-Its files go through three names, and at every moment a start after a crash knows what to do:
+Its files have three names in turn, so that recovery after a crash is unambiguous at every step:
 
-- ``.cleaned`` while they are written: they go, and the old segments stay;
-- ``.swap`` once all of them are on the disk, the log file last: they are taken, and the old segments go;
-- their own, after the old ones were marked as going.
+- ``.cleaned`` while they are written: recovery deletes them and keeps the old segments;
+- ``.swap`` once all of them are synced, the log file last: recovery completes the swap;
+- no suffix, after the old segments were renamed to ``.deleted``.
 
-All of this waits for a disk, but for ``take_place``, which only renames.
+All methods block on disk I/O except ``finish_swap``, which only renames.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ _LOG_LAST = (*(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG), LOG)
 
 
 class BatchRun(NamedTuple):
-    """Some batches, one after the other, as the indexes see them."""
+    """Index data of consecutive batches."""
 
     size_bytes: int
     last_offset: int
     last_batch_position: int
-    """Where the last one begins, counted from what is appended next."""
+    """Start of the last batch, relative to the next append."""
     max_timestamp: int
     offset_of_max_timestamp: int
-    """The last offset of the first batch that has it."""
+    """Last offset of the first batch with the max timestamp."""
 
 
 class CleanedSegment:
-    def __init__(self, place: SegmentContext, base_offset: int) -> None:
+    def __init__(self, context: SegmentContext, base_offset: int) -> None:
         self.base_offset = base_offset
         self.size = 0
-        self._place = place
-        self._indexes = place.builder(base_offset)
-        self._file = place.files.open(self._path(LOG, CLEANED), create=True)
+        self._context = context
+        self._indexes = context.builder(base_offset)
+        self._file = context.files.open(self._path(LOG, CLEANED), create=True)
         self._file.truncate(0)
 
     def append(self, batches: Buffer) -> None:
-        """Add whole batches, which follow on those before, and were told of with ``index``."""
+        """Append complete batches that were indexed with ``index``."""
         if self.size + len(batches) > POSITION_MAX:
             raise BrokerError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{self._path(LOG, '')} would grow beyond {POSITION_MAX} bytes",
+                f"size of {self._path(LOG, '')} must be <= {POSITION_MAX}, got {self.size + len(batches)}",
             )
         self._file.append(batches)
         self.size += len(batches)
 
     def index(self, run: BatchRun) -> None:
-        """Note some of the batches that ``append`` is given next; they get one entry at most."""
+        """Index batches of the next ``append``; they get at most one entry."""
         indexes = self._indexes
         if run.max_timestamp > indexes.max_timestamp:
             indexes.max_timestamp = run.max_timestamp
@@ -76,66 +76,70 @@ class CleanedSegment:
         indexes.add(run.last_offset, NO_TIMESTAMP, self.size + run.last_batch_position, run.size_bytes)
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
-        """Bring all of it to the disk.
+        """Write the indexes and sync all files.
 
-        ``modified_ms`` is the age that the new file is given: that of the newest it replaces.
+        ``modified_ms`` becomes the modification time of the log file: that of the newest source segment.
         """
         if aborted:
             self._write(TRANSACTION_INDEX, encode_aborted(aborted))
-        self._indexes.add_largest_timestamp()
+        self._indexes.add_max_timestamp()
         for suffix, index in ((OFFSET_INDEX, self._indexes.offsets), (TIME_INDEX, self._indexes.times)):
             self._write(suffix, index)
         self._file.sync()
         self._file.close()
-        self._place.files.set_modified_ms(self._path(LOG, CLEANED), modified_ms)
+        self._context.files.set_modified_ms(self._path(LOG, CLEANED), modified_ms)
 
-    def promote(self) -> None:
-        """Let a start after a crash take it. Until it has its place nobody may change names of the log."""
+    def rename_to_swap(self) -> None:
+        """Rename to ``.swap``: recovery completes the swap from here on.
+
+        No other rename in the log may happen until ``finish_swap``.
+        """
         self._rename(_LOG_LAST, CLEANED, SWAP)
-        self._place.files.sync_dir(self._place.directory)
+        self._context.files.sync_dir(self._context.directory)
 
     def _write(self, suffix: str, content: Buffer) -> None:
-        file = self._place.files.open(self._path(suffix, CLEANED), create=True)
+        file = self._context.files.open(self._path(suffix, CLEANED), create=True)
         file.truncate(0)
         file.append(content)
         file.sync()
         file.close()
 
-    def take_place(self) -> LogSegment:
-        """Give the files their own names, which no other segment has any longer.
+    def finish_swap(self) -> LogSegment:
+        """Rename the files to their final names, which the old segments no longer use.
 
-        The log file comes first: a start after a crash removes what stands in the place of a ``.swap`` log
-        file, and would remove indexes that came before it.
+        The log file comes first: recovery deletes all files at the base offset of a ``.swap`` log file, and
+        would delete indexes renamed before it.
         """
         self._rename(SEGMENT_SUFFIXES, SWAP, "")
-        return LogSegment(self._place, self.base_offset, self.size)
+        return LogSegment(self._context, self.base_offset, self.size)
 
     def discard(self) -> None:
-        """Leave nothing, whatever was done so far.
+        """Delete all files, in any state.
 
-        A finished log file goes first, so that no start takes it; what tells that it is not finished, last.
+        A ``.swap`` log file goes first, so that recovery does not use it; the ``.cleaned`` files, which mark
+        the swap as unfinished, go last.
         """
         self._file.close()
         for mark in (SWAP, CLEANED):
             for suffix in SEGMENT_SUFFIXES:
                 with suppress(FileNotFoundError):
-                    self._place.files.remove(self._path(suffix, mark))
+                    self._context.files.remove(self._path(suffix, mark))
 
     def _rename(self, suffixes: Sequence[str], old_mark: str, new_mark: str) -> None:
         for suffix in suffixes:
             with suppress(FileNotFoundError):
-                self._place.files.rename(self._path(suffix, old_mark), self._path(suffix, new_mark))
+                self._context.files.rename(self._path(suffix, old_mark), self._path(suffix, new_mark))
 
     def _path(self, suffix: str, mark: str) -> str:
-        # Asked anew each time: the log's directory may have got another name.
-        return self._place.path(self.base_offset, suffix + mark)
+        # Computed each time: the log's directory may have been renamed.
+        return self._context.path(self.base_offset, suffix + mark)
 
 
 def remove_leftovers(files: FileSystem, directory: str) -> None:
-    """Remove what rounds before this one left.
+    """Delete files left by earlier cleanings.
 
-    A start after a crash takes a ``.cleaned`` file for the sign that no ``.swap`` file behind it is finished:
-    an old one would have it throw away the only copy of what it replaces.
+    Recovery takes a ``.cleaned`` file as the sign that ``.swap`` files at higher offsets are unfinished: a
+    stale one would make it discard the only copy of the replaced segments.
     """
     leftovers = [
         name

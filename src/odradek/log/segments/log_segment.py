@@ -1,10 +1,10 @@
-"""One segment of a log, at rest: a file of batches, and the two sparse indexes into it.
+"""A sealed segment: a file of batches with sparse offset and time indexes.
 
-Its files are opened and its indexes mapped when first needed, and let go again by ``OpenSegments`` when too
-many are open. An index that is missing, or cannot be true, is rebuilt from the batches when it is met: at
-once by whoever may wait, and else on a thread, after ``CorruptIndex`` has told that it must be.
+Files are opened and indexes mapped on first use, and released by ``OpenSegments`` when too many are open. A
+missing or invalid index is rebuilt from the batches on first use: immediately if the caller may block,
+otherwise on a thread after ``CorruptIndex`` was raised.
 
-Invariant: ``size`` is the position after the last whole batch.
+Invariant: ``size`` is the position after the last complete batch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from odradek.log.segments.segment_format import (
     OnBatch,
     Scanned,
     file_name,
-    is_sound_offset_index,
-    is_sound_time_index,
+    is_valid_offset_index,
+    is_valid_time_index,
     scan,
     walk_batches,
 )
@@ -51,10 +51,10 @@ from odradek.records.codec import decode_batch, read_headers
 from odradek.records.layout import BatchHeader
 
 OPEN_SEGMENTS_MAX: Final = 256
-"""Segments at rest that may hold files open; each holds up to four."""
+"""Sealed segments that may hold files open; each holds up to four."""
 
 WINDOW_BYTES: Final = 8192
-"""Read at once in search of a batch: two index intervals of Kafka's default."""
+"""Bytes per read while searching for a batch: twice Kafka's default index interval."""
 
 _BATCH_START = Struct(">qi4xb")
 _DELTA_AND_TIMESTAMP = Struct(">i8xq")
@@ -63,14 +63,14 @@ _SMALLEST = 26
 
 
 class WouldBlock(Exception):
-    """A search would wait for a disk, and must not: it is to be rehearsed first."""
+    """Raised when a search would wait for the disk and must not; ``page_in`` loads what it needs."""
 
 
 class CorruptIndex(WouldBlock):
-    """An index of this segment is to be rebuilt, which takes a look at all of its batches."""
+    """Raised when an index of a segment must be rebuilt, which reads all of its batches."""
 
     def __init__(self, segment: LogSegment) -> None:
-        super().__init__(f"an index of {segment.path(LOG)} is to be rebuilt")
+        super().__init__(f"an index of {segment.path(LOG)} must be rebuilt")
         self.segment = segment
 
 
@@ -89,7 +89,7 @@ class TimestampOffset(NamedTuple):
 
 
 class OpenSegments:
-    """Which segments at rest hold files open, the longest unused first; bounded."""
+    """LRU of the sealed segments that hold files open."""
 
     def __init__(self, limit: int = OPEN_SEGMENTS_MAX) -> None:
         self._limit = limit
@@ -102,19 +102,19 @@ class OpenSegments:
         self._segments[segment] = None
         self._segments.move_to_end(segment)
         while len(self._segments) > self._limit:
-            self._segments.popitem(last=False)[0].let_go()
+            self._segments.popitem(last=False)[0].release()
 
     def forget(self, segment: LogSegment) -> None:
         self._segments.pop(segment, None)
 
-    def let_all_go(self) -> None:
+    def release_all(self) -> None:
         for segment in self._segments:
-            segment.let_go()
+            segment.release()
         self._segments.clear()
 
 
 class SegmentContext:
-    """Where the segments of one log live, and by what rules their indexes are made. Shared by all of them."""
+    """Directory and index settings shared by all segments of a log."""
 
     __slots__ = (
         "directory",
@@ -140,9 +140,9 @@ class SegmentContext:
         self.index_interval_bytes = index_interval_bytes
         self.index_bytes_max = index_bytes_max
         self.may_block = True
-        """True while a search may wait for a whole segment to be read."""
+        """Whether a search may wait for the disk."""
         self.rebuilding: set[int] = set()
-        """Base offsets of the segments whose index files are being replaced."""
+        """Base offsets of segments whose index files are being rewritten."""
 
     def path(self, base_offset: int, suffix: str) -> str:
         return f"{self.directory}/{file_name(base_offset, suffix)}"
@@ -152,12 +152,12 @@ class SegmentContext:
 
 
 class LogSegment:
-    """A segment at rest."""
+    """A sealed segment."""
 
     __slots__ = (
         "_aborted",
         "_file",
-        "_largest",
+        "_max_timestamp_and_offset",
         "_modified_ms",
         "_offsets",
         "_offsets_file",
@@ -174,13 +174,13 @@ class LogSegment:
         self.size = size
         self._file: File | None = None
         self._offsets: Buffer | None = None
-        self._offsets_file: File | None = None  # to ask whether what is mapped is in memory
+        self._offsets_file: File | None = None  # for residency checks of the mapped index
         self._times: Buffer | None = None
         self._aborted: Sequence[AbortedTransaction] | None = None
-        self._largest: TimestampOffset | None = None
+        self._max_timestamp_and_offset: TimestampOffset | None = None
         self._modified_ms: int | None = None
         self._unwritten: dict[str, bytes] = {}
-        """Contents of files for which there was no room, by suffix. They stay in memory until there is."""
+        """Contents of files that did not fit on a full disk, by suffix; in memory until they are written."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.context.directory}, {self.base_offset}, {self.size} bytes)"
@@ -191,7 +191,7 @@ class LogSegment:
     # Files.
 
     def file(self) -> File:
-        """The log file, open. A slice made of it stays good when this segment lets go of it."""
+        """Return the open log file. Slices of it stay valid after this segment releases it."""
         if self._file is None:
             self._file = self.context.files.open(self.path(LOG), writable=False)
         self.context.opened.use(self)
@@ -200,7 +200,7 @@ class LogSegment:
     def offset_index(self) -> Buffer:
         if self._offsets is None:
             self._offsets, self._offsets_file = self._map(OFFSET_INDEX)
-            if not is_sound_offset_index(self._offsets, self.size):
+            if not is_valid_offset_index(self._offsets, self.size):
                 self.rebuild_indexes()
         self.context.opened.use(self)
         return self._offsets
@@ -208,7 +208,7 @@ class LogSegment:
     def time_index(self) -> Buffer:
         if self._times is None:
             self._times, _ = self._map(TIME_INDEX)
-            if not is_sound_time_index(self._times):
+            if not is_valid_time_index(self._times):
                 self.rebuild_indexes()
         self.context.opened.use(self)
         return self._times
@@ -217,11 +217,11 @@ class LogSegment:
         try:
             file = self.context.files.open(self.path(suffix), writable=False)
         except FileNotFoundError:
-            return memoryview(b"?"), None  # of no sound size, so that it is rebuilt
+            return memoryview(b"?"), None  # invalid size: forces a rebuild
         return file.map(), file
 
-    def let_go(self) -> None:
-        """Hold nothing open. Files close once the last slice of them is gone too."""
+    def release(self) -> None:
+        """Drop open files and maps. A file closes once its last slice is gone too."""
         self._file = None
         if OFFSET_INDEX not in self._unwritten:
             self._offsets = self._offsets_file = None
@@ -231,20 +231,20 @@ class LogSegment:
 
     def close(self) -> None:
         self.context.opened.forget(self)
-        self.let_go()
+        self.release()
 
     def remove(self) -> None:
-        """Delete all files of this segment, and the state of producers where it begins."""
+        """Delete all files of this segment and the producer snapshot at its base offset."""
         self.context.opened.forget(self)
-        self.let_go()
+        self.release()
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
             with suppress(FileNotFoundError, IsADirectoryError):
                 self.context.files.remove(self.path(suffix))
 
     def mark_deleted(self, *, keeps_snapshot: bool = False) -> None:
-        """Give all files the ending of those on their way out. What is being sent from them still is.
+        """Rename all files to ``.deleted``. Slices that are being sent stay valid.
 
-        The state of producers where the segment begins goes along, unless another segment begins there.
+        Includes the producer snapshot at the base offset, unless another segment starts there.
         """
         self.close()
         for suffix in SEGMENT_SUFFIXES if keeps_snapshot else (*SEGMENT_SUFFIXES, SNAPSHOT):
@@ -252,13 +252,13 @@ class LogSegment:
                 self.context.files.rename(self.path(suffix), self.path(suffix + DELETED))
 
     def remove_marked(self) -> None:
-        """Delete the files that were marked. Waits."""
+        """Delete the ``.deleted`` files. Blocks."""
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
             with suppress(FileNotFoundError, IsADirectoryError):
                 self.context.files.remove(self.path(suffix + DELETED))
 
     def sync(self) -> None:
-        """Bring log and indexes to the disk, unless they were removed meanwhile. Waits."""
+        """Sync log and indexes, skipping files that were removed meanwhile. Blocks."""
         for suffix in SEGMENT_SUFFIXES:
             with suppress(FileNotFoundError):
                 file = self.context.files.open(self.path(suffix))
@@ -267,11 +267,11 @@ class LogSegment:
 
     @property
     def has_unwritten(self) -> bool:
-        """True if a start found no room for the indexes of this segment."""
+        """Whether a full disk kept indexes of this segment from being written."""
         return bool(self._unwritten)
 
     def write_unwritten(self) -> None:
-        """Write the files for which there was no room before. Waits."""
+        """Write the files that a full disk did not take. Blocks."""
         for suffix, content in list(self._unwritten.items()):
             _replace(self.context.files, self.path(suffix), content)
         self._unwritten = {}
@@ -279,7 +279,10 @@ class LogSegment:
     # Aborted transactions.
 
     def aborted(self) -> Sequence[AbortedTransaction]:
-        """Those whose markers are in this segment, in order. ``StorageError`` if the index cannot be true."""
+        """Return the aborted transactions whose markers are in this segment, in marker order.
+
+        Raises ``StorageError`` if the transaction index is invalid.
+        """
         if self._aborted is None:
             self._aborted = self._read_aborted()
         if self._aborted:
@@ -297,16 +300,16 @@ class LogSegment:
         return entries
 
     @property
-    def knows_aborted(self) -> bool:
-        """True if ``aborted`` is known without a look into a file."""
+    def aborted_loaded(self) -> bool:
+        """Whether ``aborted`` needs no file access."""
         return self._aborted is not None
 
-    def has_no_aborted(self) -> None:
-        """There is no index of aborted transactions, so nobody needs to look for it."""
+    def mark_no_aborted(self) -> None:
+        """Record that there is no transaction index file."""
         self._aborted = ()
 
-    def use_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Write the index of aborted transactions, or have none, and go by it."""
+    def replace_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Write the transaction index, or delete it if there are no entries."""
         path = self.path(TRANSACTION_INDEX)
         if entries:
             _replace(self.context.files, path, encode_aborted(entries))
@@ -317,18 +320,20 @@ class LogSegment:
     # Scans.
 
     def scan(self, on_batch: OnBatch = lambda _header, _window: None) -> Scanned:
-        """Check every batch and build the indexes anew, in memory."""
+        """Check every batch and rebuild the indexes in memory."""
         builder = self.context.builder(self.base_offset)
         return scan(self._map_log(), self.base_offset, builder, on_batch)
 
     def batches(self, from_offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Headers of the batches from the one that holds ``from_offset`` on, each with the bytes in which its
-        position is. Checksums are not looked at."""
+        """Yield headers from the batch that contains ``from_offset``, with the buffers they refer to.
+
+        Checksums are not verified.
+        """
         start = self.position_before(from_offset) if from_offset > self.base_offset else 0
         return walk_batches(self._map_log()[start:])
 
     def headers(self) -> Iterator[BatchHeader]:
-        """Headers of all batches; positions are of no use."""
+        """Yield the headers of all batches; their positions are meaningless."""
         return (header for header, _ in self.batches())
 
     def _map_log(self) -> memoryview:
@@ -338,25 +343,25 @@ class LogSegment:
         return view[: self.size]
 
     def rebuild_indexes(self) -> None:
-        """Write the indexes that the log file says there should be. Waits; ``CorruptIndex`` if none may."""
+        """Rebuild the index files from the log file. Blocks, or raises ``CorruptIndex`` if it must not."""
         if not self.context.may_block:
             raise CorruptIndex(self)
-        self.use_indexes(self.scan().indexes, durable=True)
+        self.replace_indexes(self.scan().indexes, durable=True)
 
-    def use_indexes(self, indexes: IndexBuilder, *, durable: bool) -> None:
-        """Write these indexes and go by them."""
-        indexes.add_largest_timestamp()
+    def replace_indexes(self, indexes: IndexBuilder, *, durable: bool) -> None:
+        """Write and use these indexes."""
+        indexes.add_max_timestamp()
         for suffix, index in ((OFFSET_INDEX, indexes.offsets), (TIME_INDEX, indexes.times)):
             if durable:
                 self.context.files.write_whole(self.path(suffix), bytes(index))
             else:
                 _replace(self.context.files, self.path(suffix), index)
-        self.adopt_indexes(indexes)
+        self.set_indexes(indexes)
 
-    def use_without_room(self, indexes: IndexBuilder, aborted: Sequence[AbortedTransaction]) -> None:
-        """Go by indexes for which the disk has no room: in memory, until ``write_unwritten``.
+    def keep_indexes_in_memory(self, indexes: IndexBuilder, aborted: Sequence[AbortedTransaction]) -> None:
+        """Use indexes that do not fit on a full disk, in memory until ``write_unwritten``.
 
-        No part of them stays on file: a part of an index can pass for the whole.
+        Partial index files are deleted: a truncated index can look like a complete one.
         """
         contents = {OFFSET_INDEX: bytes(indexes.offsets), TIME_INDEX: bytes(indexes.times)}
         if aborted:
@@ -366,16 +371,18 @@ class LogSegment:
                 with suppress(FileNotFoundError):
                     self.context.files.remove(self.path(suffix))
         self._unwritten = contents
-        self.adopt_indexes(indexes)
+        self.set_indexes(indexes)
         self._aborted = list(aborted)
 
-    def adopt_indexes(self, indexes: IndexBuilder) -> None:
-        """Go by these indexes, which are in memory."""
+    def set_indexes(self, indexes: IndexBuilder) -> None:
+        """Use these in-memory indexes."""
         self._offsets, self._offsets_file, self._times = indexes.offsets, None, indexes.times
-        self._largest = TimestampOffset(indexes.max_timestamp, indexes.offset_of_max_timestamp)
+        self._max_timestamp_and_offset = TimestampOffset(
+            indexes.max_timestamp, indexes.offset_of_max_timestamp
+        )
 
     def walk(self, position: int) -> Iterator[BatchPosition]:
-        """Places of the batches from ``position`` on, which must be a batch's."""
+        """Yield the batches from ``position``, which must be the start of a batch."""
         file, end = self.file(), self.size
         window, start = b"", position
         while position < end:
@@ -400,78 +407,80 @@ class LogSegment:
 
     def _corrupt(self, position: int) -> BrokerError:
         return BrokerError(
-            ErrorCode.CORRUPT_MESSAGE, f"no batch can be read at position {position} of {self.path(LOG)}"
+            ErrorCode.CORRUPT_MESSAGE, f"cannot read a batch at position {position} of {self.path(LOG)}"
         )
 
     # Searches.
 
     def locate(self, offset: int) -> BatchPosition | None:
-        """The first batch whose last offset is not below ``offset``."""
-        for place in self._walk_near(offset):
-            if place.last_offset >= offset:
-                return place
+        """Return the first batch whose last offset is >= ``offset``."""
+        for batch in self._walk_from_index(offset):
+            if batch.last_offset >= offset:
+                return batch
         return None
 
-    def _walk_near(self, offset: int) -> Iterator[BatchPosition]:
-        """Places from the batch on that the index knows nearest before ``offset``.
+    def _walk_from_index(self, offset: int) -> Iterator[BatchPosition]:
+        """Yield the batches from the closest index entry at or before ``offset``.
 
-        An entry that does not point to the batch it means gives the whole index away: it is rebuilt.
+        An entry that does not point to its batch proves the index corrupt: it is rebuilt.
         """
         entry = OFFSETS.lookup(self.offset_index(), offset - self.base_offset)
         if entry is None:
             return self.walk(0)
-        places = self.walk(entry[1])
+        batches = self.walk(entry[1])
         try:
-            first = next(places, None)
+            first = next(batches, None)
         except BrokerError:
             first = None
         if first is not None and first.last_offset == self.base_offset + entry[0]:
-            return chain((first,), places)
+            return chain((first,), batches)
         self.rebuild_indexes()
         entry = OFFSETS.lookup(self.offset_index(), offset - self.base_offset)
         return self.walk(entry[1] if entry else 0)
 
     def position_before(self, offset: int) -> int:
-        """Where the batches that lie wholly below ``offset`` end."""
-        place = self.locate(offset)
-        return self.size if place is None else place.position
+        """Return the end position of the batches that lie entirely below ``offset``."""
+        batch = self.locate(offset)
+        return self.size if batch is None else batch.position
 
-    def position_known_before(self, offset: int) -> int:
-        """A place at or before that, from the index alone."""
+    def indexed_position_before(self, offset: int) -> int:
+        """Return a position at or before that, using only the index."""
         entry = OFFSETS.lookup(self.offset_index(), offset - 1 - self.base_offset)
         return entry[1] if entry else 0
 
-    def offset_known_behind(self, position: int) -> int | None:
-        """An offset of a batch at or behind ``position``, if the index knows one."""
+    def indexed_offset_after(self, position: int) -> int | None:
+        """Return the offset of an indexed batch at or after ``position``, if there is one."""
         index = self.offset_index()
         number = bisect_left(range(OFFSETS.count(index)), position, key=lambda n: OFFSETS.entry(index, n)[1])
         return self.base_offset + OFFSETS.entry(index, number)[0] if number < OFFSETS.count(index) else None
 
     def next_offset(self) -> int:
-        """The offset after the last batch; the base offset if there is none."""
+        """Return the offset after the last batch, or the base offset of an empty segment."""
         next_offset = self.base_offset
-        for place in self._walk_near(self.base_offset + RELATIVE_OFFSET_MAX):
-            next_offset = place.last_offset + 1
+        for batch in self._walk_from_index(self.base_offset + RELATIVE_OFFSET_MAX):
+            next_offset = batch.last_offset + 1
         return next_offset
 
     def first_timestamp(self) -> int:
-        """Largest timestamp of the first batch: what the age of the segment is counted from."""
+        """Return the max timestamp of the first batch; the segment's age counts from it."""
         first = next(self.walk(0), None)
         return NO_TIMESTAMP if first is None else first.max_timestamp
 
-    def largest(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of its batch: the last entry of the time index."""
-        if self._largest is None:
-            self._largest = self._read_largest()
-        return self._largest
+    def max_timestamp_and_offset(self) -> TimestampOffset:
+        """Return the max timestamp and the last offset of its batch: the last time index entry."""
+        if self._max_timestamp_and_offset is None:
+            self._max_timestamp_and_offset = self._read_max_timestamp()
+        return self._max_timestamp_and_offset
 
     @property
-    def is_timed(self) -> bool:
-        """True if ``newest_ms`` is known without a look at a file."""
-        return self._largest is not None and (self._largest.timestamp >= 0 or self._modified_ms is not None)
+    def timestamps_loaded(self) -> bool:
+        """Whether ``largest_timestamp`` needs no file access."""
+        return self._max_timestamp_and_offset is not None and (
+            self._max_timestamp_and_offset.timestamp >= 0 or self._modified_ms is not None
+        )
 
-    def _read_largest(self) -> TimestampOffset:
-        """Read the last entry alone: a search over many segments must not open them all."""
+    def _read_max_timestamp(self) -> TimestampOffset:
+        """Read only the last entry: a search over many segments must not open them all."""
         if self._times is None:
             try:
                 file = self.context.files.open(self.path(TIME_INDEX), writable=False)
@@ -483,67 +492,71 @@ class LogSegment:
                     entry = file.read_at(size - TIMES.entry_bytes, TIMES.entry_bytes)
                     timestamp, relative = TIMES.entry(entry, 0)
                     was_open = self._file is not None
-                    is_true = self._is_true_time(timestamp, relative)
+                    is_valid = self._is_valid_time_entry(timestamp, relative)
                     if not was_open:
                         self.close()
-                    if is_true:
+                    if is_valid:
                         return TimestampOffset(timestamp, self.base_offset + relative)
                     self.rebuild_indexes()
         last = TIMES.last(self.time_index())
-        return TimestampOffset(last[0], self.base_offset + last[1]) if last else self._no_time()
+        return TimestampOffset(last[0], self.base_offset + last[1]) if last else self._no_timestamp()
 
-    def _is_true_time(self, timestamp: int, relative_offset: int) -> bool:
-        """Whether an entry of the time index is what the batch that it means says.
+    def _is_valid_time_entry(self, timestamp: int, relative_offset: int) -> bool:
+        """Check a time index entry against its batch.
 
-        Times decide what a search skips and what retention deletes, and the index has no checksum.
+        Timestamps decide what a search skips and what retention deletes, and the index has no checksum.
         """
         if timestamp < 0 or relative_offset < 0:
             return False
         offset = self.base_offset + relative_offset
-        place = self.locate(offset)
-        return place is not None and place.max_timestamp == timestamp and place.base_offset <= offset
+        batch = self.locate(offset)
+        return batch is not None and batch.max_timestamp == timestamp and batch.base_offset <= offset
 
-    def _no_time(self) -> TimestampOffset:
+    def _no_timestamp(self) -> TimestampOffset:
         return TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def modified_ms(self) -> int:
-        """When the log file was last written. A segment at rest is written no more."""
+        """Return the modification time of the log file; it no longer changes."""
         if self._modified_ms is None:
             self._modified_ms = self.context.files.modified_ms(self.path(LOG))
         return self._modified_ms
 
-    def newest_ms(self) -> int:
-        """The largest timestamp or, where records have none, when the file was last written."""
-        largest = self.largest().timestamp
-        return largest if largest >= 0 else self.modified_ms()
+    def largest_timestamp(self) -> int:
+        """Return the max timestamp or, for records without timestamps, the modification time of the file."""
+        timestamp = self.max_timestamp_and_offset().timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms()
 
     def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
-        """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
+        """Return the first record at or after ``from_offset`` with a timestamp >= ``timestamp``."""
         entry = TIMES.lookup(self.time_index(), timestamp)
-        if entry is not None and not self._is_true_time(*entry):
+        if entry is not None and not self._is_valid_time_entry(*entry):
             self.rebuild_indexes()
             entry = TIMES.lookup(self.time_index(), timestamp)
         start = max(from_offset, self.base_offset + (entry[1] if entry else 0))
-        for place in self._walk_near(start):
-            if place.max_timestamp >= timestamp and place.last_offset >= from_offset:
-                found = self._record_in(place, lambda at, offset: at >= timestamp and offset >= from_offset)
-                if found is not None:
-                    return found
+        for batch in self._walk_from_index(start):
+            if batch.max_timestamp >= timestamp and batch.last_offset >= from_offset:
+                record = self._find_record(
+                    batch, lambda at, offset: at >= timestamp and offset >= from_offset
+                )
+                if record is not None:
+                    return record
         return None
 
-    def record_of_largest(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp."""
-        timestamp, offset, _ = self.largest()
-        for place in self._walk_near(offset):
-            if place.max_timestamp == timestamp:
-                return self._record_in(place, lambda at, _: at == timestamp)
+    def find_max_timestamp_record(self) -> TimestampOffset | None:
+        """Return the first record that has the max timestamp."""
+        timestamp, offset, _ = self.max_timestamp_and_offset()
+        for batch in self._walk_from_index(offset):
+            if batch.max_timestamp == timestamp:
+                return self._find_record(batch, lambda at, _: at == timestamp)
         return None
 
-    def _record_in(self, place: BatchPosition, wanted: Callable[[int, int], bool]) -> TimestampOffset | None:
-        data = self.file().read_at(place.position, place.size_bytes)
+    def _find_record(
+        self, batch: BatchPosition, matches: Callable[[int, int], bool]
+    ) -> TimestampOffset | None:
+        data = self.file().read_at(batch.position, batch.size_bytes)
         header = read_headers(data)[0]
         for record in decode_batch(data, header):
-            if wanted(record.timestamp, record.offset):
+            if matches(record.timestamp, record.offset):
                 return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
         return None
 

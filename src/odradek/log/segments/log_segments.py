@@ -1,9 +1,9 @@
-"""The segments of a log, in order: which one holds an offset or a time.
+"""The segments of a log in base offset order, with lookup by offset and by timestamp.
 
-Invariant: base offsets grow; only the last segment may be an active one.
+Invariant: base offsets increase; only the last segment may be active.
 
-A search by time must not go through all segments. Largest timestamps are in no order, but their running
-maximum is: the first segment that reaches a time is the first at which the maximum does.
+A search by timestamp must not visit all segments. Max timestamps are not ordered, but their running maximum
+is: the first segment that reaches a timestamp is the first at which the running maximum does.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from typing import Final
 from odradek.log.retention import SegmentStats
 from odradek.log.segments.log_segment import LogSegment, TimestampOffset, WouldBlock
 from odradek.log.segments.results import EMPTY_FETCH, FetchDataInfo
-from odradek.log.segments.transaction_index import AbortedTransaction, overlapping
+from odradek.log.segments.transaction_index import AbortedTransaction, overlapping_transactions
 from odradek.ports.files import FileSlice
 
 _NO_END: Final = 2**63 - 1
 
 
 class TimestampsNotLoaded(WouldBlock):
-    """The newest time of this segment is to be read from its files."""
+    """Raised when the largest timestamp of a segment must be read from its files."""
 
     def __init__(self, segment: LogSegment) -> None:
-        super().__init__(f"the time of {segment} is not known")
+        super().__init__(f"the largest timestamp of {segment} is not loaded")
         self.segment = segment
 
 
 class AbortedTransactionsNotLoaded(WouldBlock):
-    """The aborted transactions from this segment on, up to an offset, are to be read from files."""
+    """Raised when aborted transactions must be read from files, from this segment up to ``end_offset``."""
 
     def __init__(self, segment: LogSegment, end_offset: int) -> None:
-        super().__init__(f"the aborted transactions of {segment} are not known")
+        super().__init__(f"the aborted transactions of {segment} are not loaded")
         self.segment = segment
         self.end_offset = end_offset
 
 
 class LogSegments:
-    """Never empty."""
+    """Segments of a log; never empty."""
 
-    __slots__ = ("_bases", "_peaks", "_segments")
+    __slots__ = ("_base_offsets", "_running_max", "_segments")
 
     def __init__(self, segments: list[LogSegment]) -> None:
         self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
-        # Of the segments at rest, as far as it was asked for.
-        self._peaks: list[int] = []
+        self._base_offsets = [segment.base_offset for segment in segments]
+        # Running maximum of the sealed segments' largest timestamps, as far as it was needed.
+        self._running_max: list[int] = []
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -61,174 +61,180 @@ class LogSegments:
 
     def add(self, segment: LogSegment) -> None:
         self._segments.append(segment)
-        self._bases.append(segment.base_offset)
+        self._base_offsets.append(segment.base_offset)
 
     def replace_last(self, segment: LogSegment) -> None:
-        """Put another form of the last segment in its place."""
+        """Replace the last segment by its sealed or active form."""
         self._segments[-1] = segment
 
-    def start_with(self, segment: LogSegment) -> None:
-        """Hold this one only."""
-        self._segments, self._bases, self._peaks = [segment], [segment.base_offset], []
+    def reset(self, segment: LogSegment) -> None:
+        """Replace all segments by this one."""
+        self._segments, self._base_offsets, self._running_max = [segment], [segment.base_offset], []
 
     def drop_after(self, offset: int) -> list[LogSegment]:
-        """Let go of the segments that start above ``offset``, but for the first, and give them."""
-        kept = max(bisect_right(self._bases, offset), 1)
+        """Remove and return the segments with a base offset > ``offset``, except the first segment."""
+        kept = max(bisect_right(self._base_offsets, offset), 1)
         dropped = self._segments[kept:]
-        del self._segments[kept:], self._bases[kept:], self._peaks[kept - 1 :]
+        del self._segments[kept:], self._base_offsets[kept:], self._running_max[kept - 1 :]
         return dropped
 
     def drop_first(self, count: int) -> list[LogSegment]:
-        """Let go of the oldest segments, never of all, and give them."""
+        """Remove and return the oldest segments, at most all but one."""
         count = min(count, len(self._segments) - 1)
         dropped = self._segments[:count]
-        del self._segments[:count], self._bases[:count]
+        del self._segments[:count], self._base_offsets[:count]
         if count:
-            self._peaks = []
+            self._running_max = []
         return dropped
 
-    def holds(self, run: Sequence[LogSegment]) -> bool:
-        """Whether these very segments are here, one after the other, and none of them is the last."""
-        first = bisect_left(self._bases, run[0].base_offset)
+    def contains_run(self, run: Sequence[LogSegment]) -> bool:
+        """Whether exactly these consecutive segments are here and none of them is the last."""
+        first = bisect_left(self._base_offsets, run[0].base_offset)
         here = self._segments[first : first + len(run)]
         return first + len(run) < len(self._segments) and all(map(is_, here, run))
 
     def replace(self, run: Sequence[LogSegment], by: LogSegment) -> None:
-        """Put one segment in the place of others that follow on each other."""
-        first = bisect_left(self._bases, run[0].base_offset)
+        """Replace consecutive segments by one."""
+        first = bisect_left(self._base_offsets, run[0].base_offset)
         self._segments[first : first + len(run)] = [by]
-        self._bases[first : first + len(run)] = [by.base_offset]
-        del self._peaks[first:]
+        self._base_offsets[first : first + len(run)] = [by.base_offset]
+        del self._running_max[first:]
 
-    def facts(self, log_end_offset: int, *, with_times: bool = True) -> Iterator[SegmentStats]:
-        """Facts for retention, one at a time: ``TimestampsNotLoaded`` if the time of a segment must be read
-        first.
+    def stats(self, log_end_offset: int, *, with_timestamps: bool = True) -> Iterator[SegmentStats]:
+        """Yield input for retention; raises ``TimestampsNotLoaded`` if a timestamp must be read first.
 
-        Without times, all segments pass for as new as can be.
+        Without timestamps every segment counts as brand new.
         """
-        ends = [*self._bases[1:], log_end_offset]
+        ends = [*self._base_offsets[1:], log_end_offset]
         for number, segment in enumerate(self._segments):
             is_last = number == len(ends) - 1
-            if with_times and not segment.is_timed:
+            if with_timestamps and not segment.timestamps_loaded:
                 raise TimestampsNotLoaded(segment)
-            newest_ms = segment.newest_ms() if with_times else _NO_END
-            yield SegmentStats(segment.base_offset, ends[number], segment.size, newest_ms, is_last)
+            largest_timestamp = segment.largest_timestamp() if with_timestamps else _NO_END
+            yield SegmentStats(segment.base_offset, ends[number], segment.size, largest_timestamp, is_last)
 
-    def since(self, offset: int) -> list[LogSegment]:
-        """The segment that holds ``offset`` and all after it."""
-        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+    def segments_from(self, offset: int) -> list[LogSegment]:
+        """Return the segment that contains ``offset`` and all after it."""
+        return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
 
     def read(
         self, offset: int, bytes_max: int, end_offset: int, log_end_offset: int, at_least_one: bool
     ) -> FetchDataInfo:
-        """Batches from the one that holds ``offset``, or the first after it, up to ``end_offset``."""
-        number = max(bisect_right(self._bases, offset) - 1, 0)
-        while number < len(self._segments) and self._bases[number] < end_offset:
+        """Return batches from the one that contains ``offset``, or the next one, up to ``end_offset``."""
+        number = max(bisect_right(self._base_offsets, offset) - 1, 0)
+        while number < len(self._segments) and self._base_offsets[number] < end_offset:
             segment = self._segments[number]
             number += 1
-            found = segment.locate(offset)
-            if found is None:
+            batch = segment.locate(offset)
+            if batch is None:
                 continue
             end = segment.size
-            ends_here = number == len(self._bases) or end_offset < self._bases[number]
+            ends_here = number == len(self._base_offsets) or end_offset < self._base_offsets[number]
             if ends_here and end_offset < log_end_offset:
-                # Where exactly the end lies matters only if the read comes near it.
-                reach = found.position + max(bytes_max, found.size_bytes)
-                end = segment.position_known_before(end_offset)
+                # The exact end position matters only if the read can reach it.
+                reach = batch.position + max(bytes_max, batch.size_bytes)
+                end = segment.indexed_position_before(end_offset)
                 if end < reach:
                     end = segment.position_before(end_offset)
-            size_bytes = end - found.position
+            size_bytes = end - batch.position
             if size_bytes <= 0:
                 return EMPTY_FETCH
-            return cut(segment, found.position, size_bytes, found.size_bytes, bytes_max, at_least_one)
+            return fetch_slice(segment, batch.position, size_bytes, batch.size_bytes, bytes_max, at_least_one)
         return EMPTY_FETCH
 
     def aborted_transactions_between(
         self, from_offset: int, end_offset: int, may_block: bool = True
     ) -> list[AbortedTransaction]:
-        """The aborted transactions that have records from ``from_offset`` on and below ``end_offset``.
+        """Return the aborted transactions with records in [``from_offset``, ``end_offset``).
 
-        ``AbortedTransactionsNotLoaded`` if that would wait for the disk and must not.
+        Raises ``AbortedTransactionsNotLoaded`` if that would block and must not.
         """
-        found: list[AbortedTransaction] = []
-        for number in range(max(bisect_right(self._bases, from_offset) - 1, 0), len(self._segments)):
+        aborted: list[AbortedTransaction] = []
+        for number in range(max(bisect_right(self._base_offsets, from_offset) - 1, 0), len(self._segments)):
             segment = self._segments[number]
-            if not may_block and not segment.knows_aborted:
+            if not may_block and not segment.aborted_loaded:
                 raise AbortedTransactionsNotLoaded(segment, end_offset)
             entries = segment.aborted()
             if entries:
-                some, is_all = overlapping(entries, from_offset, end_offset)
-                found += some
-                if is_all:
+                overlapping, is_complete = overlapping_transactions(entries, from_offset, end_offset)
+                aborted += overlapping
+                if is_complete:
                     break
-        return found
+        return aborted
 
     def end_offset_of(self, fetched: FetchDataInfo, log_end_offset: int) -> int:
-        """An offset behind all that was read; near to it as the index knows."""
+        """Return an offset after all fetched records, as close as the index allows."""
         segment, data = fetched.segment, fetched.data
         if segment is None or isinstance(data, bytes):
             return 0
-        known = segment.offset_known_behind(data.position + data.size_bytes)
-        if known is not None:
-            return known
-        number = bisect_right(self._bases, segment.base_offset)
-        return self._bases[number] if number < len(self._bases) else log_end_offset
+        end_offset = segment.indexed_offset_after(data.position + data.size_bytes)
+        if end_offset is not None:
+            return end_offset
+        number = bisect_right(self._base_offsets, segment.base_offset)
+        return self._base_offsets[number] if number < len(self._base_offsets) else log_end_offset
 
     def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
-        """The first record at ``from_offset`` or later that is not older than ``timestamp``."""
-        for number in range(self._first_reaching(timestamp), len(self._segments)):
+        """Return the first record at or after ``from_offset`` with a timestamp >= ``timestamp``."""
+        for number in range(self._first_candidate(timestamp), len(self._segments)):
             segment = self._segments[number]
-            if segment.newest_ms() >= timestamp:
-                found = segment.find_time(timestamp, from_offset)
-                if found is not None:
-                    return found
+            if segment.largest_timestamp() >= timestamp:
+                record = segment.find_time(timestamp, from_offset)
+                if record is not None:
+                    return record
         return None
 
-    def reaching(self, timestamp: int, behind_offset: int, count_max: int) -> list[LogSegment]:
-        """Where a search by time has to look next: from the first segment on that reaches the time and begins
-        behind this offset."""
-        first = max(self._first_reaching(timestamp), bisect_right(self._bases, behind_offset))
+    def candidates_for_timestamp(self, timestamp: int, after_offset: int, count_max: int) -> list[LogSegment]:
+        """Return the next segments to search for ``timestamp``, with base offsets > ``after_offset``."""
+        first = max(self._first_candidate(timestamp), bisect_right(self._base_offsets, after_offset))
         return self._segments[first : first + count_max]
 
-    def untimed(self, timestamp: int) -> list[LogSegment]:
-        """Segments at rest whose times have to be read before it is known which reach this one."""
-        if self._peaks and self._peaks[-1] >= timestamp:
+    def without_timestamps(self, timestamp: int) -> list[LogSegment]:
+        """Return the sealed segments whose timestamps must be read to find those that reach ``timestamp``."""
+        if self._running_max and self._running_max[-1] >= timestamp:
             return []
-        return [segment for segment in self._segments[len(self._peaks) : -1] if not segment.is_timed]
+        return [
+            segment
+            for segment in self._segments[len(self._running_max) : -1]
+            if not segment.timestamps_loaded
+        ]
 
-    def _first_reaching(self, timestamp: int) -> int:
-        """Number of the first segment that reaches ``timestamp``; of the last if none at rest does."""
-        peaks, at_rest = self._peaks, len(self._segments) - 1
-        while len(peaks) < at_rest and (not peaks or peaks[-1] < timestamp):
-            peak = self._segments[len(peaks)].newest_ms()
-            peaks.append(max(peak, peaks[-1]) if peaks else peak)
-        return bisect_left(peaks, timestamp)
+    def _first_candidate(self, timestamp: int) -> int:
+        """Return the index of the first segment that reaches ``timestamp``, or of the last segment."""
+        running_max, sealed_count = self._running_max, len(self._segments) - 1
+        while len(running_max) < sealed_count and (not running_max or running_max[-1] < timestamp):
+            largest = self._segments[len(running_max)].largest_timestamp()
+            running_max.append(max(largest, running_max[-1]) if running_max else largest)
+        return bisect_left(running_max, timestamp)
 
     def find_max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of all."""
-        newest = max(self._segments, key=lambda segment: segment.largest().timestamp)
-        return newest.record_of_largest() if newest.largest().timestamp >= 0 else None
+        """Return the first record with the max timestamp of the log."""
+        segment = max(self._segments, key=lambda each: each.max_timestamp_and_offset().timestamp)
+        if segment.max_timestamp_and_offset().timestamp < 0:
+            return None
+        return segment.find_max_timestamp_record()
 
-    def starts_before(
+    def legacy_offsets_before(
         self, timestamp: int, count_max: int, log_start_offset: int, log_end_offset: int, now_ms: int
     ) -> list[int]:
-        """Starts of segments last written by ``timestamp``, newest first; -1 stands for the end, -2 for the
-        start."""
-        starts = [max(base, log_start_offset) for base in self._bases]
+        """Return start offsets of segments last modified by ``timestamp``, newest first.
+
+        -1 means latest, -2 earliest, as in ListOffsets version 0.
+        """
+        starts = [max(base, log_start_offset) for base in self._base_offsets]
         if timestamp == -2:
             return starts[: min(count_max, 1)]
         written = [segment.modified_ms() for segment in self._segments] if timestamp >= 0 else []
         if self._segments[-1].size:
             starts.append(log_end_offset)
             written.append(now_ms)
-        found = len(starts)
+        count = len(starts)
         if timestamp >= 0:
-            while found and written[found - 1] > timestamp:
-                found -= 1
-        return sorted(starts[:found], reverse=True)[:count_max]
+            while count and written[count - 1] > timestamp:
+                count -= 1
+        return sorted(starts[:count], reverse=True)[:count_max]
 
 
-def cut(
+def fetch_slice(
     segment: LogSegment,
     position: int,
     size_bytes: int,
@@ -237,7 +243,7 @@ def cut(
     at_least_one: bool,
     is_recent: bool = False,
 ) -> FetchDataInfo:
-    """As much of a range as is allowed."""
+    """Return as much of a range as ``bytes_max`` allows."""
     allowed = max(bytes_max, first_bytes) if at_least_one else bytes_max
     size_bytes = min(size_bytes, allowed)
     if size_bytes <= 0:

@@ -1,7 +1,7 @@
-"""Segments that are no longer part of a log, until their files are removed.
+"""Segments removed from a log whose files are not deleted yet.
 
-They are renamed when they go and removed after ``file.delete.delay.ms``: whoever still sends from them goes
-on, and so does whoever looked up their names just before.
+Files are renamed to ``.deleted`` at once and deleted after ``file.delete.delay.ms``, so that reads in
+progress can finish.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class PendingSegmentDeletes:
         self._segments: list[tuple[int, LogSegment]] = []
 
     def add(self, segments: Iterable[LogSegment], due_ms: int, *, keeps_snapshots: bool = False) -> None:
-        """Mark segments as going, the oldest first: of these names, too, a crash leaves a log without a hole.
+        """Rename segments to ``.deleted``, oldest first, so that a crash in between leaves no gap.
 
-        ``due_ms`` is when their files may be removed, by the monotonic clock.
+        ``due_ms`` is the earliest time of deletion, by the monotonic clock.
         """
         for segment in segments:
             segment.mark_deleted(keeps_snapshot=keeps_snapshots)
             self._segments.append((due_ms, segment))
 
     async def remove_due(self, now_ms: int) -> int:
-        """Remove the files of segments whose time has come; give the number of segments."""
+        """Delete the files of segments that are due; return the number of segments."""
         due = [segment for due_ms, segment in self._segments if due_ms <= now_ms]
         if not due:
             return 0

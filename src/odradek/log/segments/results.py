@@ -1,4 +1,4 @@
-"""What appends and reads give back. Made per request: plain slots, built by position."""
+"""Results of appends and reads. Created per request: plain slots, positional arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LogAppendInfo:
-    """Where an append went. A duplicate went there before; without records the offsets are -1."""
+    """Offsets of an append. A duplicate has those of the first append; without records they are -1."""
 
     __slots__ = (
         "append_time_ms",
@@ -43,8 +43,10 @@ class LogAppendInfo:
 
 
 class FetchDataInfo:
-    """Batches as they lie in a file. The last one may be cut short; the first only if
-    ``first_entry_incomplete``. ``segment`` is the one they lie in, if there are any."""
+    """Fetched batches. The last one may be incomplete, the first only if ``first_entry_incomplete``.
+
+    ``segment`` is the segment that contains them, if there are any.
+    """
 
     __slots__ = ("data", "first_entry_incomplete", "segment")
 

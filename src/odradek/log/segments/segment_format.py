@@ -1,18 +1,16 @@
-"""Names and bytes of a partition's files: what each is called, what an index holds, what a scan finds. Pure.
+"""File names, index entries and batch scan of a partition's log directory. Pure.
 
 A log is a directory ``topic-partition`` of segments; a segment's files carry its base offset in twenty
 digits and one suffix each:
 
-- ``.log``: record batches, one after the other;
-- ``.index``: 8 bytes an entry, int32 last offset of a batch less the base offset, int32 position of it;
-- ``.timeindex``: 12 bytes an entry, int64 largest timestamp so far, int32 last offset (less the base offset)
-  of the batch that brought it;
-- ``.txnindex``: aborted transactions; ``.snapshot``: state of producers up to this offset.
+- ``.log``: record batches;
+- ``.index``: 8 bytes per entry, int32 last offset of a batch relative to the base offset, int32 position;
+- ``.timeindex``: 12 bytes per entry, int64 max timestamp so far, int32 relative last offset of its batch;
+- ``.txnindex``: aborted transactions; ``.snapshot``: producer state up to this offset.
 
-Entries are sparse, sorted by both numbers, big-endian. A further ``.deleted``, ``.cleaned`` or ``.swap``
-marks a file that is on its way out or in. A directory on its way out is called
-``topic-partition.<unique>-delete``; one that is being moved in ``…-future``, one that no topic owns
-``…-stray``.
+Index entries are sparse, sorted by both fields, big-endian. An additional ``.deleted``, ``.cleaned`` or
+``.swap`` marks a file to be deleted or swapped in. A directory to be deleted is called
+``topic-partition.<unique>-delete``, a future replica ``…-future``, a log of no known topic ``…-stray``.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ class FileName(NamedTuple):
     base_offset: int
     suffix: str
     mark: str
-    """``.deleted``, ``.cleaned`` or ``.swap``; empty for a file in use."""
+    """``.deleted``, ``.cleaned`` or ``.swap``; empty for a live file."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -64,7 +62,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """What a file of a log directory is; ``None`` for what is not a segment's."""
+    """Parse the name of a segment file; ``None`` for other files."""
     match = _FILE_NAME.fullmatch(name)
     return FileName(int(match[1]), match[2], match[3] or "") if match else None
 
@@ -84,10 +82,10 @@ class DirectoryName(NamedTuple):
 def directory_name(
     topic_partition: TopicPartition, kind: DirectoryKind = DirectoryKind.CURRENT, unique: str = ""
 ) -> str:
-    """The name of a log's directory; ``unique`` is needed for all but the current one.
+    """Return the name of a log's directory; ``unique`` is required for all but the current one.
 
-    The topic is cut where the whole would be longer than a file system takes, as Kafka does: of a directory
-    that is to go, only the ending matters.
+    Like Kafka, truncates the topic where the name would be too long for a file system: only the suffix of a
+    directory to be deleted matters.
     """
     if kind is DirectoryKind.CURRENT:
         return str(topic_partition)
@@ -97,7 +95,7 @@ def directory_name(
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:
-    """Whose log a directory holds; ``None`` if it is no log's."""
+    """Parse the name of a log's directory; ``None`` for other directories."""
     match = _DIRECTORY_NAME.fullmatch(name)
     if match is None:
         return None
@@ -106,7 +104,7 @@ def parse_directory_name(name: str) -> DirectoryName | None:
 
 
 class IndexFormat:
-    """Entries of one kind of index: a key they are sorted by, and a value."""
+    """Entry layout of an index: sort key and value."""
 
     __slots__ = ("entry_bytes", "key", "pair")
 
@@ -127,11 +125,11 @@ class IndexFormat:
         return self.entry(index, count - 1) if count else None
 
     def entries(self, index: Buffer) -> list[tuple[int, int]]:
-        whole = memoryview(index)[: self.count(index) * self.entry_bytes]
-        return [(key, value) for key, value in self.pair.iter_unpack(whole)]
+        complete = memoryview(index)[: self.count(index) * self.entry_bytes]
+        return [(key, value) for key, value in self.pair.iter_unpack(complete)]
 
     def floor(self, index: Buffer, key: int) -> int:
-        """Number of the last entry whose key is not above ``key``; -1 if there is none."""
+        """Return the number of the last entry with a key <= ``key``, or -1."""
         key_at, step = self.key.unpack_from, self.entry_bytes
         low, high = 0, self.count(index)
         while low < high:
@@ -143,12 +141,12 @@ class IndexFormat:
         return low - 1
 
     def lookup(self, index: Buffer, key: int) -> tuple[int, int] | None:
-        """The last entry whose key is not above ``key``."""
+        """Return the last entry with a key <= ``key``."""
         number = self.floor(index, key)
         return self.entry(index, number) if number >= 0 else None
 
     def entries_max(self, size_bytes_max: int) -> int:
-        """How many whole entries fit into an index of so many bytes."""
+        """Return the number of entries that fit into ``size_bytes_max``."""
         return size_bytes_max // self.entry_bytes
 
 
@@ -158,16 +156,16 @@ TIMES: Final = IndexFormat(">qi", ">q")
 """Entries of ``.timeindex``: timestamp; last offset of its batch, relative."""
 
 
-def is_sound_offset_index(index: Buffer, log_bytes: int) -> bool:
-    """Whether an offset index can be true of a log file of this size, judged by its size and last entry."""
+def is_valid_offset_index(index: Buffer, log_bytes: int) -> bool:
+    """Sanity check of an offset index by its size and last entry, given the size of the log file."""
     if len(index) % OFFSETS.entry_bytes:
         return False
     last = OFFSETS.last(index)
     return last is None or (last[0] >= 0 and 0 < last[1] < log_bytes)
 
 
-def is_sound_time_index(index: Buffer) -> bool:
-    """Whether a time index can be true, judged by its size, first and last entry."""
+def is_valid_time_index(index: Buffer) -> bool:
+    """Sanity check of a time index by its size, first and last entry."""
     if len(index) % TIMES.entry_bytes:
         return False
     last = TIMES.last(index)
@@ -175,7 +173,7 @@ def is_sound_time_index(index: Buffer) -> bool:
 
 
 def time_entries_before(index: Buffer, relative_offset: int) -> int:
-    """How many entries of a time index are about offsets below ``relative_offset``."""
+    """Return the number of time index entries for offsets < ``relative_offset``."""
     low, high = 0, TIMES.count(index)
     while low < high:
         middle = (low + high) // 2
@@ -187,11 +185,10 @@ def time_entries_before(index: Buffer, relative_offset: int) -> int:
 
 
 class IndexBuilder:
-    """Both indexes of a segment that grows, and its largest timestamp.
+    """Offset and time index of a growing segment, and its max timestamp.
 
-    A batch gets an entry when more than ``interval_bytes`` were written since the batch of the entry before
-    it. Index sizes are bounded by ``size_bytes_max``; the time index keeps one entry free for the one that is
-    written when the segment is sealed.
+    A batch gets an entry when more than ``interval_bytes`` were written since the last indexed batch. Index
+    sizes are bounded by ``size_bytes_max``; the time index reserves one entry for the seal.
     """
 
     __slots__ = (
@@ -221,7 +218,7 @@ class IndexBuilder:
         self.check_full()
 
     def load(self, offsets: Buffer, times: Buffer, log_bytes: int) -> None:
-        """Go on from indexes that are there."""
+        """Continue existing indexes."""
         self.offsets += offsets
         self.times += times
         last = OFFSETS.last(self.offsets)
@@ -229,7 +226,7 @@ class IndexBuilder:
         self.check_full()
 
     def add(self, last_offset: int, max_timestamp: int, position: int, size_bytes: int) -> None:
-        """Count a batch that was appended at ``position``."""
+        """Add a batch that was appended at ``position``."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
@@ -242,11 +239,11 @@ class IndexBuilder:
             self.offsets += OFFSETS.pair.pack(last_offset - self._base_offset, position)
             self.bytes_since_entry = 0
         if TIMES.count(self.times) < self._time_entries_max:
-            self.add_largest_timestamp()
+            self.add_max_timestamp()
         self.check_full()
 
-    def add_largest_timestamp(self) -> None:
-        """Give the time index its entry for the largest timestamp, if it does not have it."""
+    def add_max_timestamp(self) -> None:
+        """Append the time index entry of the max timestamp, unless it is the last one already."""
         last = TIMES.last(self.times)
         if self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
             relative = self.offset_of_max_timestamp - self._base_offset
@@ -260,7 +257,7 @@ class IndexBuilder:
 
 
 class Scanned(NamedTuple):
-    """What a scan over a log file found: the whole, valid batches from its start on."""
+    """Result of a log file scan: its prefix of complete, valid batches."""
 
     valid_end: int
     """Position after the last valid batch."""
@@ -268,31 +265,31 @@ class Scanned(NamedTuple):
     """Offset after the last valid batch; the base offset if there is none."""
     indexes: IndexBuilder
     first_timestamp: int
-    """Largest timestamp of the first batch; -1 if there is none."""
+    """Max timestamp of the first batch; -1 if there is none."""
     problem: str | None
-    """What ended the scan before the end of the file."""
+    """Reason why the scan stopped before the end of the file."""
 
 
 _WINDOW_BYTES = 1 << 20
 
 
 OnBatch = Callable[[BatchHeader, memoryview], None]
-"""Takes a batch's header, and the bytes in which its position is."""
+"""Called with a batch header and the buffer its position refers to."""
 
 
 def scan(log: memoryview, base_offset: int, indexes: IndexBuilder, on_batch: OnBatch) -> Scanned:
-    """Walk the batches of a log file up to the first that is incomplete, corrupt or out of order.
+    """Scan a log file up to the first batch that is incomplete, corrupt or out of order.
 
-    ``indexes`` is fed every valid batch, and so is ``on_batch``.
+    Every valid batch is added to ``indexes`` and passed to ``on_batch``.
     """
     position, next_offset, first_timestamp = 0, base_offset, NO_TIMESTAMP
     problem: str | None = None
     while position < len(log) and problem is None:
         window, headers, problem = _read_window(log, position)
         for header in headers:
-            broken = _problem_of(window, header, base_offset, next_offset)
-            if broken is not None:
-                problem = broken
+            error = _check_batch(window, header, base_offset, next_offset)
+            if error is not None:
+                problem = error
                 break
             last_offset = header.last_offset
             if position == 0:
@@ -305,8 +302,10 @@ def scan(log: memoryview, base_offset: int, indexes: IndexBuilder, on_batch: OnB
 
 
 def walk_batches(log: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Headers of a log file's batches, each with the bytes in which its position is, up to the first that
-    cannot be read; checksums are not looked at."""
+    """Yield batch headers, each with the buffer its position refers to, up to the first unreadable batch.
+
+    Checksums are not verified.
+    """
     position, problem = 0, None
     while position < len(log) and problem is None:
         window, headers, problem = _read_window(log, position)
@@ -316,25 +315,25 @@ def walk_batches(log: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def walk_headers(log: memoryview) -> Iterator[BatchHeader]:
-    """The headers alone."""
+    """Yield batch headers only."""
     return (header for header, _ in walk_batches(log))
 
 
 def _read_window(log: memoryview, position: int) -> tuple[memoryview, list[BatchHeader], str | None]:
-    """The bytes of the next few batches, their headers, and what is known to be wrong right after them."""
+    """Return a buffer of the next batches, their headers, and the problem that follows them, if any."""
     window = log[position : position + _WINDOW_BYTES]
     try:
         headers = read_headers(window)
         if not headers and len(window) >= LOG_OVERHEAD:
             window = log[position : position + _size_at(window, 0)]
             headers = read_headers(window)
-    except BrokerError as refusal:
-        return window, _read_singly(window), refusal.message
+    except BrokerError as error:
+        return window, _read_singly(window), error.message
     return window, headers, None if headers else "the last batch is incomplete"
 
 
 def _read_singly(window: memoryview) -> list[BatchHeader]:
-    """Headers of the batches before one that cannot be read."""
+    """Return the headers of the batches before an unreadable one."""
     headers: list[BatchHeader] = []
     position = 0
     while True:
@@ -350,12 +349,12 @@ def _size_at(window: memoryview, position: int) -> int:
     return int.from_bytes(window[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
 
 
-def _problem_of(window: memoryview, header: BatchHeader, base_offset: int, next_offset: int) -> str | None:
-    # No checksum covers the base offset; where it goes back or too far, something else has changed it.
+def _check_batch(window: memoryview, header: BatchHeader, base_offset: int, next_offset: int) -> str | None:
+    # The checksum does not cover the base offset: an offset that goes back or too far is corruption.
     if header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
-        return f"offset {header.last_offset} is too far from the segment's base offset"
+        return f"offset {header.last_offset} exceeds the relative offset range of base offset {base_offset}"
     if header.last_offset_delta < 0 or header.base_offset < next_offset:
-        return f"offset {header.base_offset} where {next_offset} or more was due"
+        return f"base offset must be >= {next_offset}, got {header.base_offset}"
     if not has_valid_crc(window, header):
-        return f"checksum of the batch at offset {header.base_offset} does not match"
+        return f"checksum mismatch of the batch at offset {header.base_offset}"
     return None

@@ -1,4 +1,4 @@
-"""A crash at every single step of a compaction: nothing is lost or damaged, and a next round ends it."""
+"""A crash at every file operation of a cleaning loses nothing, and the next cleaning completes it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,17 +10,17 @@ import pytest
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.files import MemoryFile, MemoryFileSystem
 
-from .cleaner_fixture import ORDERS, Yard, compacted, newest_of
+from .cleaner_harness import ORDERS, CleanerHarness, compacted, latest_by_key
 
 Operations = tuple[list[str], list[str]]
 
 
 class PowerLost(BaseException):
-    """The machine is gone; nothing that runs on it may go on."""
+    """Simulates a power loss; must not be handled by the code under test."""
 
 
 class CountingFiles(MemoryFileSystem):
-    """Counts what changes files and names, and loses power before the operation that is to be the last."""
+    """Counts file operations and raises ``PowerLost`` before the configured one."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__(now_ms)
@@ -62,59 +62,61 @@ class CountingFiles(MemoryFileSystem):
 ABORTED_OFFSET = 10
 
 
-async def fill(yard: Yard) -> None:
-    """Three segments that make two groups, with what may stay and go: values, tombstones, aborted records."""
+async def fill(harness: CleanerHarness) -> None:
+    """Write three segments in two groups, with values, tombstones and aborted records."""
     for number in range(8):
-        yard.append((b"%d" % (number % 3), b"%d" % number * 20))
-    await yard.seal()
-    yard.append((b"0", None), (b"3", b"three"))
-    yard.append((b"1", b"done"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    yard.abort(7)
-    await yard.seal()
-    yard.append((b"2", b"two"), (b"4", b"x" * 150))
-    yard.append((b"4", b"four"))
-    await yard.seal()
-    yard.append((b"3", b"in the last segment"))
-    await yard.log.flush()
-    await yard.directory.checkpoint_recovery_points()
+        harness.append((b"%d" % (number % 3), b"%d" % number * 20))
+    await harness.seal()
+    harness.append((b"0", None), (b"3", b"three"))
+    harness.append((b"1", b"done"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    harness.abort(7)
+    await harness.seal()
+    harness.append((b"2", b"two"), (b"4", b"x" * 150))
+    harness.append((b"4", b"four"))
+    await harness.seal()
+    harness.append((b"3", b"in the last segment"))
+    await harness.log.flush()
+    await harness.directory.checkpoint_recovery_points()
 
 
-def crash_at(step: int | None, chance: Any, *, power: bool, start_step: int | None = None) -> Operations:
-    """Compact up to an operation, end, start again, and check; gives the operations of round and start.
+def crash_at(step: int | None, entropy: Any, *, power: bool, start_step: int | None = None) -> Operations:
+    """Clean up to an operation, crash, restart and check; return the operations of cleaning and restart.
 
-    With ``start_step`` the first start ends after so many operations, and another one follows.
+    With ``start_step`` the first restart crashes after that many operations, and another one follows.
     """
 
     async def main() -> Operations:
         clock = VirtualClock(asyncio.get_running_loop())
         files = CountingFiles(clock.wall_ms)
-        yard = await Yard(files, clock, chance, compacted(segment_bytes=700, delete_retention_ms=0)).open()
-        await fill(yard)
-        before, end_offset = yard.records(), yard.log.log_end_offset
-        newest = newest_of(one for one in before if one[0] != ABORTED_OFFSET)
-        of_round = await attempt(yard, files, yard.clean, step)
-        end(yard, files, chance, power)
-        of_start = await attempt(yard, files, yard.open, start_step)
+        harness = await CleanerHarness(
+            files, clock, entropy, compacted(segment_bytes=700, delete_retention_ms=0)
+        ).open()
+        await fill(harness)
+        before, end_offset = harness.records(), harness.log.log_end_offset
+        latest = latest_by_key(record for record in before if record[0] != ABORTED_OFFSET)
+        cleaning_operations = await run_until(harness, files, harness.clean, step)
+        end(harness, files, entropy, power)
+        restart_operations = await run_until(harness, files, harness.open, start_step)
         if start_step is not None:
-            end(yard, files, chance, power)
-            await yard.open()
-        check(yard, before, newest, end_offset)
-        assert yard.names(".cleaned", ".swap", ".deleted") == []
-        await yard.clean_all()
-        check(yard, before, newest, end_offset)
-        cleaned = yard.directory.cleaned_offsets[ORDERS]
-        assert cleaned == yard.log.segments[-1].base_offset
-        left = [one for one in yard.records() if one[0] < cleaned]
+            end(harness, files, entropy, power)
+            await harness.open()
+        check(harness, before, latest, end_offset)
+        assert harness.names(".cleaned", ".swap", ".deleted") == []
+        await harness.clean_all()
+        check(harness, before, latest, end_offset)
+        cleaned = harness.directory.cleaned_offsets[ORDERS]
+        assert cleaned == harness.log.segments[-1].base_offset
+        left = [record for record in harness.records() if record[0] < cleaned]
         assert len({key for _, key, _ in left}) == len(left)
-        return of_round, of_start
+        return cleaning_operations, restart_operations
 
     return run_virtually(main)
 
 
-async def attempt(
-    yard: Yard, files: CountingFiles, work: Callable[[], Awaitable[Any]], step: int | None
+async def run_until(
+    harness: CleanerHarness, files: CountingFiles, work: Callable[[], Awaitable[Any]], step: int | None
 ) -> list[str]:
-    """Do something up to an operation, and give those that were done."""
+    """Run up to an operation; return the operations that were done."""
     files.begin(step)
     with suppress(PowerLost):
         await work()
@@ -123,25 +125,25 @@ async def attempt(
     return operations
 
 
-def end(yard: Yard, files: CountingFiles, chance: Any, power: bool) -> None:
+def end(harness: CleanerHarness, files: CountingFiles, entropy: Any, power: bool) -> None:
     if power:
-        files.crash(chance)
+        files.crash(entropy)
     else:
-        yard.directory.abandon()
+        harness.directory.abandon()
 
 
-def check(yard: Yard, before: list[Any], newest: dict[bytes, Any], end_offset: int) -> None:
-    after = yard.records()
+def check(harness: CleanerHarness, before: list[Any], latest: dict[bytes, Any], end_offset: int) -> None:
+    after = harness.records()
     assert set(after) <= set(before)
-    assert yard.log.log_end_offset == end_offset
-    kept = newest_of(after)
+    assert harness.log.log_end_offset == end_offset
+    kept = latest_by_key(after)
     if kept[b"1"] == (ABORTED_OFFSET, b"done"):
-        del kept[b"1"]  # not compacted yet: readers know that it was aborted
-        kept |= newest_of(one for one in after if one[0] < ABORTED_OFFSET and one[1] == b"1")
-        assert [one.first_offset for one in yard.log.aborted_transactions_between(0, end_offset)] == [
+        del kept[b"1"]  # not cleaned yet: consumers know that it was aborted
+        kept |= latest_by_key(record for record in after if record[0] < ABORTED_OFFSET and record[1] == b"1")
+        assert [entry.first_offset for entry in harness.log.aborted_transactions_between(0, end_offset)] == [
             ABORTED_OFFSET
         ]
-    for key, (offset, value) in newest.items():
+    for key, (offset, value) in latest.items():
         if value is not None:
             assert kept[key] == (offset, value), key
         else:
@@ -149,26 +151,24 @@ def check(yard: Yard, before: list[Any], newest: dict[bytes, Any], end_offset: i
 
 
 @pytest.mark.parametrize("power", [True, False], ids=["power lost", "process killed"])
-def test_a_crash_at_any_step_leaves_the_newest_record_of_each_key(
-    new_chance: Callable[[int], Any], power: bool
+def test_crash_at_any_step_keeps_the_latest_record_of_each_key(
+    new_entropy: Callable[[int], Any], power: bool
 ) -> None:
-    operations, _ = crash_at(None, new_chance(0), power=power)
-    assert sum(one.startswith("rename") for one in operations) > 15
+    operations, _ = crash_at(None, new_entropy(0), power=power)
+    assert sum(operation.startswith("rename") for operation in operations) > 15
     for step in range(len(operations) + 1):
         for seed in range(4 if power else 1):
-            crash_at(step, new_chance(seed), power=power)
+            crash_at(step, new_entropy(seed), power=power)
 
 
 @pytest.mark.parametrize("power", [True, False], ids=["power lost", "process killed"])
-def test_a_start_that_ends_a_swap_may_itself_be_interrupted(
-    new_chance: Callable[[int], Any], power: bool
-) -> None:
-    operations, _ = crash_at(None, new_chance(0), power=power)
+def test_recovery_of_a_swap_can_be_interrupted(new_entropy: Callable[[int], Any], power: bool) -> None:
+    operations, _ = crash_at(None, new_entropy(0), power=power)
     interrupted = 0
-    for step in [at for at, one in enumerate(operations) if one.startswith("rename")]:
-        _, of_start = crash_at(step, new_chance(step), power=power)
-        if any(".swap" in one for one in of_start):
+    for step in [step for step, operation in enumerate(operations) if operation.startswith("rename")]:
+        _, restart_operations = crash_at(step, new_entropy(step), power=power)
+        if any(".swap" in operation for operation in restart_operations):
             interrupted += 1
-            for start_step in range(len(of_start)):
-                crash_at(step, new_chance(step), power=power, start_step=start_step)
+            for start_step in range(len(restart_operations)):
+                crash_at(step, new_entropy(step), power=power, start_step=start_step)
     assert interrupted > 5

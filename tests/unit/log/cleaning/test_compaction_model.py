@@ -1,4 +1,4 @@
-"""Whatever is written, in whatever rounds it is compacted: what is left is what a simple model says."""
+"""Model test: any sequence of writes, cleanings and restarts leaves the latest record of each key."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from odradek.model.protocol_enums import Compression
 from odradek.testing.clock import VirtualClock, run_virtually
 from odradek.testing.files import MemoryFileSystem
 
-from .cleaner_fixture import ORDERS, Pair, Yard, compacted
+from .cleaner_harness import ORDERS, CleanerHarness, Pair, compacted
 
 KEYS = [b"a", b"b", b"c", b"d"]
 TRANSACTIONAL = [1, 2]
@@ -40,105 +40,107 @@ steps = st.lists(
 
 
 class Model:
-    """All that was ever written, and what became of it."""
+    """All records written, and the expected result."""
 
-    def __init__(self, yard: Yard) -> None:
-        self.yard = yard
+    def __init__(self, harness: CleanerHarness) -> None:
+        self.harness = harness
         self.written: dict[int, Pair] = {}
         self.open: dict[int, list[int]] = {}
         self.aborted: set[int] = set()
         self.sequences = dict.fromkeys([*TRANSACTIONAL, IDEMPOTENT], 0)
 
-    def append(self, batch: list[Pair], **how: Any) -> list[int]:
-        first = self.yard.append(*batch, **how)
+    def append(self, batch: list[Pair], **options: Any) -> list[int]:
+        first = self.harness.append(*batch, **options)
         offsets = list(range(first, first + len(batch)))
         self.written |= dict(zip(offsets, batch, strict=True))
         return offsets
 
-    def numbered(self, producer_id: int, batch: list[Pair], **how: Any) -> list[int]:
+    def append_idempotent(self, producer_id: int, batch: list[Pair], **options: Any) -> list[int]:
         sequence = self.sequences[producer_id]
         self.sequences[producer_id] += len(batch)
-        return self.append(batch, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **how)
+        return self.append(
+            batch, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **options
+        )
 
-    async def take(self, name: str, *given: Any) -> None:
+    async def run_step(self, name: str, *arguments: Any) -> None:
         match name:
             case "append":
-                self.append(given[0], compression=given[1])
+                self.append(arguments[0], compression=arguments[1])
             case "numbered":
-                self.numbered(IDEMPOTENT, given[0], compression=given[1])
+                self.append_idempotent(IDEMPOTENT, arguments[0], compression=arguments[1])
             case "transact":
-                self.open.setdefault(given[0], []).extend(
-                    self.numbered(given[0], given[1], transactional=True)
+                self.open.setdefault(arguments[0], []).extend(
+                    self.append_idempotent(arguments[0], arguments[1], transactional=True)
                 )
-            case "end" if given[0] in self.open:
-                offsets = self.open.pop(given[0])
-                if given[1]:
-                    self.yard.commit(given[0])
+            case "end" if arguments[0] in self.open:
+                offsets = self.open.pop(arguments[0])
+                if arguments[1]:
+                    self.harness.commit(arguments[0])
                 else:
-                    self.yard.abort(given[0])
+                    self.harness.abort(arguments[0])
                     self.aborted.update(offsets)
             case "seal":
-                await self.yard.seal()
+                await self.harness.seal()
             case "clean":
-                await self.yard.clean()
+                await self.harness.clean()
             case "wait":
-                await self.yard.clock.sleep_ms(given[0])
+                await self.harness.clock.sleep_ms(arguments[0])
             case "restart":
-                await self.yard.directory.close()
-                await self.yard.open()
+                await self.harness.directory.close()
+                await self.harness.open()
             case "lose power":
-                await self.yard.log.flush()
-                self.yard.files.crash(self.yard.entropy)
-                await self.yard.open()
+                await self.harness.log.flush()
+                self.harness.files.crash(self.harness.entropy)
+                await self.harness.open()
 
     def check(self) -> None:
-        """Nothing but old copies, aborted records and expired tombstones is gone."""
-        left = {offset: (key, value) for offset, key, value in self.yard.records()}
+        """Check that only old records, aborted records and expired tombstones were removed."""
+        left = {offset: (key, value) for offset, key, value in self.harness.records()}
         assert left.items() <= self.written.items()
-        cleaned = self.yard.directory.cleaned_offsets.get(ORDERS, 0)
-        newest = self.newest_below(self.yard.log.log_end_offset)
+        cleaned = self.harness.directory.cleaned_offsets.get(ORDERS, 0)
+        latest = self.latest_below(self.harness.log.log_end_offset)
         for offset, pair in self.written.items():
             if offset in self.aborted:
-                # Of the segment that a round ended in, aborted records go beyond where it ended.
-                assert offset >= cleaned or offset not in left, "what was aborted is gone"
+                # In the last cleaned segment, aborted records are removed beyond the cleaned section.
+                assert offset >= cleaned or offset not in left, "aborted records are removed"
             elif offset >= cleaned:
-                assert offset in left, "what was not compacted is there"
-            elif offset in newest.values() and pair[1] is not None:
-                assert offset in left, "the newest of a key is there"
-        # Of what was compacted at most the newest of each key is left.
-        assert {offset for offset in left if offset < cleaned} <= set(self.newest_below(cleaned).values())
+                assert offset in left, "dirty records are kept"
+            elif offset in latest.values() and pair[1] is not None:
+                assert offset in left, "the latest record of a key is kept"
+        # In the cleaned section, at most the latest record of each key is left.
+        assert {offset for offset in left if offset < cleaned} <= set(self.latest_below(cleaned).values())
 
-    def newest_below(self, end_offset: int) -> dict[bytes | None, int]:
-        committed = (one for one in self.written if one < end_offset and one not in self.aborted)
+    def latest_below(self, end_offset: int) -> dict[bytes | None, int]:
+        committed = (offset for offset in self.written if offset < end_offset and offset not in self.aborted)
         return {self.written[offset][0]: offset for offset in sorted(committed)}
 
-    def check_readers(self) -> None:
-        """Whoever reads committed records is told of every aborted one that it would meet."""
-        left = {offset for offset, _, _ in self.yard.records()}
-        aborted = self.yard.log.aborted_transactions_between(0, self.yard.log.log_end_offset)
+    def check_aborted_index(self) -> None:
+        """Check that every aborted record left is covered by the transaction index."""
+        left = {offset for offset, _, _ in self.harness.records()}
+        aborted = self.harness.log.aborted_transactions_between(0, self.harness.log.log_end_offset)
         for offset in left & self.aborted:
-            assert any(one.first_offset <= offset < one.last_offset for one in aborted)
+            assert any(entry.first_offset <= offset < entry.last_offset for entry in aborted)
 
 
 @given(steps, st.sampled_from([24 * 6, 1 << 20]), st.sampled_from([300, 1 << 20]), st.integers(0, 2**20))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_left_is_the_newest_of_each_key(
-    new_chance: Callable[[int], Any], given_steps: list[Any], map_bytes: int, segment_bytes: int, seed: int
+def test_cleaning_keeps_the_latest_record_of_each_key(
+    new_entropy: Callable[[int], Any], steps_taken: list[Any], map_bytes: int, segment_bytes: int, seed: int
 ) -> None:
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         config = compacted(segment_bytes=segment_bytes, delete_retention_ms=HOUR_MS, index_interval_bytes=64)
         files = MemoryFileSystem(clock.wall_ms)
-        yard = await Yard(files, clock, new_chance(seed), config).open()
-        yard.cleaner_config = CleanerConfig(map_bytes_all=map_bytes)
-        model = Model(yard)
-        for step in given_steps:
-            await model.take(*step)
+        harness = await CleanerHarness(files, clock, new_entropy(seed), config).open()
+        harness.cleaner_config = CleanerConfig(map_bytes_all=map_bytes)
+        model = Model(harness)
+        for step in steps_taken:
+            await model.run_step(*step)
             model.check()
-            model.check_readers()
-        assert yard.cleaner.uncleanable == {}
-        await yard.seal()
-        await yard.clean_all()
+            model.check_aborted_index()
+        assert harness.cleaner.uncleanable == {}
+        await harness.seal()
+        await harness.clean_all()
         model.check()
         await check_end(model)
 
@@ -146,23 +148,25 @@ def test_what_is_left_is_the_newest_of_each_key(
 
 
 async def check_end(model: Model) -> None:
-    """Without open transactions, once tombstones are too old, only the newest value of each key is left."""
-    yard = model.yard
+    """Check that only the latest values are left after transactions end and tombstones expire."""
+    harness = model.harness
     for producer_id in list(model.open):
-        await model.take("end", producer_id, False)
+        await model.run_step("end", producer_id, False)
     for _ in range(3):
-        await yard.clock.sleep_ms(HOUR_MS)
+        await harness.clock.sleep_ms(HOUR_MS)
         model.append([(b"end", b"end")])
-        await yard.seal()
-        await yard.clean_all()
-    newest = model.newest_below(yard.log.log_end_offset)
+        await harness.seal()
+        await harness.clean_all()
+    latest = model.latest_below(harness.log.log_end_offset)
     values = {
-        (offset, *model.written[offset]) for offset in newest.values() if model.written[offset][1] is not None
+        (offset, *model.written[offset]) for offset in latest.values() if model.written[offset][1] is not None
     }
-    assert {one for one in yard.records() if one[0] in newest.values() and one[2] is not None} == values
-    assert {one[0] for one in yard.records()} == {one[0] for one in values}
-    producers = [header.producer_id for header, records in yard.batches() if not records]
-    assert len(producers) == len(set(producers)), "a producer needs one batch to be known by"
-    # While the batch that a producer is known by is of an aborted transaction, that transaction is known too.
-    aborted = yard.log.aborted_transactions_between(0, yard.log.log_end_offset)
-    assert {one.producer_id for one in aborted} <= set(producers)
+    assert {
+        record for record in harness.records() if record[0] in latest.values() and record[2] is not None
+    } == values
+    assert {record[0] for record in harness.records()} == {record[0] for record in values}
+    producers = [header.producer_id for header, records in harness.batches() if not records]
+    assert len(producers) == len(set(producers)), "one empty batch per producer is enough"
+    # An empty batch of an aborted transaction keeps its index entry.
+    aborted = harness.log.aborted_transactions_between(0, harness.log.log_end_offset)
+    assert {entry.producer_id for entry in aborted} <= set(producers)

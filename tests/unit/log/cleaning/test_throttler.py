@@ -1,4 +1,4 @@
-"""A bound on bytes a second."""
+"""Limit on bytes per second."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,28 +6,28 @@ from hypothesis import strategies as st
 from odradek.log.cleaning.throttler import PERIOD_MS, Throttler
 
 
-def test_what_is_within_the_bound_waits_for_nothing() -> None:
-    throttle = Throttler()
-    assert throttle.spend(0, 1000, 5000) == 0
-    assert throttle.spend(10**12, float("inf"), 5000) == 0
+def test_no_delay_within_the_limit() -> None:
+    throttler = Throttler()
+    assert throttler.spend(0, 1000, 5000) == 0
+    assert throttler.spend(10**12, float("inf"), 5000) == 0
 
 
-def test_what_is_above_the_bound_waits_until_it_is_not() -> None:
-    throttle = Throttler()
-    assert throttle.spend(500, 1000, 5000) == 500
-    assert throttle.spend(500, 1000, 5500) == 500
+def test_delay_above_the_limit() -> None:
+    throttler = Throttler()
+    assert throttler.spend(500, 1000, 5000) == 500
+    assert throttler.spend(500, 1000, 5500) == 500
 
 
-def test_silence_is_not_saved_up() -> None:
-    throttle = Throttler()
-    throttle.spend(1, 1000, 0)
-    assert throttle.spend(1000, 1000, 100 * PERIOD_MS) == 1000
+def test_unused_budget_expires() -> None:
+    throttler = Throttler()
+    throttler.spend(1, 1000, 0)
+    assert throttler.spend(1000, 1000, 100 * PERIOD_MS) == 1000
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 3000)), max_size=40), st.integers(1, 10_000))
-def test_whoever_waits_as_told_keeps_the_bound(spendings: list[tuple[int, int]], rate: int) -> None:
-    throttle, now_ms, spent = Throttler(), 10_000, 0
-    for size_bytes, pause_ms in spendings:
-        now_ms += pause_ms + throttle.spend(size_bytes, rate, now_ms + pause_ms)
-        spent += size_bytes
-        assert spent <= rate * (now_ms - 10_000 + PERIOD_MS + len(spendings)) / 1000
+def test_delays_enforce_the_limit(io: list[tuple[int, int]], rate: int) -> None:
+    throttler, now_ms, total_bytes = Throttler(), 10_000, 0
+    for size_bytes, pause_ms in io:
+        now_ms += pause_ms + throttler.spend(size_bytes, rate, now_ms + pause_ms)
+        total_bytes += size_bytes
+        assert total_bytes <= rate * (now_ms - 10_000 + PERIOD_MS + len(io)) / 1000

@@ -1,5 +1,7 @@
-"""Whatever is appended, cut, restarted or lost: producers, aborted transactions and the last stable offset
-are what a simple reading of the log's batches says."""
+"""Model test: producer state, aborted transactions and the last stable offset match the log's batches.
+
+Holds after any sequence of appends, truncations, restarts and crashes.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ PRODUCERS = st.integers(1, 3)
 
 
 class Batch(NamedTuple):
-    """One that was appended. ``marker`` is None for records."""
+    """An appended batch. ``marker`` is None for records."""
 
     producer: int
     epoch: int
@@ -28,7 +30,7 @@ class Batch(NamedTuple):
 
 
 @dataclass
-class Known:
+class ExpectedProducer:
     epoch: int = -1
     coordinator_epoch: int = -1
     last_sequence: int = -1
@@ -37,149 +39,157 @@ class Known:
 
 
 @dataclass
-class Reading:
-    """What batches say, read from the first to the last."""
+class ExpectedState:
+    """Expected state, computed from all batches."""
 
-    producers: dict[int, Known] = field(default_factory=dict)
+    producers: dict[int, ExpectedProducer] = field(default_factory=dict)
     aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
 
-    def read(self, batches: list[Batch]) -> "Reading":
+    def read(self, batches: list[Batch]) -> "ExpectedState":
         for batch in batches:
             if batch.producer >= 0:
                 self._read(batch)
         return self
 
     def _read(self, batch: Batch) -> None:
-        known = self.producers.setdefault(batch.producer, Known())
-        if known.epoch != batch.epoch:
-            known.epoch, known.last_sequence, known.last_offset = batch.epoch, -1, -1
+        producer_state = self.producers.setdefault(batch.producer, ExpectedProducer())
+        if producer_state.epoch != batch.epoch:
+            producer_state.epoch, producer_state.last_sequence, producer_state.last_offset = (
+                batch.epoch,
+                -1,
+                -1,
+            )
         if batch.marker is None:
-            known.last_sequence, known.last_offset = batch.last_sequence, batch.last_offset
-            if batch.is_transactional and known.transaction < 0:
-                known.transaction = batch.first_offset
+            producer_state.last_sequence, producer_state.last_offset = batch.last_sequence, batch.last_offset
+            if batch.is_transactional and producer_state.transaction < 0:
+                producer_state.transaction = batch.first_offset
             return
-        known.coordinator_epoch = batch.marker.coordinator_epoch
-        first_offset, known.transaction = known.transaction, -1
+        producer_state.coordinator_epoch = batch.marker.coordinator_epoch
+        first_offset, producer_state.transaction = producer_state.transaction, -1
         if first_offset >= 0 and not batch.marker.commits:
             stable = min(self.open(), default=batch.first_offset + 1)
             self.aborted.append((batch.producer, first_offset, batch.first_offset, stable))
 
     def open(self) -> list[int]:
-        return [one.transaction for one in self.producers.values() if one.transaction >= 0]
+        return [producer.transaction for producer in self.producers.values() if producer.transaction >= 0]
 
 
-class Life:
+class LogUnderTest:
     """A log and the batches that were appended to it."""
 
-    def __init__(self, bench: Any, new_chance: Callable[[int], Any], batch: Callable[..., bytearray]) -> None:
-        self.bench = bench
-        self.new_chance = new_chance
-        self.make = batch
-        self.log = bench.create(**SMALL)
-        bench.run(self.log.flush())
+    def __init__(
+        self, harness: Any, new_entropy: Callable[[int], Any], batch: Callable[..., bytearray]
+    ) -> None:
+        self.harness = harness
+        self.new_entropy = new_entropy
+        self.make_batch = batch
+        self.log = harness.create(**SMALL)
+        harness.run(self.log.flush())
         self.batches: list[Batch] = []
-        self.point = 0
+        self.recovery_point = 0
 
-    def reading(self) -> Reading:
-        return Reading().read(self.batches)
+    def expected_state(self) -> ExpectedState:
+        return ExpectedState().read(self.batches)
 
-    # What may happen.
+    # Operations.
 
     def records(self, producer: int, in_transaction: bool, count: int) -> None:
-        known = self.reading().producers.get(producer, Known())
-        epoch, sequence = max(known.epoch, 0), known.last_sequence + 1
-        in_transaction = in_transaction or known.transaction >= 0
-        how = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
-        data = self.make(count, transactional=in_transaction, **how)
-        done = self.log.append_as_leader(data, 0, self.bench.now_ms)
+        producer_state = self.expected_state().producers.get(producer, ExpectedProducer())
+        epoch, sequence = max(producer_state.epoch, 0), producer_state.last_sequence + 1
+        in_transaction = in_transaction or producer_state.transaction >= 0
+        arguments = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+        data = self.make_batch(count, transactional=in_transaction, **arguments)
+        appended = self.log.append_as_leader(data, 0, self.harness.now_ms)
         last = sequence + count - 1
         self.batches.append(
-            Batch(producer, epoch, done.first_offset, done.last_offset, last, in_transaction, None)
+            Batch(producer, epoch, appended.first_offset, appended.last_offset, last, in_transaction, None)
         )
 
-    def records_of_nobody(self) -> None:
-        offset = self.bench.append(self.log, 2)
+    def records_without_producer(self) -> None:
+        offset = self.harness.append(self.log, 2)
         self.batches.append(Batch(-1, -1, offset, offset + 1, -1, False, None))
 
     def end(self, producer: int, commits: bool, new_epochs: int) -> None:
-        known = self.reading().producers.get(producer, Known())
-        epoch = max(known.epoch, 0) + (new_epochs & 1)
+        producer_state = self.expected_state().producers.get(producer, ExpectedProducer())
+        epoch = max(producer_state.epoch, 0) + (new_epochs & 1)
         kind = ControlRecordType.COMMIT if commits else ControlRecordType.ABORT
-        marker = EndTransactionMarker(kind, max(known.coordinator_epoch, 0) + (new_epochs >> 1))
-        done = self.log.append_end_marker(marker, producer, epoch, 0, self.bench.now_ms)
-        self.batches.append(Batch(producer, epoch, done.first_offset, done.last_offset, -1, True, marker))
+        marker = EndTransactionMarker(kind, max(producer_state.coordinator_epoch, 0) + (new_epochs >> 1))
+        appended = self.log.append_end_marker(marker, producer, epoch, 0, self.harness.now_ms)
+        self.batches.append(
+            Batch(producer, epoch, appended.first_offset, appended.last_offset, -1, True, marker)
+        )
 
     def roll(self) -> None:
-        self.log.roll(self.bench.now_ms)
+        self.log.roll(self.harness.now_ms)
 
     def flush(self) -> None:
-        self.bench.run(self.log.flush())
-        self.point = self.log.recovery_point
+        self.harness.run(self.log.flush())
+        self.recovery_point = self.log.recovery_point
 
-    def cut(self, back: int) -> None:
+    def truncate(self, back: int) -> None:
         offset = max(self.log.log_end_offset - back, 0)
-        self.log.truncate_to(offset, self.bench.now_ms)
-        self.point = min(self.point, self.log.recovery_point)
+        self.log.truncate_to(offset, self.harness.now_ms)
+        self.recovery_point = min(self.recovery_point, self.log.recovery_point)
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
 
     def stop(self) -> None:
-        self.bench.run(self.log.close())
-        self.log = self.bench.open(SMALL, recovery_point=self.log.log_end_offset)
-        self.point = self.log.recovery_point
+        self.harness.run(self.log.close())
+        self.log = self.harness.open(SMALL, recovery_point=self.log.log_end_offset)
+        self.recovery_point = self.log.recovery_point
 
     def kill(self) -> None:
-        self.log = self.bench.open(SMALL, had_clean_shutdown=False, recovery_point=self.point)
+        self.log = self.harness.open(SMALL, had_clean_shutdown=False, recovery_point=self.recovery_point)
 
     def lose_power(self, seed: int) -> None:
-        self.bench.files.crash(self.new_chance(seed))
+        self.harness.files.crash(self.new_entropy(seed))
         self.kill()
-        # What was cut but not flushed may be back: what counts is what is there.
-        self.batches = self.found()
+        # Truncated batches that were not flushed may reappear: the log is the reference.
+        self.batches = self.read_batches()
         self.flush()
 
-    def found(self) -> list[Batch]:
+    def read_batches(self) -> list[Batch]:
         batches: list[Batch] = []
         for segment in self.log.segments:
-            data = self.bench.files.read_whole(segment.path(".log"))
-            for one in read_headers(data):
-                marker = read_end_marker(decode_batch(data, one)[0]) if one.is_control else None
-                offsets = (one.base_offset, one.last_offset)
+            data = self.harness.files.read_whole(segment.path(".log"))
+            for header in read_headers(data):
+                marker = read_end_marker(decode_batch(data, header)[0]) if header.is_control else None
+                offsets = (header.base_offset, header.last_offset)
                 batches.append(
                     Batch(
-                        one.producer_id,
-                        one.producer_epoch,
+                        header.producer_id,
+                        header.producer_epoch,
                         *offsets,
-                        one.last_sequence,
-                        one.is_transactional,
+                        header.last_sequence,
+                        header.is_transactional,
                         marker,
                     )
                 )
         return batches
 
-    # What is true.
+    # Checks.
 
     def check(self) -> None:
-        expected, log = self.reading(), self.log
-        found = {
-            one.producer_id: Known(
-                one.producer_epoch,
-                one.coordinator_epoch,
-                one.last_sequence,
-                one.last_data_offset,
-                one.transaction_first_offset,
+        expected, log = self.expected_state(), self.log
+        read_batches = {
+            entry.producer_id: ExpectedProducer(
+                entry.producer_epoch,
+                entry.coordinator_epoch,
+                entry.last_sequence,
+                entry.last_data_offset,
+                entry.transaction_first_offset,
             )
-            for one in log.producers
+            for entry in log.producers
         }
-        assert found == expected.producers
-        assert [tuple(one) for segment in log.segments for one in segment.aborted()] == expected.aborted
+        assert read_batches == expected.producers
+        assert [tuple(entry) for segment in log.segments for entry in segment.aborted()] == expected.aborted
         for segment in log.segments:
-            assert all(one.last_offset >= segment.base_offset for one in segment.aborted())
+            assert all(entry.last_offset >= segment.base_offset for entry in segment.aborted())
         log.high_watermark = log.log_end_offset
         assert log.last_stable_offset == min(expected.open(), default=log.log_end_offset)
         for start in range(0, log.log_end_offset, 3):
-            wanted = [one for one in expected.aborted if one[2] >= start and one[1] < start + 4]
-            within = [tuple(one) for one in log.aborted_transactions_between(start, start + 4)]
-            assert [one for one in within if one in wanted] == wanted
+            wanted = [entry for entry in expected.aborted if entry[2] >= start and entry[1] < start + 4]
+            within = [tuple(entry) for entry in log.aborted_transactions_between(start, start + 4)]
+            assert [entry for entry in within if entry in wanted] == wanted
 
 
 STEPS = st.one_of(
@@ -187,22 +197,22 @@ STEPS = st.one_of(
     st.tuples(st.just("records"), PRODUCERS, st.just(True), st.just(1)),
     st.tuples(st.just("end"), PRODUCERS, st.booleans(), st.integers(0, 3)),
     st.tuples(st.just("end"), PRODUCERS, st.just(False), st.just(0)),
-    st.tuples(st.sampled_from(["records_of_nobody", "roll", "flush", "stop", "kill"])),
-    st.tuples(st.just("cut"), st.integers(0, 12)),
+    st.tuples(st.sampled_from(["records_without_producer", "roll", "flush", "stop", "kill"])),
+    st.tuples(st.just("truncate"), st.integers(0, 12)),
     st.tuples(st.just("lose_power"), st.integers(0, 10_000)),
 )
 
 
 @given(steps=st.lists(STEPS, max_size=40))
-def test_state_is_what_the_batches_say(
-    new_bench: Callable[[], Any],
-    new_chance: Callable[[int], Any],
+def test_producer_state_matches_the_batches(
+    new_harness: Callable[[], Any],
+    new_entropy: Callable[[int], Any],
     batch: Callable[..., bytearray],
     steps: list[tuple[Any, ...]],
 ) -> None:
-    life = Life(new_bench(), new_chance, batch)
-    for name, *how in steps:
-        getattr(life, name)(*how)
-        life.check()
-    life.stop()
-    life.check()
+    log_under_test = LogUnderTest(new_harness(), new_entropy, batch)
+    for name, *arguments in steps:
+        getattr(log_under_test, name)(*arguments)
+        log_under_test.check()
+    log_under_test.stop()
+    log_under_test.check()

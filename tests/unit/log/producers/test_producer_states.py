@@ -1,4 +1,4 @@
-"""Idempotence: what follows is taken, what repeats is answered as before, what does not fit is refused."""
+"""Producer state: sequences, duplicates, epochs, transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.log.producers.producer_states import (
-    BATCHES_KEPT,
+    BATCHES_RETAINED_MAX,
     SEQUENCE_MAX,
     BatchMetadata,
     ProducerStateEntry,
@@ -22,7 +22,7 @@ COMMIT, ABORT = ControlRecordType.COMMIT, ControlRecordType.ABORT
 
 
 class Partition:
-    """A log reduced to its end, and the producers it remembers."""
+    """Producer state with a log end offset."""
 
     def __init__(self, *producers: ProducerStateEntry, producers_max: int = 1000) -> None:
         self.states = ProducerStates(producers, producers_max=producers_max)
@@ -51,13 +51,13 @@ class Partition:
         at_ms: int = 0,
         in_transaction: bool = False,
     ) -> int:
-        """Append or recognise a repetition; give the first offset either way."""
+        """Append a batch or detect a duplicate; return the first offset."""
         attributes = TRANSACTIONAL_BIT if in_transaction else 0
         batch = self.batch(sequence, count, epoch, producer, at_ms, attributes)
-        repeated = self.states.check(batch)
-        if repeated is not None:
-            return repeated.first_offset
-        self.states.appended(batch)
+        duplicate = self.states.check(batch)
+        if duplicate is not None:
+            return duplicate.first_offset
+        self.states.update(batch)
         self.end += count
         return batch.base_offset
 
@@ -68,68 +68,68 @@ class Partition:
         marker = EndTransactionMarker(kind, coordinator_epoch)
         self.states.check_marker(batch, marker)
         self.end += 1
-        return self.states.ended(batch, marker)
+        return self.states.complete_transaction(batch, marker)
 
     def last_stable_offset(self, high_watermark: int | None = None) -> int:
         high_watermark = self.end if high_watermark is None else high_watermark
         return self.states.transactions.last_stable_offset(high_watermark, 0)
 
 
-def refusal(
+def append_error(
     partition: Partition, sequence: int, count: int = 1, epoch: int = 0, *, in_transaction: bool = False
 ) -> ErrorCode:
     before = list(partition.states)
-    with pytest.raises(BrokerError) as refused:
+    with pytest.raises(BrokerError) as error:
         partition.append(sequence, count, epoch, in_transaction=in_transaction)
     assert list(partition.states) == before
-    return refused.value.code
+    return error.value.code
 
 
-def test_batches_that_follow_each_other_are_taken() -> None:
+def test_consecutive_batches_are_accepted() -> None:
     partition = Partition()
     assert [partition.append(0, 3), partition.append(3), partition.append(4, 10)] == [0, 3, 4]
 
 
-def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
+def test_unknown_producer_may_start_with_any_sequence() -> None:
     partition = Partition()
     assert partition.append(41, 2) == 0
     assert partition.append(43) == 2
 
 
-def test_a_repeated_batch_is_answered_with_its_first_offsets() -> None:
+def test_duplicate_batch_gets_its_original_offsets() -> None:
     partition = Partition()
-    for index in range(BATCHES_KEPT):
+    for index in range(BATCHES_RETAINED_MAX):
         partition.append(2 * index, 2)
-    for index in range(BATCHES_KEPT):
-        repeated = partition.states.check(partition.batch(2 * index, 2))
-        assert repeated == BatchMetadata(2 * index, 2 * index + 1, 2 * index, 2 * index + 1, 0)
-    assert partition.end == 2 * BATCHES_KEPT
+    for index in range(BATCHES_RETAINED_MAX):
+        duplicate = partition.states.check(partition.batch(2 * index, 2))
+        assert duplicate == BatchMetadata(2 * index, 2 * index + 1, 2 * index, 2 * index + 1, 0)
+    assert partition.end == 2 * BATCHES_RETAINED_MAX
 
 
-def test_a_batch_older_than_the_last_five_is_out_of_order() -> None:
+def test_duplicate_older_than_five_batches_is_out_of_order() -> None:
     partition = Partition()
-    for sequence in range(BATCHES_KEPT + 1):
+    for sequence in range(BATCHES_RETAINED_MAX + 1):
         partition.append(sequence)
-    assert refusal(partition, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_error(partition, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.append(1) == 1
 
 
 @pytest.mark.parametrize(("sequence", "count"), [(4, 1), (6, 2), (0, 2), (2, 1), (0, 4), (1, 3)])
-def test_gaps_and_batches_cut_otherwise_are_out_of_order(sequence: int, count: int) -> None:
+def test_sequence_gaps_and_overlaps_are_out_of_order(sequence: int, count: int) -> None:
     partition = Partition()
     partition.append(0, 3)
-    assert refusal(partition, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_error(partition, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_new_epoch_begins_with_zero() -> None:
+def test_new_epoch_starts_with_sequence_0() -> None:
     partition = Partition()
     partition.append(0, 5)
-    assert refusal(partition, 5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_error(partition, 5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.append(0, 2, epoch=1) == 5
     assert partition.append(2, epoch=1) == 7
 
 
-def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
+def test_new_epoch_clears_the_batches_of_the_old_one() -> None:
     partition = Partition()
     partition.append(0, 5)
     assert partition.append(0, 5, epoch=1) == 5
@@ -138,63 +138,63 @@ def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
     assert (producer.producer_epoch, len(producer.batches)) == (1, 1)
 
 
-def test_an_older_epoch_is_fenced() -> None:
+def test_older_epoch_is_fenced() -> None:
     partition = Partition()
     partition.append(0, epoch=4)
-    assert refusal(partition, 1, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert refusal(partition, 0, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append_error(partition, 1, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append_error(partition, 0, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_coordinator_is_held_to_the_epoch_but_not_to_sequences() -> None:
+def test_coordinator_batch_is_checked_for_epoch_but_not_for_sequence() -> None:
     partition = Partition()
     partition.append(0, epoch=4)
-    partition.states.check_unnumbered(partition.batch(-1, epoch=4))
-    partition.states.check_unnumbered(partition.batch(-1, epoch=0, producer=99))
+    partition.states.check_coordinator_batch(partition.batch(-1, epoch=4))
+    partition.states.check_coordinator_batch(partition.batch(-1, epoch=0, producer=99))
     with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
-        partition.states.check_unnumbered(partition.batch(-1, epoch=3))
+        partition.states.check_coordinator_batch(partition.batch(-1, epoch=3))
 
 
-def test_sequences_go_round_after_the_largest() -> None:
+def test_sequences_wrap_around() -> None:
     partition = Partition()
     partition.append(SEQUENCE_MAX - 1, 2)
     assert partition.append(0) == 2
-    assert refusal(partition, SEQUENCE_MAX) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_error(partition, SEQUENCE_MAX) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_across_the_largest_sequence_is_recognised_when_repeated() -> None:
+def test_duplicate_across_the_sequence_wrap_is_detected() -> None:
     partition = Partition()
     assert partition.append(SEQUENCE_MAX, 3) == 0
     assert partition.append(SEQUENCE_MAX, 3) == 0
     assert partition.append(2) == 3
 
 
-def test_producers_do_not_disturb_each_other() -> None:
+def test_producers_are_independent() -> None:
     partition = Partition()
     assert [partition.append(0, producer=p) for p in (1, 2, 1, 2)] == [0, 1, 0, 1]
 
 
-def test_a_remembered_producer_without_batches_begins_with_zero() -> None:
+def test_known_producer_without_batches_starts_with_sequence_0() -> None:
     partition = Partition(ProducerStateEntry(7, 2))
-    assert refusal(partition, 3, epoch=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_error(partition, 3, epoch=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.append(0, epoch=2) == 0
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
-def test_a_producer_remembered_without_an_epoch_may_go_on_anywhere(epoch: int) -> None:
+def test_producer_without_epoch_may_continue_with_any_sequence(epoch: int) -> None:
     partition = Partition(ProducerStateEntry(7))
     assert partition.append(12, epoch=epoch) == 0
 
 
-def test_what_is_in_the_log_is_remembered_without_being_judged() -> None:
+def test_update_does_not_validate() -> None:
     partition = Partition()
     for sequence, epoch in ((5, 3), (1, 3), (9, 2)):
-        partition.states.appended(partition.batch(sequence, epoch=epoch))
+        partition.states.update(partition.batch(sequence, epoch=epoch))
     producer = partition.states.get(7)
     assert producer is not None
     assert (producer.producer_epoch, producer.last_sequence) == (2, 9)
 
 
-def test_producers_expire_by_the_time_of_their_last_batch() -> None:
+def test_producers_expire_by_the_timestamp_of_their_last_batch() -> None:
     partition = Partition()
     partition.append(0, producer=1, at_ms=100)
     partition.append(0, producer=2, at_ms=200)
@@ -205,7 +205,7 @@ def test_producers_expire_by_the_time_of_their_last_batch() -> None:
     assert partition.append(77, producer=1) == 3
 
 
-def test_too_many_producers_forget_the_one_that_appended_longest_ago() -> None:
+def test_oldest_producer_is_evicted_above_the_limit() -> None:
     partition = Partition(producers_max=3)
     for producer in (1, 2, 3):
         partition.append(0, producer=producer)
@@ -215,7 +215,7 @@ def test_too_many_producers_forget_the_one_that_appended_longest_ago() -> None:
     assert len(partition.states) == 3
 
 
-def test_who_has_a_transaction_open_is_not_forgotten_for_want_of_room() -> None:
+def test_producer_with_an_open_transaction_is_not_evicted() -> None:
     partition = Partition(producers_max=2)
     partition.append(0, producer=1, in_transaction=True)
     for producer in (2, 3, 4):
@@ -226,7 +226,7 @@ def test_who_has_a_transaction_open_is_not_forgotten_for_want_of_room() -> None:
     assert [p.producer_id for p in partition.states] == [1, 5, 6]
 
 
-def test_a_list_of_producers_stays_what_it_was() -> None:
+def test_entries_are_a_consistent_snapshot() -> None:
     partition = Partition()
     partition.append(0, 2)
     before = partition.states.entries()
@@ -235,41 +235,41 @@ def test_a_list_of_producers_stays_what_it_was() -> None:
     partition.end_transaction()
     partition.append(0, producer=8)
     assert before == copy
-    assert [one.last_data_offset for one in before] == [1]
+    assert [entry.last_data_offset for entry in before] == [1]
 
 
-def test_nothing_is_written_outside_of_an_open_transaction() -> None:
+def test_non_transactional_batch_is_rejected_during_a_transaction() -> None:
     partition = Partition()
     partition.append(0, 2, in_transaction=True)
-    assert refusal(partition, 2) is ErrorCode.INVALID_TXN_STATE
-    assert refusal(partition, 0, epoch=1) is ErrorCode.INVALID_TXN_STATE
+    assert append_error(partition, 2) is ErrorCode.INVALID_TXN_STATE
+    assert append_error(partition, 0, epoch=1) is ErrorCode.INVALID_TXN_STATE
     with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
-        partition.states.check_unnumbered(partition.batch(-1))
+        partition.states.check_coordinator_batch(partition.batch(-1))
     partition.append(2, in_transaction=True)
     partition.end_transaction()
     assert partition.append(3) == 4
     assert partition.append(4, in_transaction=True) == 5
 
 
-def test_a_repetition_is_recognised_within_and_after_its_transaction() -> None:
+def test_duplicate_is_detected_during_and_after_its_transaction() -> None:
     partition = Partition()
     partition.append(0, 2, in_transaction=True)
     assert partition.append(0, 2, in_transaction=True) == 0
     partition.end_transaction()
     assert partition.append(0, 2, in_transaction=True) == 0
-    assert refusal(partition, 7, in_transaction=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_error(partition, 7, in_transaction=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_marker_of_a_new_epoch_fences_the_old_one_and_the_new_begins_with_zero() -> None:
+def test_marker_with_a_new_epoch_fences_the_old_epoch() -> None:
     partition = Partition()
     partition.append(0, 3, in_transaction=True)
     assert partition.end_transaction(ABORT, epoch=1) == AbortedTransaction(7, 0, 3, 4)
-    assert refusal(partition, 3, in_transaction=True) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert refusal(partition, 3, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_error(partition, 3, in_transaction=True) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append_error(partition, 3, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.append(0, epoch=1) == 4
 
 
-def test_markers_of_an_older_producer_or_coordinator_are_refused() -> None:
+def test_markers_of_an_older_producer_or_coordinator_epoch_are_rejected() -> None:
     partition = Partition()
     partition.append(0, epoch=2, in_transaction=True)
     with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
@@ -283,14 +283,14 @@ def test_markers_of_an_older_producer_or_coordinator_are_refused() -> None:
     assert partition.last_stable_offset() == partition.end == 4
 
 
-def test_a_marker_without_records_is_remembered_for_its_epochs_alone() -> None:
+def test_marker_without_records_updates_only_the_epochs() -> None:
     partition = Partition()
     assert partition.end_transaction(ABORT, coordinator_epoch=3, epoch=4) is None
     assert list(partition.states) == [ProducerStateEntry(7, 4, 3, 0)]
     assert partition.last_stable_offset() == partition.end == 1
 
 
-def test_what_is_behind_an_open_transaction_is_not_stable() -> None:
+def test_open_transaction_limits_the_last_stable_offset() -> None:
     partition = Partition()
     partition.append(0, 2)
     partition.append(0, producer=8, in_transaction=True)
@@ -303,7 +303,7 @@ def test_what_is_behind_an_open_transaction_is_not_stable() -> None:
     assert partition.last_stable_offset() == partition.end == 7
 
 
-def test_what_is_behind_an_ended_transaction_is_stable_once_its_marker_is_replicated() -> None:
+def test_ended_transaction_limits_the_last_stable_offset_until_its_marker_is_replicated() -> None:
     partition = Partition()
     partition.append(0, in_transaction=True)
     partition.append(0, producer=8, in_transaction=True)
@@ -316,7 +316,7 @@ def test_what_is_behind_an_ended_transaction_is_stable_once_its_marker_is_replic
     assert partition.last_stable_offset(high_watermark=4) == 4
 
 
-def test_the_last_stable_offset_is_not_before_the_log() -> None:
+def test_last_stable_offset_is_not_below_the_log_start_offset() -> None:
     partition = Partition()
     partition.append(0, 5, in_transaction=True)
     assert partition.states.transactions.last_stable_offset(5, 3) == 3
@@ -324,12 +324,10 @@ def test_the_last_stable_offset_is_not_before_the_log() -> None:
 
 @given(
     st.integers(0, SEQUENCE_MAX),
-    st.lists(st.tuples(st.integers(1, 4), st.integers(0, BATCHES_KEPT - 1)), max_size=40),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, BATCHES_RETAINED_MAX - 1)), max_size=40),
 )
-def test_with_retries_of_up_to_five_batches_every_batch_is_in_the_log_once(
-    start: int, plan: list[tuple[int, int]]
-) -> None:
-    """A producer that sends each batch, then some of its last five again, as after lost answers."""
+def test_retries_of_up_to_five_batches_are_stored_once(start: int, plan: list[tuple[int, int]]) -> None:
+    """Send each batch, then some of the last five again, as after lost responses."""
     partition = Partition()
     sent: list[tuple[int, int, int]] = []
     sequence = start
@@ -344,7 +342,7 @@ def test_with_retries_of_up_to_five_batches_every_batch_is_in_the_log_once(
     ]
 
 
-def test_a_transaction_that_began_at_the_first_offset_keeps_its_producer() -> None:
+def test_producer_with_a_transaction_open_since_offset_0_does_not_expire() -> None:
     partition = Partition()
     assert partition.append(0, in_transaction=True) == 0
     assert partition.states.expire(1_000_000, 1) == 0

@@ -1,4 +1,4 @@
-"""Snapshots of producers: what is written is read back, and nothing else is believed."""
+"""Producer snapshot files: round trip and corruption."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ OFFSETS = st.integers(0, 2**62)
 
 @st.composite
 def producers(draw: st.DrawFn) -> ProducerStateEntry:
-    """Batches of coordinators have no sequences."""
+    """Producer state entries; batches of coordinators have no sequences."""
     timestamp, offset = draw(OFFSETS), draw(OFFSETS)
     sequence = draw(st.just(NO_SEQUENCE) | st.integers(0, 2**31 - 1))
     delta = draw(st.integers(0, min(2**31 - 1, offset)))
@@ -32,29 +32,31 @@ def producers(draw: st.DrawFn) -> ProducerStateEntry:
 
 
 @given(st.lists(producers(), max_size=5))
-def test_what_is_written_is_read_back(given: list[ProducerStateEntry]) -> None:
-    assert decode_snapshot(encode_snapshot(given), "it") == given
+def test_snapshot_round_trip(entries: list[ProducerStateEntry]) -> None:
+    assert decode_snapshot(encode_snapshot(entries), "path") == entries
 
 
-def test_of_each_producer_the_last_batch_is_kept() -> None:
+def test_snapshot_contains_the_last_batch_of_each_producer() -> None:
     batches = tuple(BatchMetadata(number, number, number, number, 1000) for number in range(5))
-    [kept] = decode_snapshot(encode_snapshot([ProducerStateEntry(7, 0, -1, 1000, -1, batches)]), "it")
+    [kept] = decode_snapshot(encode_snapshot([ProducerStateEntry(7, 0, -1, 1000, -1, batches)]), "path")
     assert kept.batches == batches[-1:]
 
 
 @given(st.lists(producers(), max_size=3), st.data())
-def test_no_flipped_bit_and_no_cut_is_believed(given: list[ProducerStateEntry], data: st.DataObject) -> None:
-    content = bytearray(encode_snapshot(given))
+def test_corrupt_or_truncated_snapshot_is_rejected(
+    entries: list[ProducerStateEntry], data: st.DataObject
+) -> None:
+    content = bytearray(encode_snapshot(entries))
     with pytest.raises(StorageError):
-        decode_snapshot(bytes(content[: data.draw(st.integers(0, len(content) - 1))]), "it")
+        decode_snapshot(bytes(content[: data.draw(st.integers(0, len(content) - 1))]), "path")
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(StorageError):
-        decode_snapshot(bytes(content), "it")
+        decode_snapshot(bytes(content), "path")
 
 
 @pytest.mark.parametrize("count", [-1, 1, 2**31 - 1])
-def test_a_count_that_the_file_has_no_room_for_is_not_believed(count: int) -> None:
+def test_snapshot_with_an_invalid_count_is_rejected(count: int) -> None:
     rest = count.to_bytes(4, "big", signed=True)
     content = b"\0\1" + crc32c(rest).to_bytes(4, "big") + rest
     with pytest.raises(StorageError, match="do not fit"):
-        decode_snapshot(content, "it")
+        decode_snapshot(content, "path")

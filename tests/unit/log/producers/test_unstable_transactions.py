@@ -1,11 +1,11 @@
-"""UnstableTransactions keep readers of committed records waiting until their markers are replicated."""
+"""First unstable offset and last stable offset."""
 
 from __future__ import annotations
 
 from odradek.log.producers.unstable_transactions import UnstableTransactions
 
 
-def test_a_transaction_is_unstable_until_its_marker_is_replicated() -> None:
+def test_transaction_is_unstable_until_its_marker_is_replicated() -> None:
     transactions = UnstableTransactions()
     transactions.begin(5)
     assert transactions.last_stable_offset(8, 0) == 5
@@ -13,7 +13,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated() -> None:
     assert [transactions.last_stable_offset(high, 0) for high in (8, 10, 11)] == [5, 5, 11]
 
 
-def test_one_that_began_first_and_ended_last_holds_all_others_back() -> None:
+def test_first_transaction_limits_the_last_stable_offset_of_all() -> None:
     transactions = UnstableTransactions()
     transactions.begin(5)
     transactions.begin(6)
@@ -22,12 +22,12 @@ def test_one_that_began_first_and_ended_last_holds_all_others_back() -> None:
     assert [transactions.last_stable_offset(high, 0) for high in (11, 12, 13)] == [5, 5, 13]
 
 
-def test_readers_do_not_wait_before_the_start_of_the_log() -> None:
+def test_last_stable_offset_is_at_least_the_log_start_offset() -> None:
     transactions = UnstableTransactions([3])
     assert transactions.last_stable_offset(9, 7) == 7
 
 
-def test_readers_go_on_with_each_marker_that_is_replicated() -> None:
+def test_last_stable_offset_advances_with_each_replicated_marker() -> None:
     transactions = UnstableTransactions()
     for first_offset in (1, 2, 3):
         transactions.begin(first_offset)

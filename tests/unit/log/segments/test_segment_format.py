@@ -17,8 +17,8 @@ from odradek.log.segments.segment_format import (
     IndexFormat,
     directory_name,
     file_name,
-    is_sound_offset_index,
-    is_sound_time_index,
+    is_valid_offset_index,
+    is_valid_time_index,
     parse_directory_name,
     parse_file_name,
     scan,
@@ -37,7 +37,7 @@ Batch = Callable[..., bytearray]
 @given(
     st.integers(0, 10**20 - 1), st.sampled_from([".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
 )
-def test_file_names_are_twenty_digits_and_parse_back(base_offset: int, suffix: str) -> None:
+def test_file_names_have_twenty_digits_and_parse_back(base_offset: int, suffix: str) -> None:
     name = file_name(base_offset, suffix)
     assert name == str(base_offset).zfill(20) + suffix
     assert parse_file_name(name) == FileName(base_offset, suffix, "")
@@ -47,7 +47,7 @@ def test_file_names_are_twenty_digits_and_parse_back(base_offset: int, suffix: s
 @pytest.mark.parametrize(
     "name", ["partition.metadata", "leader-epoch-checkpoint", "123.log", "0" * 20, "0" * 21 + ".log", ".log"]
 )
-def test_other_files_are_no_segments(name: str) -> None:
+def test_other_file_names_are_not_segments(name: str) -> None:
     assert parse_file_name(name) is None
 
 
@@ -62,7 +62,7 @@ def test_directory_names_parse_back(topic: str, kind: DirectoryKind) -> None:
     assert parse_directory_name(name) == DirectoryName(TopicPartition(topic, 12), kind)
 
 
-def test_directory_names_are_kafkas() -> None:
+def test_directory_names_match_kafka() -> None:
     orders = TopicPartition("orders", 3)
     assert directory_name(orders) == "orders-3"
     assert directory_name(orders, DirectoryKind.DELETE, "ab") == "orders-3.ab-delete"
@@ -73,7 +73,7 @@ def test_directory_names_are_kafkas() -> None:
 @pytest.mark.parametrize(
     "name", ["orders", "orders-", "-3", "orders-x", "orders-3-delete", "orders-3.-delete", ""]
 )
-def test_other_directories_are_no_logs(name: str) -> None:
+def test_other_directory_names_are_not_logs(name: str) -> None:
     assert parse_directory_name(name) is None
 
 
@@ -82,17 +82,19 @@ def test_other_directories_are_no_logs(name: str) -> None:
     st.lists(st.integers(0, 1000), unique=True, max_size=30),
     st.integers(-1, 1001),
 )
-def test_lookup_gives_the_last_entry_not_above(form: IndexFormat, keys: list[int], wanted: int) -> None:
+def test_lookup_returns_the_last_entry_at_or_below_the_key(
+    form: IndexFormat, keys: list[int], wanted_key: int
+) -> None:
     keys.sort()
     index = b"".join(form.pair.pack(key, number) for number, key in enumerate(keys))
-    number = bisect_right(keys, wanted) - 1
-    assert form.floor(index, wanted) == number
-    assert form.lookup(memoryview(index), wanted) == ((keys[number], number) if number >= 0 else None)
+    number = bisect_right(keys, wanted_key) - 1
+    assert form.floor(index, wanted_key) == number
+    assert form.lookup(memoryview(index), wanted_key) == ((keys[number], number) if number >= 0 else None)
     assert form.entries(index) == [(key, number) for number, key in enumerate(keys)]
     assert form.last(index) == ((keys[-1], len(keys) - 1) if keys else None)
 
 
-def test_an_index_holds_whole_entries_only() -> None:
+def test_index_contains_complete_entries_only() -> None:
     assert OFFSETS.entry_bytes == 8
     assert TIMES.entry_bytes == 12
     assert OFFSETS.entries_max(100) == 12
@@ -100,20 +102,20 @@ def test_an_index_holds_whole_entries_only() -> None:
     assert OFFSETS.entries_max(4) == 0
 
 
-def test_unsound_indexes_are_told() -> None:
+def test_invalid_indexes_are_detected() -> None:
     entry = OFFSETS.pair.pack
-    assert is_sound_offset_index(b"", 0)
-    assert is_sound_offset_index(entry(5, 100), 101)
-    assert not is_sound_offset_index(entry(5, 100), 100)
-    assert not is_sound_offset_index(entry(5, 100)[:-1], 1000)
-    assert not is_sound_offset_index(entry(5, 100) + entry(-1, 200), 1000)
-    assert not is_sound_offset_index(entry(5, 100) + bytes(8), 1000)
+    assert is_valid_offset_index(b"", 0)
+    assert is_valid_offset_index(entry(5, 100), 101)
+    assert not is_valid_offset_index(entry(5, 100), 100)
+    assert not is_valid_offset_index(entry(5, 100)[:-1], 1000)
+    assert not is_valid_offset_index(entry(5, 100) + entry(-1, 200), 1000)
+    assert not is_valid_offset_index(entry(5, 100) + bytes(8), 1000)
     entry = TIMES.pair.pack
-    assert is_sound_time_index(b"")
-    assert is_sound_time_index(entry(1000, 3) + entry(1001, 4))
-    assert not is_sound_time_index(entry(1000, 3) + entry(999, 4))
-    assert not is_sound_time_index(entry(1000, 3) + bytes(12))
-    assert not is_sound_time_index(entry(1000, 3)[:-1])
+    assert is_valid_time_index(b"")
+    assert is_valid_time_index(entry(1000, 3) + entry(1001, 4))
+    assert not is_valid_time_index(entry(1000, 3) + entry(999, 4))
+    assert not is_valid_time_index(entry(1000, 3) + bytes(12))
+    assert not is_valid_time_index(entry(1000, 3)[:-1])
 
 
 @given(st.lists(st.integers(0, 100), unique=True), st.integers(0, 101))
@@ -123,18 +125,18 @@ def test_time_entries_are_counted_by_offset(offsets: list[int], before: int) -> 
     assert time_entries_before(index, before) == sum(offset < before for offset in offsets)
 
 
-def test_an_entry_comes_after_more_than_the_interval() -> None:
+def test_entry_is_added_after_more_than_the_interval() -> None:
     indexes = IndexBuilder(100, 50, 1000)
     for number in range(6):
         indexes.add(100 + number, 7000 + number, number * 30, 30)
     assert OFFSETS.entries(indexes.offsets) == [(2, 60), (4, 120)]
     assert TIMES.entries(indexes.times) == [(7002, 2), (7004, 4)]
-    indexes.add_largest_timestamp()
-    indexes.add_largest_timestamp()
+    indexes.add_max_timestamp()
+    indexes.add_max_timestamp()
     assert TIMES.entries(indexes.times) == [(7002, 2), (7004, 4), (7005, 5)]
 
 
-def test_time_entries_name_the_batch_that_brought_the_largest_timestamp() -> None:
+def test_time_entry_refers_to_the_batch_with_the_max_timestamp() -> None:
     indexes = IndexBuilder(0, 0, 1000)
     for offset, timestamp in enumerate([10, 30, 20, 30, 40, -1]):
         indexes.add(offset, timestamp, offset * 10, 10)
@@ -142,7 +144,7 @@ def test_time_entries_name_the_batch_that_brought_the_largest_timestamp() -> Non
     assert (indexes.max_timestamp, indexes.offset_of_max_timestamp) == (40, 4)
 
 
-def test_indexes_are_bounded_and_leave_room_for_the_last_time_entry() -> None:
+def test_indexes_are_bounded_and_reserve_the_last_time_entry() -> None:
     indexes = IndexBuilder(0, 0, 36)
     assert not indexes.is_full
     for offset in range(20):
@@ -150,30 +152,30 @@ def test_indexes_are_bounded_and_leave_room_for_the_last_time_entry() -> None:
     assert indexes.is_full
     assert OFFSETS.count(indexes.offsets) == 4
     assert TIMES.count(indexes.times) == 2
-    indexes.add_largest_timestamp()
+    indexes.add_max_timestamp()
     assert TIMES.count(indexes.times) == 3
     assert IndexBuilder(0, 0, 4).is_full
 
 
 def _scan(log: bytes, base_offset: int = 0) -> tuple[int, int, str | None, list[BatchHeader]]:
     seen: list[BatchHeader] = []
-    found = scan(
+    scanned = scan(
         memoryview(log),
         base_offset,
         IndexBuilder(base_offset, 4096, 1 << 20),
-        lambda one, _: seen.append(one),
+        lambda header, _: seen.append(header),
     )
-    return found.valid_end, found.next_offset, found.problem, seen
+    return scanned.valid_end, scanned.next_offset, scanned.problem, seen
 
 
-def test_scan_walks_all_batches(batch: Batch) -> None:
+def test_scan_reads_all_batches(batch: Batch) -> None:
     log = b"".join(batch(3, base_offset=10 + number * 5) for number in range(4))
     valid_end, next_offset, problem, seen = _scan(log, 10)
     assert (valid_end, next_offset, problem) == (len(log), 28, None)
     assert [header.base_offset for header in seen] == [10, 15, 20, 25]
 
 
-def test_scan_of_nothing_finds_the_base_offset() -> None:
+def test_scan_of_an_empty_log_returns_the_base_offset() -> None:
     assert _scan(b"", 77) == (0, 77, None, [])
 
 
@@ -190,19 +192,19 @@ def test_scan_stops_at_a_flipped_bit(batch: Batch) -> None:
     second = len(log) // 3
     for position in range(second, 2 * second):
         if 12 <= position - second < 16:
-            continue  # the leader epoch, which no checksum covers
-        broken = bytearray(log)
-        broken[position] ^= 1
-        valid_end, next_offset, problem, _ = _scan(bytes(broken))
-        # The base offset is not covered either; a change is noticed where it goes back or too far.
+            continue  # the leader epoch, which the checksum does not cover
+        corrupt = bytearray(log)
+        corrupt[position] ^= 1
+        valid_end, next_offset, problem, _ = _scan(bytes(corrupt))
+        # The base offset is not covered either; a change is detected if it decreases or overflows.
         assert (valid_end, next_offset) == (second, 2) or position - second < 8
         assert problem is not None or position - second < 8
 
 
-@pytest.mark.parametrize("junk", [bytes(200), b"\xff" * 200, b"\0" * 8 + b"\0\0\0\x0d" + bytes(100)])
-def test_scan_stops_before_junk(batch: Batch, junk: bytes) -> None:
+@pytest.mark.parametrize("garbage", [bytes(200), b"\xff" * 200, b"\0" * 8 + b"\0\0\0\x0d" + bytes(100)])
+def test_scan_stops_at_garbage(batch: Batch, garbage: bytes) -> None:
     log = bytes(batch(2))
-    valid_end, next_offset, problem, seen = _scan(log + junk)
+    valid_end, next_offset, problem, seen = _scan(log + garbage)
     assert (valid_end, next_offset, len(seen)) == (len(log), 2, 1)
     assert problem
 
@@ -211,11 +213,11 @@ def test_scan_stops_where_offsets_go_back(batch: Batch) -> None:
     log = bytes(batch(2)) + bytes(batch(2, base_offset=1))
     valid_end, next_offset, problem, _ = _scan(log)
     assert (valid_end, next_offset) == (len(log) // 2, 2)
-    assert problem == "offset 1 where 2 or more was due"
+    assert problem == "base offset must be >= 2, got 1"
     assert _scan(log, 5)[:2] == (0, 5)
 
 
-def test_scan_crosses_its_own_windows(batch: Batch) -> None:
+def test_scan_reads_batches_across_buffers(batch: Batch) -> None:
     large = [bytes(batch(1, value=bytes(700_000), base_offset=offset)) for offset in range(3)]
     huge = bytes(batch(1, value=bytes(3_000_000), base_offset=3))
     log = b"".join(large) + huge + bytes(batch(1, base_offset=4))
@@ -224,18 +226,18 @@ def test_scan_crosses_its_own_windows(batch: Batch) -> None:
     assert [header.base_offset for header in walk_headers(memoryview(log))] == [0, 1, 2, 3, 4]
 
 
-def test_walking_headers_ends_where_nothing_can_be_read(batch: Batch) -> None:
+def test_walk_headers_stops_at_an_unreadable_batch(batch: Batch) -> None:
     log = bytes(batch(2)) + bytes(batch(2, base_offset=2)) + bytes(100)
     assert [header.base_offset for header in walk_headers(memoryview(log))] == [0, 2]
 
 
-def test_scan_stops_at_a_batch_too_far_from_the_base_offset(batch: Batch) -> None:
+def test_scan_stops_at_a_relative_offset_overflow(batch: Batch) -> None:
     near, far = bytes(batch(1, base_offset=2**31 - 1)), bytes(batch(1, base_offset=2**31))
     assert _scan(near)[:3] == (len(near), 2**31, None)
     assert _scan(near + far)[:2] == (len(near), 2**31)
 
 
-def test_scan_reads_old_messages_too() -> None:
+def test_scan_reads_old_message_formats() -> None:
     builder = BatchBuilder(5)
     builder.append(1000, b"k", b"v")
     builder.append(2000, b"k", b"w")

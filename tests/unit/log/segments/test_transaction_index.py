@@ -1,4 +1,4 @@
-"""Aborted transactions as a segment keeps them."""
+"""Transaction index: format, validation, search."""
 
 import pytest
 from hypothesis import given
@@ -10,8 +10,8 @@ from odradek.log.segments.transaction_index import (
     check_aborted,
     decode_aborted,
     encode_aborted,
-    kept_before,
-    overlapping,
+    entries_before,
+    overlapping_transactions,
 )
 from odradek.model.errors import StorageError
 
@@ -23,17 +23,17 @@ ENTRIES = [
 ]
 
 
-def test_entries_are_read_as_they_were_written() -> None:
+def test_transaction_index_round_trip() -> None:
     content = encode_aborted(ENTRIES)
     assert len(content) == 4 * ENTRY_BYTES == 4 * 34
-    assert decode_aborted(content, "it") == ENTRIES
-    assert decode_aborted(b"", "it") == []
+    assert decode_aborted(content, "path") == ENTRIES
+    assert decode_aborted(b"", "path") == []
 
 
 @pytest.mark.parametrize("content", [b"x", bytes(33), b"\0\1" + bytes(32)])
-def test_a_file_that_is_cut_or_of_another_version_is_refused(content: bytes) -> None:
-    with pytest.raises(StorageError, match="it"):
-        decode_aborted(content, "it")
+def test_truncated_file_or_unknown_version_is_rejected(content: bytes) -> None:
+    with pytest.raises(StorageError, match="path"):
+        decode_aborted(content, "path")
 
 
 @pytest.mark.parametrize(
@@ -47,25 +47,25 @@ def test_a_file_that_is_cut_or_of_another_version_is_refused(content: bytes) -> 
         AbortedTransaction(1, 5, 12, -1),
     ],
 )
-def test_what_cannot_be_true_of_a_segment_is_refused(entry: AbortedTransaction) -> None:
-    check_aborted(ENTRIES, 10, "it")
-    with pytest.raises(StorageError, match="it"):
-        check_aborted([entry], 10, "it")
-    with pytest.raises(StorageError, match="not behind"):
-        check_aborted([*ENTRIES, ENTRIES[-1]], 10, "it")
+def test_invalid_entries_are_rejected(entry: AbortedTransaction) -> None:
+    check_aborted(ENTRIES, 10, "path")
+    with pytest.raises(StorageError, match="path"):
+        check_aborted([entry], 10, "path")
+    with pytest.raises(StorageError, match="last offset must be > 31"):
+        check_aborted([*ENTRIES, ENTRIES[-1]], 10, "path")
 
 
-def test_the_first_producer_and_the_first_offset_are_like_all_others() -> None:
-    check_aborted([AbortedTransaction(0, 0, 12, 0)], 10, "it")
+def test_producer_id_0_and_offset_0_are_valid() -> None:
+    check_aborted([AbortedTransaction(0, 0, 12, 0)], 10, "path")
 
 
 @pytest.mark.parametrize(("offset", "count"), [(12, 0), (13, 1), (20, 2), (21, 3), (99, 4)])
-def test_a_cut_drops_those_whose_markers_go(offset: int, count: int) -> None:
-    assert kept_before(ENTRIES, offset) == ENTRIES[:count]
+def test_truncation_drops_entries_of_removed_markers(offset: int, count: int) -> None:
+    assert entries_before(ENTRIES, offset) == ENTRIES[:count]
 
 
 @pytest.mark.parametrize(
-    ("from_offset", "end_offset", "found", "is_all"),
+    ("from_offset", "end_offset", "overlapping", "is_complete"),
     [
         (0, 5, [], True),
         (0, 6, [0], True),
@@ -76,14 +76,19 @@ def test_a_cut_drops_those_whose_markers_go(offset: int, count: int) -> None:
         (32, 99, [], False),
     ],
 )
-def test_a_search_ends_where_later_transactions_begin_behind_the_range(
-    from_offset: int, end_offset: int, found: list[int], is_all: bool
+def test_search_ends_at_the_last_stable_offset(
+    from_offset: int, end_offset: int, overlapping: list[int], is_complete: bool
 ) -> None:
-    assert overlapping(ENTRIES, from_offset, end_offset) == ([ENTRIES[number] for number in found], is_all)
+    assert overlapping_transactions(ENTRIES, from_offset, end_offset) == (
+        [ENTRIES[number] for number in overlapping],
+        is_complete,
+    )
 
 
 @given(st.integers(0, 40), st.integers(1, 40))
-def test_no_transaction_that_overlaps_is_missed(from_offset: int, size: int) -> None:
+def test_every_overlapping_transaction_is_found(from_offset: int, size: int) -> None:
     end_offset = from_offset + size
-    wanted = [one for one in ENTRIES if one.last_offset >= from_offset and one.first_offset < end_offset]
-    assert overlapping(ENTRIES, from_offset, end_offset)[0] == wanted
+    expected = [
+        entry for entry in ENTRIES if entry.last_offset >= from_offset and entry.first_offset < end_offset
+    ]
+    assert overlapping_transactions(ENTRIES, from_offset, end_offset)[0] == expected

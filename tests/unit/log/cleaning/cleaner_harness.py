@@ -1,4 +1,4 @@
-"""A data directory with one compacted log and a cleaner, on files in memory and on virtual time."""
+"""A log directory with one compacted log and a log cleaner, on in-memory files and virtual time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def compacted(**config: Any) -> LogConfig:
     return LogConfig(**config)
 
 
-class Yard:
-    """``open`` loads the directory, which is kept between lives; ``files`` outlive it."""
+class CleanerHarness:
+    """``open`` loads the directory and can be called again after a close or a crash; ``files`` persist."""
 
     def __init__(self, files: MemoryFileSystem, clock: VirtualClock, entropy: Any, config: LogConfig) -> None:
         self.files = files
@@ -44,7 +44,7 @@ class Yard:
         self.directory: LogDirectory
         self.cleaner: LogCleaner
 
-    async def open(self) -> Yard:
+    async def open(self) -> CleanerHarness:
         self.files.make_directories("/data")
         self.files.sync_dir("/")
         self.directory = LogDirectory.open(self.files, "/data", self.entropy)
@@ -69,16 +69,16 @@ class Yard:
 
     # Writing.
 
-    def append(self, *pairs: Pair, timestamp: int | None = None, **how: Any) -> int:
-        """Append one batch, committed at once; give its first offset."""
-        builder = BatchBuilder(**how)
+    def append(self, *pairs: Pair, timestamp: int | None = None, **options: Any) -> int:
+        """Append one committed batch; return its first offset."""
+        builder = BatchBuilder(**options)
         at = self.clock.wall_ms() if timestamp is None else timestamp
         for key, value in pairs:
             builder.append(at, key, value)
-        return self.place(bytearray(builder.build()))
+        return self.append_batch(bytearray(builder.build()))
 
-    def place(self, batch: bytearray, **how: Any) -> int:
-        appended = self.log.append_as_leader(batch, 0, self.clock.wall_ms(), **how)
+    def append_batch(self, batch: bytearray, **options: Any) -> int:
+        appended = self.log.append_as_leader(batch, 0, self.clock.wall_ms(), **options)
         self.log.high_watermark = self.log.log_end_offset
         return appended.first_offset
 
@@ -88,28 +88,28 @@ class Yard:
     def commit(self, producer_id: int, producer_epoch: int = 0) -> None:
         self._end(ControlRecordType.COMMIT, producer_id, producer_epoch)
 
-    def _end(self, how: ControlRecordType, producer_id: int, producer_epoch: int) -> None:
+    def _end(self, options: ControlRecordType, producer_id: int, producer_epoch: int) -> None:
         self.log.append_end_marker(
-            EndTransactionMarker(how, 0), producer_id, producer_epoch, 0, self.clock.wall_ms()
+            EndTransactionMarker(options, 0), producer_id, producer_epoch, 0, self.clock.wall_ms()
         )
         self.log.high_watermark = self.log.log_end_offset
 
     async def seal(self) -> None:
-        """End the last segment and bring everything to the disk, so that all of it may be compacted."""
+        """Roll and flush, so that all records are cleanable."""
         self.log.roll(self.clock.wall_ms())
         await self.log.flush()
 
-    async def write(self, *pairs: Pair, **how: Any) -> None:
-        """A segment of one-record batches."""
+    async def write(self, *pairs: Pair, **options: Any) -> None:
+        """Write a segment of one-record batches."""
         for pair in pairs:
-            self.append(pair, **how)
+            self.append(pair, **options)
         await self.seal()
 
     # Reading.
 
     def batches(self) -> list[tuple[Any, list[Record]]]:
-        """Headers and records of all that can be read, in order."""
-        found = []
+        """Read all batches: headers and records."""
+        batches: list[tuple[Any, list[Record]]] = []
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
             part = self.log.read(offset, 1 << 20).data
@@ -117,17 +117,17 @@ class Yard:
             headers = read_headers(data)
             if not headers:
                 break
-            found += [(header, decode_batch(data, header)) for header in headers]
+            batches += [(header, decode_batch(data, header)) for header in headers]
             offset = headers[-1].next_offset
-        return found
+        return batches
 
     def records(self) -> list[tuple[int, bytes | None, bytes | None]]:
         return [
-            (one.offset, one.key, one.value)
+            (record.offset, record.key, record.value)
             for header, records in self.batches()
             if not header.is_control
-            for one in records
-            if one.offset >= self.log.log_start_offset
+            for record in records
+            if record.offset >= self.log.log_start_offset
         ]
 
     def values(self) -> list[tuple[bytes | None, bytes | None]]:
@@ -136,35 +136,35 @@ class Yard:
     def names(self, *endings: str) -> list[str]:
         return [name for name in self.files.list_names(PATH) if name.endswith(endings or "")]
 
-    # Compaction.
+    # Cleaning.
 
     async def clean(self) -> bool:
         return await self.cleaner.clean_filthiest_log()
 
-    async def clean_all(self, rounds_max: int = 100) -> int:
-        """Rounds until there is nothing to do."""
-        for number in range(rounds_max):
+    async def clean_all(self, cleanings_max: int = 100) -> int:
+        """Clean until there is nothing to do; return the number of cleanings."""
+        for number in range(cleanings_max):
             if not await self.clean():
                 return number
-        raise AssertionError(f"still something to do after {rounds_max} rounds")
+        raise AssertionError(f"still dirty after {cleanings_max} cleanings")
 
 
-def newest_of(
+def latest_by_key(
     pairs: Iterable[tuple[int, bytes | None, bytes | None]],
 ) -> dict[bytes, tuple[int, bytes | None]]:
-    """The last record of each key."""
+    """Return the latest record of each key."""
     return {key: (offset, value) for offset, key, value in pairs if key is not None}
 
 
-Scenario = Callable[[Yard], Awaitable[None]]
+Scenario = Callable[[CleanerHarness], Awaitable[None]]
 
 
-def play(scenario: Scenario, entropy: Any, **config: Any) -> None:
-    """Run a scenario on a yard of its own, on virtual time."""
+def run_scenario(scenario: Scenario, entropy: Any, **config: Any) -> None:
+    """Run a scenario on a new harness, on virtual time."""
 
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         files = MemoryFileSystem(clock.wall_ms)
-        await scenario(await Yard(files, clock, entropy, compacted(**config)).open())
+        await scenario(await CleanerHarness(files, clock, entropy, compacted(**config)).open())
 
     run_virtually(main)
