@@ -39,6 +39,6 @@ class ConnectionFailureHandler(logging.Handler):
             return
         broker = fields["broker"]
         reason = str(fields["reason"]).removesuffix(f" (broker {broker})")
-        self.reason = reason.removeprefix("no connection: ")
+        self.reason = reason.removeprefix("Connection failed: ")
         if "does not resolve" not in self.reason:
             print_error(f"{broker}: {self.reason}; {self._so}")

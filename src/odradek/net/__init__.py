@@ -1,1 +1,1 @@
-"""Connections to brokers, as clients and other brokers use them."""
+"""Client side of connections to brokers, for clients and other brokers."""

@@ -1,7 +1,7 @@
-"""Which version of a request is said to a broker, and what follows from it.
+"""API version negotiation, and the codec of a request in its negotiated version.
 
-Both sides know a range of versions per API; the highest in both is spoken. A broker answers ApiVersions in
-version 0 if it does not know the one that was asked, so this answer is looked at before it is decoded.
+Both sides support a range of versions per API; the highest common one is used. A broker that does not support
+the version of an ApiVersions request responds in version 0, so the error code is read before decoding.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from odradek.wire.messages.api_versions import ApiVersionsResponse
 _API_VERSIONS: Final = 18
 _BY_NAME: Final = {f"{api.name}Request": api for api in APIS}
 
-# From these versions on a broker answers at once and wants to be left alone for the time it names; before, it
-# kept the answer for that long itself. APIs that are not here want it in all versions.
-_THROTTLES_SINCE: Final = {
+# First versions in which the broker responds at once and the client waits for throttle_time_ms (KIP-219);
+# before, the broker delayed the response. APIs that are not listed do so in all versions.
+_CLIENT_THROTTLES_SINCE: Final = {
     0: 6,
     1: 8,
     2: 3,
@@ -61,80 +61,84 @@ _THROTTLES_SINCE: Final = {
 }
 
 
-class ApiCall(NamedTuple):
-    """An API as a caller knows it, by the class of its requests."""
+class RequestApi(NamedTuple):
+    """API of a request class."""
 
     api_key: int
     name: str
     request: Any
     response: Any
-    is_greeting: bool
+    is_api_versions: bool
 
 
 class RequestBuilder(NamedTuple):
-    """A request that is built when its version is known, for APIs whose versions say things differently."""
+    """Builds a request once its version is known, for APIs whose fields differ by version."""
 
     request: type
     build: Callable[[int], Any]
 
 
 @cache
-def api_of_request(request: Any) -> ApiCall:
-    """The API whose requests are of this class."""
+def api_of_request(request: Any) -> RequestApi:
+    """Return the API of a request class."""
     api = _BY_NAME[request.__name__]
-    return ApiCall(api.key, api.name, request, api.response, api.key == _API_VERSIONS)
+    return RequestApi(api.key, api.name, request, api.response, api.key == _API_VERSIONS)
 
 
-def throttles(call: ApiCall, version: int) -> bool:
-    """Whether an answer may ask to be left alone for a while."""
-    field = call.response.FIELDS.get("throttle_time_ms")
-    return field is not None and field.is_in(version) and version >= _THROTTLES_SINCE.get(call.api_key, 0)
-
-
-class Plan(NamedTuple):
-    """How requests of one class are said to one broker."""
-
-    call: ApiCall
-    version: int
-    encode: PartsEncoder
-    decode: Decoder
-    throttles: bool
-
-
-@cache
-def plan_in(call: ApiCall, version: int) -> Plan:
-    return Plan(
-        call,
-        version,
-        parts_encoder(call.request, version),
-        decoder(call.response, version),
-        throttles(call, version),
+def should_client_throttle(api: RequestApi, version: int) -> bool:
+    """Return whether the client must wait for the throttle_time_ms of a response."""
+    field = api.response.FIELDS.get("throttle_time_ms")
+    return (
+        field is not None and field.is_in(version) and version >= _CLIENT_THROTTLES_SINCE.get(api.api_key, 0)
     )
 
 
-def negotiated(api_key: int, offered: Mapping[int, range], version_max: int | None, broker: str) -> int:
-    """The highest version that both sides speak, not above ``version_max``; raises UnsupportedVersion."""
+class RequestCodec(NamedTuple):
+    """Codec of one API in one version."""
+
+    api: RequestApi
+    version: int
+    encode: PartsEncoder
+    decode: Decoder
+    should_client_throttle: bool
+
+
+@cache
+def request_codec(api: RequestApi, version: int) -> RequestCodec:
+    return RequestCodec(
+        api,
+        version,
+        parts_encoder(api.request, version),
+        decoder(api.response, version),
+        should_client_throttle(api, version),
+    )
+
+
+def latest_usable_version(
+    api_key: int, offered: Mapping[int, range], version_max: int | None, broker: str
+) -> int:
+    """Return the highest common version, at most ``version_max``; raises UnsupportedVersion."""
     api = API_BY_KEY[api_key]
-    theirs = offered.get(api_key)
-    if theirs is None or not len(theirs):
-        raise UnsupportedVersion(f"the broker does not offer {api.name}", broker=broker)
-    ours = api.versions
-    highest = ours[-1] if version_max is None else min(ours[-1], version_max)
-    version = min(highest, theirs[-1])
-    if version < theirs[0] or version < ours[0]:
+    broker_versions = offered.get(api_key)
+    if broker_versions is None or not len(broker_versions):
+        raise UnsupportedVersion(f"The broker does not support {api.name}", broker=broker)
+    client_versions = api.versions
+    highest = client_versions[-1] if version_max is None else min(client_versions[-1], version_max)
+    version = min(highest, broker_versions[-1])
+    if version < broker_versions[0] or version < client_versions[0]:
         raise UnsupportedVersion(
-            f"no common version of {api.name}: the broker offers {theirs[0]} to {theirs[-1]}, "
-            f"this client needs {ours[0]} to {highest}",
+            f"No common version of {api.name}: the broker supports {broker_versions[0]} to "
+            f"{broker_versions[-1]}, this client {client_versions[0]} to {highest}",
             broker=broker,
         )
     return version
 
 
-def read_versions(response: Response) -> Any:
-    """Decode an answer to ApiVersions: a refusal is written in version 0, whatever was asked."""
+def decode_api_versions(response: Response) -> Any:
+    """Decode an ApiVersions response: UNSUPPORTED_VERSION always comes in version 0."""
     frame, position = response.frame, response.body_position
     if len(frame) < position + 2:
-        raise RemoteProtocolViolation("an answer to ApiVersions without an error code")
+        raise RemoteProtocolViolation("ApiVersions response without an error code")
     code = int.from_bytes(frame[position : position + 2], "big", signed=True)
     version = 0 if code == ErrorCode.UNSUPPORTED_VERSION else response.api_version
     message, _ = decoder(ApiVersionsResponse, version)(frame, position)

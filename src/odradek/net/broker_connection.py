@@ -1,12 +1,11 @@
-"""One connection to one broker: dialled, introduced, and then pipelined requests with their answers.
+"""Connection to one broker: connect, ApiVersions, then pipelined requests and their responses.
 
-Requests leave in the order of ``begin`` and are answered in that order. A future of ``begin`` always ends:
-with the decoded answer; with ``TimedOut`` if that did not come in time, which ends the connection, as the
-answers behind it would be late as well; or with the reason why the connection ended. Records in an answer are
-views into its frame, uncopied.
+Requests are sent in the order of ``send`` and answered in that order. The future of ``send`` always
+completes: with the decoded response; with ``TimedOut``, which also closes the connection, because later
+responses would be late as well; or with the reason why the connection was closed. Records in a response are
+views into its frame, not copies.
 
-``Handshake`` is where a secured connection proves who it is: it runs after the dial and before anything else
-is sent.
+``Handshake`` authenticates a connection: it runs after connecting and before any other request.
 """
 
 from __future__ import annotations
@@ -26,7 +25,14 @@ from odradek.model.client_errors import (
     UnsupportedVersion,
 )
 from odradek.model.errors import ErrorCode, LocalProtocolViolation, RemoteProtocolViolation
-from odradek.net.api_versions import Plan, RequestBuilder, api_of_request, negotiated, plan_in, read_versions
+from odradek.net.api_versions import (
+    RequestBuilder,
+    RequestCodec,
+    api_of_request,
+    decode_api_versions,
+    latest_usable_version,
+    request_codec,
+)
 from odradek.net.traffic import Traffic
 from odradek.ports.clock import Clock
 from odradek.ports.network import Connection, Network
@@ -36,15 +42,14 @@ from odradek.wire.client_connection import ClientConnection, Response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 FRAME_BYTES_MAX: Final = 1 << 30
-"""The largest answer."""
+"""Largest response."""
 
-GREETING_BYTES_MAX: Final = 1 << 20
-"""The largest answer before a broker has introduced itself. What is no Kafka, such as the first letters of
-HTTP or of TLS, announces more."""
+API_VERSIONS_BYTES_MAX: Final = 1 << 20
+"""Largest ApiVersions response. The first bytes of HTTP or TLS, read as a size, announce more."""
 
 SOFTWARE_NAME: Final = "odradek"
-_GREETING_VERSION: Final = 3
-_AUTHENTICATION: Final = frozenset(
+_API_VERSIONS_VERSION: Final = 3
+_AUTHENTICATION_ERRORS: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
         ErrorCode.UNSUPPORTED_SASL_MECHANISM,
@@ -55,35 +60,34 @@ _AUTHENTICATION: Final = frozenset(
 Handshake = Callable[["BrokerConnection"], Awaitable[None]]
 
 
-class _Sent(NamedTuple):
-    answer: asyncio.Future[Any]
-    plan: Plan
+class _InFlightRequest(NamedTuple):
+    future: asyncio.Future[Any]
+    codec: RequestCodec
     sent_ms: int
     deadline_ms: int
 
 
 class BrokerConnection:
-    """A connection to a broker; a ``Receiver`` of the network port.
+    """Connection to a broker; a ``Receiver`` of the network port.
 
-    ``changed`` is called after answers came and after the connection ended: there may be room again, or no
-    connection any more.
+    ``changed`` is called after responses and after the connection closed.
     """
 
     __slots__ = (
-        "_alarm",
-        "_alarm_ms",
         "_changed",
         "_clock",
+        "_close_reason",
+        "_codecs",
         "_connection",
-        "_ended_by",
-        "_leaving",
+        "_in_flight",
         "_loop",
-        "_plans",
-        "_sent",
+        "_timeout_at_ms",
+        "_timeout_handle",
         "_traffic",
+        "_unsent",
         "_wire",
         "idle_since_ms",
-        "is_retired",
+        "is_closed_by_client",
         "name",
         "throttled_until_ms",
         "versions",
@@ -102,35 +106,35 @@ class BrokerConnection:
         self.versions: Mapping[int, range] = {}
         self.idle_since_ms = clock.monotonic_ms()
         self.throttled_until_ms = 0
-        self.is_retired = False
+        self.is_closed_by_client = False
         self._clock = clock
         self._changed = changed
         self._traffic = traffic or Traffic()
         self._loop = asyncio.get_running_loop()
-        self._wire = ClientConnection(GREETING_BYTES_MAX, client_id, scratch, allocate_fetch_buffer)
+        self._wire = ClientConnection(API_VERSIONS_BYTES_MAX, client_id, scratch, allocate_fetch_buffer)
         self._connection: Connection | None = None
-        self._sent: deque[_Sent] = deque()
-        self._leaving: list[asyncio.Future[Any]] = []
-        self._plans: dict[tuple[type, int | None], Plan] = {}
-        self._ended_by: ClientError | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_ms = 0
+        self._in_flight: deque[_InFlightRequest] = deque()
+        self._unsent: list[asyncio.Future[Any]] = []
+        self._codecs: dict[tuple[type, int | None], RequestCodec] = {}
+        self._close_reason: ClientError | None = None
+        self._timeout_handle: asyncio.TimerHandle | None = None
+        self._timeout_at_ms = 0
 
     @property
     def in_flight(self) -> int:
-        """Requests that were sent and not answered yet, or that did not leave yet and get no answer."""
-        return len(self._sent) + len(self._leaving)
+        """Number of requests without a response yet, or without one at all and not sent completely."""
+        return len(self._in_flight) + len(self._unsent)
 
     @property
-    def leaving(self) -> list[asyncio.Future[Any]]:
-        """Requests without an answer that the network has not taken yet."""
-        return self._leaving
+    def unsent(self) -> list[asyncio.Future[Any]]:
+        """Futures of requests that get no response and are not sent completely."""
+        return self._unsent
 
     @property
     def is_open(self) -> bool:
-        return self._connection is not None and self._ended_by is None
+        return self._connection is not None and self._close_reason is None
 
-    # Beginning.
+    # Connect.
 
     async def open(
         self,
@@ -138,52 +142,52 @@ class BrokerConnection:
         host: str,
         port: int,
         *,
-        dial_timeout_ms: int,
-        answer_timeout_ms: int,
+        setup_timeout_ms: int,
+        request_timeout_ms: int,
         handshake: Handshake | None = None,
     ) -> None:
-        """Dial and learn which versions the broker speaks. Raises ConnectionFailed or what follows it."""
+        """Connect and negotiate API versions. Raises ConnectionFailed or the handshake's error."""
         try:
-            await network.dial(host, port, self._attach, dial_timeout_ms)
-        except TimeoutError as slow:
-            what = f"no connection within {dial_timeout_ms} ms"
-            raise ConnectionFailed(what, broker=self.name) from slow
-        except OSError as failed:
-            raise ConnectionFailed(f"no connection: {_cause(failed)}", broker=self.name) from failed
+            await network.dial(host, port, self._attach, setup_timeout_ms)
+        except TimeoutError as error:
+            message = f"Connection setup timed out after {setup_timeout_ms} ms"
+            raise ConnectionFailed(message, broker=self.name) from error
+        except OSError as error:
+            raise ConnectionFailed(f"Connection failed: {_cause(error)}", broker=self.name) from error
         try:
             if handshake is not None:
                 await handshake(self)
-            self.versions = await self._greet(answer_timeout_ms)
-            if self._ended_by is not None:
-                raise copy(self._ended_by)  # behind the answer came something that ended the connection
+            self.versions = await self._negotiate_versions(request_timeout_ms)
+            if self._close_reason is not None:
+                raise copy(self._close_reason)  # bytes after the response closed the connection
         except BaseException:
-            self.close(ConnectionFailed("the connection was given up", broker=self.name))
+            self.close(ConnectionFailed("Connection setup was cancelled", broker=self.name))
             raise
         self._wire.set_response_bytes_max(FRAME_BYTES_MAX)
 
     def _attach(self, connection: Connection) -> BrokerConnection:
         self._connection = connection
-        if self._ended_by is not None:
+        if self._close_reason is not None:
             connection.close()
         return self
 
-    async def _greet(self, timeout_ms: int) -> Mapping[int, range]:
-        """Ask in a new version; a broker that does not know it answers so, in words of version 0."""
+    async def _negotiate_versions(self, timeout_ms: int) -> Mapping[int, range]:
+        """Send ApiVersions; fall back to version 0 if the broker does not support this version."""
         request = ApiVersionsRequest(SOFTWARE_NAME, VERSION)
-        answer = await self.begin_in(request, _GREETING_VERSION, timeout_ms)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            answer = await self.begin_in(ApiVersionsRequest(), 0, timeout_ms)
-        if answer.error_code:
-            raise greeting_refusal(ErrorCode(answer.error_code), "ApiVersions", self.name)
-        return {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
+        response = await self.send_in_version(request, _API_VERSIONS_VERSION, timeout_ms)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = await self.send_in_version(ApiVersionsRequest(), 0, timeout_ms)
+        if response.error_code:
+            raise handshake_error(ErrorCode(response.error_code), "ApiVersions", self.name)
+        return {api.api_key: range(api.min_version, api.max_version + 1) for api in response.api_keys}
 
-    # Asking.
+    # Requests.
 
     def version_of(self, api_key: int, version_max: int | None = None) -> int:
-        """The highest version that both sides speak; raises UnsupportedVersion."""
-        return negotiated(api_key, self.versions, version_max, self.name)
+        """Return the highest version supported by both sides; raises UnsupportedVersion."""
+        return latest_usable_version(api_key, self.versions, version_max, self.name)
 
-    def begin(
+    def send(
         self,
         request: Any,
         timeout_ms: int,
@@ -191,63 +195,65 @@ class BrokerConnection:
         version_max: int | None = None,
         expects_response: bool = True,
     ) -> asyncio.Future[Any]:
-        """Send a request now; its decoded answer is the future's result."""
+        """Send a request; the future completes with the decoded response."""
         cls = type(request)
         if cls is RequestBuilder:
-            plan = self._plan(request.request, version_max)
-            request = request.build(plan.version)
+            codec = self._codec(request.request, version_max)
+            request = request.build(codec.version)
         else:
-            plan = self._plans.get((cls, version_max)) or self._plan(cls, version_max)
-        return self._send(plan, request, timeout_ms, expects_response)
+            codec = self._codecs.get((cls, version_max)) or self._codec(cls, version_max)
+        return self._send(codec, request, timeout_ms, expects_response)
 
-    def begin_in(self, request: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
-        """The same in a version that was not negotiated: for handshakes."""
+    def send_in_version(self, request: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+        """Send a request in a version that was not negotiated; for handshakes."""
         cls: Any = type(request)
-        return self._send(plan_in(api_of_request(cls), version), request, timeout_ms, True)
+        return self._send(request_codec(api_of_request(cls), version), request, timeout_ms, True)
 
-    def _plan(self, cls: type, version_max: int | None) -> Plan:
-        call = api_of_request(cls)
-        plan = plan_in(call, self.version_of(call.api_key, version_max))
-        self._plans[cls, version_max] = plan
-        return plan
+    def _codec(self, cls: type, version_max: int | None) -> RequestCodec:
+        api = api_of_request(cls)
+        codec = request_codec(api, self.version_of(api.api_key, version_max))
+        self._codecs[cls, version_max] = codec
+        return codec
 
-    def _send(self, plan: Plan, request: Any, timeout_ms: int, expects_response: bool) -> asyncio.Future[Any]:
+    def _send(
+        self, codec: RequestCodec, request: Any, timeout_ms: int, expects_response: bool
+    ) -> asyncio.Future[Any]:
         connection = self._connection
-        if connection is None or self._ended_by is not None:
-            raise copy(self._ended_by) or ConnectionFailed("there is no connection", broker=self.name)
+        if connection is None or self._close_reason is not None:
+            raise copy(self._close_reason) or ConnectionFailed("Not connected", broker=self.name)
         try:
-            body = plan.encode(request)
-        except LocalProtocolViolation as cannot:
-            raise UnsupportedVersion(str(cannot), broker=self.name) from cannot
-        answer: asyncio.Future[Any] = self._loop.create_future()
+            body = codec.encode(request)
+        except LocalProtocolViolation as error:
+            raise UnsupportedVersion(str(error), broker=self.name) from error
+        future: asyncio.Future[Any] = self._loop.create_future()
         now_ms = self.idle_since_ms = self._clock.monotonic_ms()
         _, parts = self._wire.request(
-            plan.call.api_key, plan.version, body, expects_response=expects_response
+            codec.api.api_key, codec.version, body, expects_response=expects_response
         )
         if expects_response:
             deadline_ms = now_ms + timeout_ms
-            self._sent.append(_Sent(answer, plan, now_ms, deadline_ms))
-            if self._alarm is None or deadline_ms < self._alarm_ms:
-                self._watch(deadline_ms, now_ms)
+            self._in_flight.append(_InFlightRequest(future, codec, now_ms, deadline_ms))
+            if self._timeout_handle is None or deadline_ms < self._timeout_at_ms:
+                self._arm_timeout(deadline_ms, now_ms)
         traffic = self._traffic
         traffic.request_count += 1
         for part in parts:
             traffic.sent_bytes += len(part)
         connection.send(parts)
         if not expects_response:
-            self._say_sent(answer, connection)
-        return answer
+            self._complete_when_sent(future, connection)
+        return future
 
-    def _say_sent(self, answer: asyncio.Future[Any], connection: Connection) -> None:
-        """Nobody will answer this one: it is over, and its bytes may change, when all of it has left."""
-        if self._ended_by is not None:
-            answer.set_exception(copy(self._ended_by))
+    def _complete_when_sent(self, future: asyncio.Future[Any], connection: Connection) -> None:
+        """Complete a request without a response once it is sent; its buffers may be reused then."""
+        if self._close_reason is not None:
+            future.set_exception(copy(self._close_reason))
         elif connection.queued_bytes:
-            self._leaving.append(answer)
+            self._unsent.append(future)
         else:
-            answer.set_result(None)
+            future.set_result(None)
 
-    # What the network tells.
+    # Callbacks of the network.
 
     def receive_buffer(self) -> memoryview:
         return self._wire.receive_buffer()
@@ -260,107 +266,107 @@ class BrokerConnection:
                 self._deliver(response, now_ms)
             if (violation := self._wire.violation) is not None:
                 raise violation
-        except RemoteProtocolViolation as bad:
-            what = f"what came is not the protocol: {bad}"
+        except RemoteProtocolViolation as error:
+            message = f"Invalid response: {error}"
             if not self.versions:
-                what += "; a listener with TLS, or one that is no broker, answers so"
-            self.close(ConnectionFailed(what, broker=self.name))
+                message += " (is this a TLS listener, or not a Kafka broker?)"
+            self.close(ConnectionFailed(message, broker=self.name))
             return
         self._changed(self)
 
     def output_drained(self) -> None:
-        if self._leaving:
-            leaving, self._leaving = self._leaving, []
-            for answer in leaving:
-                if not answer.done():
-                    answer.set_result(None)
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            for future in unsent:
+                if not future.done():
+                    future.set_result(None)
             self._changed(self)
 
     def connection_lost(self, reason: str | None) -> None:
-        if self._ended_by is None:
-            what = f"the connection was lost: {reason or 'the broker ended it'}"
-            self._end(ConnectionFailed(what, broker=self.name))
+        if self._close_reason is None:
+            message = f"Connection lost: {reason or 'closed by the broker'}"
+            self._fail_all(ConnectionFailed(message, broker=self.name))
 
     def _deliver(self, response: Response, now_ms: int) -> None:
-        answer, plan, sent_ms, _ = self._sent[0]
-        if plan.call.is_greeting:
-            message = read_versions(response)
+        future, codec, sent_ms, _ = self._in_flight[0]
+        if codec.api.is_api_versions:
+            message = decode_api_versions(response)
         else:
-            message, _ = plan.decode(response.frame, response.body_position)
-        self._sent.popleft()
+            message, _ = codec.decode(response.frame, response.body_position)
+        self._in_flight.popleft()
         traffic, latency_ms = self._traffic, now_ms - sent_ms
         traffic.response_count += 1
         traffic.latency_ms_sum += latency_ms
         traffic.latency_ms_max = max(traffic.latency_ms_max, latency_ms)
-        if plan.throttles and message.throttle_time_ms > 0:
-            self._mute(now_ms, message.throttle_time_ms)
-        if not answer.done():
-            answer.set_result(message)
+        if codec.should_client_throttle and message.throttle_time_ms > 0:
+            self._throttle(now_ms, message.throttle_time_ms)
+        if not future.done():
+            future.set_result(message)
 
-    def _mute(self, now_ms: int, throttle_ms: int) -> None:
+    def _throttle(self, now_ms: int, throttle_ms: int) -> None:
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         self._traffic.throttle_ms_sum += throttle_ms
         self._traffic.throttle_ms_max = max(self._traffic.throttle_ms_max, throttle_ms)
 
-    # Time.
+    # Timeouts.
 
-    def _watch(self, deadline_ms: int, now_ms: int) -> None:
-        """One timer for all requests, set to the first that may be overdue: most never need it."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_ms = deadline_ms
-        self._alarm = self._loop.call_later(max(deadline_ms - now_ms, 0) / 1000, self._ring)
+    def _arm_timeout(self, deadline_ms: int, now_ms: int) -> None:
+        """Arm the one timer of all requests for the earliest deadline."""
+        if self._timeout_handle is not None:
+            self._timeout_handle.cancel()
+        self._timeout_at_ms = deadline_ms
+        self._timeout_handle = self._loop.call_later(max(deadline_ms - now_ms, 0) / 1000, self._on_timeout)
 
-    def _ring(self) -> None:
-        self._alarm = None
-        if not self._sent:
+    def _on_timeout(self) -> None:
+        self._timeout_handle = None
+        if not self._in_flight:
             return
         now_ms = self._clock.monotonic_ms()
-        overdue = [one for one in self._sent if one.deadline_ms <= now_ms]
+        overdue = [request for request in self._in_flight if request.deadline_ms <= now_ms]
         if not overdue:
-            self._watch(min(one.deadline_ms for one in self._sent), now_ms)
+            self._arm_timeout(min(request.deadline_ms for request in self._in_flight), now_ms)
             return
-        for late in overdue:
-            what = f"no answer to {late.plan.call.name} within {now_ms - late.sent_ms} ms"
-            _fail(late.answer, TimedOut(what, broker=self.name))
-        first = overdue[0].plan.call.name
-        self.close(ConnectionFailed(f"the connection was ended: no answer to {first}", broker=self.name))
+        for request in overdue:
+            message = f"No response to {request.codec.api.name} within {now_ms - request.sent_ms} ms"
+            _fail(request.future, TimedOut(message, broker=self.name))
+        first = overdue[0].codec.api.name
+        self.close(ConnectionFailed(f"Connection closed: {first} timed out", broker=self.name))
 
-    # Ending.
+    # Close.
 
     def close(self, reason: ClientError) -> None:
-        """End the connection; requests that are not answered fail with this reason."""
-        self._end(reason)
+        """Close the connection; requests without a response fail with this reason."""
+        self._fail_all(reason)
         if self._connection is not None:
             self._connection.close()
 
-    def _end(self, reason: ClientError) -> None:
-        if self._ended_by is not None:
+    def _fail_all(self, reason: ClientError) -> None:
+        if self._close_reason is not None:
             return
-        self._ended_by = reason
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        leaving, self._leaving = self._leaving, []
-        for answer in leaving:
-            _fail(answer, copy(reason))
-        while self._sent:
-            _fail(self._sent.popleft().answer, copy(reason))  # one each: whoever raises it adds a traceback
+        self._close_reason = reason
+        if self._timeout_handle is not None:
+            self._timeout_handle.cancel()
+            self._timeout_handle = None
+        unsent, self._unsent = self._unsent, []
+        for future in unsent:
+            _fail(future, copy(reason))
+        while self._in_flight:
+            _fail(self._in_flight.popleft().future, copy(reason))  # a copy each: raising adds a traceback
         self._changed(self)
 
 
-def _cause(failed: OSError) -> str:
-    """The system's words: an event loop's own tell of its call."""
-    return os.strerror(failed.errno) if failed.errno else str(failed)
+def _cause(error: OSError) -> str:
+    """Return the OS error text: the event loop's own texts name its internal call."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
-def greeting_refusal(code: ErrorCode, what: str, broker: str) -> ClientError:
-    """The exception for an error code in a handshake: some say that the broker does not know us."""
-    cls = AuthenticationFailed if code in _AUTHENTICATION else ConnectionFailed
-    return cls(f"{what} was refused: {code.name}", code=code, broker=broker)
+def handshake_error(code: ErrorCode, request: str, broker: str) -> ClientError:
+    """Return the exception for an error code in a handshake: authentication or connection."""
+    cls = AuthenticationFailed if code in _AUTHENTICATION_ERRORS else ConnectionFailed
+    return cls(f"{request} failed: {code.name}", code=code, broker=broker)
 
 
-def _fail(answer: asyncio.Future[Any], reason: ClientError) -> None:
-    if not answer.done():
-        answer.set_exception(reason)
-        answer.exception()  # whoever gave up waiting for it need not hear of it
+def _fail(future: asyncio.Future[Any], reason: ClientError) -> None:
+    if not future.done():
+        future.set_exception(reason)
+        future.exception()  # avoid the warning about an exception that was never retrieved

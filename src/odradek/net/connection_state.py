@@ -1,4 +1,4 @@
-"""Where one broker is, its connection if there is one, and what became of attempts to reach it."""
+"""Connection state of one node: its address, connection, and failed attempts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.ports.entropy import Entropy
 
 
 class ConnectionSettings(NamedTuple):
-    """How connections are made and kept. An ``idle_max_ms`` below 0 keeps unused ones."""
+    """Connection timeouts, backoff and settings. An ``idle_max_ms`` below 0 keeps idle connections."""
 
     request_timeout_ms: int = 30_000
     reconnect_backoff_ms: int = 50
@@ -26,113 +26,113 @@ class ConnectionSettings(NamedTuple):
 
 
 class NodeStatus(NamedTuple):
-    """What is known of one place, for whoever chooses among them."""
+    """Snapshot of a node's connection state, for choosing among nodes."""
 
     id: int
     is_ready: bool
     in_flight: int
-    is_dialling: bool
+    is_connecting: bool
     failures: int
     retry_at_ms: int
     last_attempt_ms: int
 
 
-class Place:
-    """An address with at most one connection. ``waiting`` are those who want to send and cannot yet."""
+class NodeConnectionState:
+    """Node with at most one connection. ``waiting`` are the futures of callers that wait to send."""
 
     __slots__ = (
-        "_limits",
-        "dialling",
+        "_settings",
+        "connecting",
+        "connection",
         "failures",
         "host",
         "last_attempt_ms",
+        "last_error",
         "name",
-        "peer",
         "port",
         "retry_at_ms",
-        "trouble",
         "waiting",
     )
 
-    def __init__(self, name: str, host: str, port: int, limits: ConnectionSettings) -> None:
+    def __init__(self, name: str, host: str, port: int, settings: ConnectionSettings) -> None:
         self.name = name
         self.host = host
         self.port = port
-        self.peer: BrokerConnection | None = None
-        self.dialling: asyncio.Task[None] | None = None
+        self.connection: BrokerConnection | None = None
+        self.connecting: asyncio.Task[None] | None = None
         self.failures = 0
         self.retry_at_ms = 0
         self.last_attempt_ms = 0
-        self.trouble: BaseException | None = None
-        """Why the last attempt to connect failed; None if it did not."""
+        self.last_error: BaseException | None = None
+        """Error of the last connection attempt; None after a success."""
         self.waiting: list[asyncio.Future[None]] = []
-        self._limits = limits
+        self._settings = settings
 
     def move(self, name: str, host: str, port: int) -> None:
-        """The broker is somewhere else now: what failed before says nothing of that."""
+        """Set a new address; failures at the old one are reset."""
         if (self.host, self.port) != (host, port):
             self.name, self.host, self.port = name, host, port
             self.failures = self.retry_at_ms = 0
 
-    def is_free(self, clock: Clock) -> bool:
-        """Whether a request can be sent now."""
-        peer = self.peer
+    def can_send(self, clock: Clock) -> bool:
+        """Return whether a request can be sent now."""
+        connection = self.connection
         return (
-            peer is not None
-            and peer.in_flight < self._limits.in_flight_max
-            and (peer.throttled_until_ms == 0 or _is_unmuted(peer, clock.monotonic_ms()))
+            connection is not None
+            and connection.in_flight < self._settings.in_flight_max
+            and (connection.throttled_until_ms == 0 or _is_throttle_over(connection, clock.monotonic_ms()))
         )
 
-    def node_status(self, peer_id: int, clock: Clock) -> NodeStatus:
+    def node_status(self, node_id: int, clock: Clock) -> NodeStatus:
         return NodeStatus(
-            peer_id,
-            self.is_free(clock),
-            0 if self.peer is None else self.peer.in_flight,
-            self.dialling is not None,
+            node_id,
+            self.can_send(clock),
+            0 if self.connection is None else self.connection.in_flight,
+            self.connecting is not None,
             self.failures,
             self.retry_at_ms,
             self.last_attempt_ms,
         )
 
-    # After a failure.
+    # Backoff.
 
     def setup_timeout_ms(self, entropy: Entropy) -> int:
-        """How long the next attempt to connect may take."""
-        limits = self._limits
+        """Return the timeout of the next connection attempt."""
+        settings = self._settings
         return exponential_backoff_ms(
-            limits.setup_timeout_ms, limits.setup_timeout_max_ms, self.failures, entropy
+            settings.setup_timeout_ms, settings.setup_timeout_max_ms, self.failures, entropy
         )
 
-    def rest(self, entropy: Entropy, now_ms: int) -> None:
-        """Make no attempt for a while."""
-        limits = self._limits
-        rest_ms = exponential_backoff_ms(
-            limits.reconnect_backoff_ms, limits.reconnect_backoff_max_ms, self.failures, entropy
+    def back_off(self, entropy: Entropy, now_ms: int) -> None:
+        """Back off before the next connection attempt."""
+        settings = self._settings
+        backoff_ms = exponential_backoff_ms(
+            settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, self.failures, entropy
         )
-        self.retry_at_ms = now_ms + rest_ms
+        self.retry_at_ms = now_ms + backoff_ms
         self.failures += 1
 
-    # Waiting for room.
+    # Waiting for a change.
 
-    async def room(self) -> None:
-        """Wait until something changed that may have made room."""
+    async def wait_for_change(self) -> None:
+        """Wait until the connection may have become ready."""
         change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append(change)
         await change
 
-    def wake(self, failed: ClientError | None) -> None:
+    def wake(self, error: ClientError | None) -> None:
         waiting, self.waiting = self.waiting, []
         for change in waiting:
             if change.done():
                 continue
-            if failed is None:
+            if error is None:
                 change.set_result(None)
             else:
-                change.set_exception(copy(failed))
+                change.set_exception(copy(error))
 
 
-def _is_unmuted(peer: BrokerConnection, now_ms: int) -> bool:
-    if peer.throttled_until_ms > now_ms:
+def _is_throttle_over(connection: BrokerConnection, now_ms: int) -> bool:
+    if connection.throttled_until_ms > now_ms:
         return False
-    peer.throttled_until_ms = 0
+    connection.throttled_until_ms = 0
     return True

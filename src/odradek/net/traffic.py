@@ -1,10 +1,10 @@
-"""What is counted about connections."""
+"""Traffic counters of connections."""
 
 from __future__ import annotations
 
 
 class Traffic:
-    """What went over all connections of one owner, for its meters."""
+    """Counters over all connections of one client, for its metrics."""
 
     __slots__ = (
         "latency_ms_max",

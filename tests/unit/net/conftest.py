@@ -1,4 +1,4 @@
-"""A broker that answers as a test tells it to, and peers that talk to it on virtual time."""
+"""Fixtures of the net tests: a scripted broker, and a network client on virtual time."""
 
 from __future__ import annotations
 
@@ -23,56 +23,56 @@ from odradek.wire.message_codecs import decoder, encoder
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.wire.messages.list_groups import ListGroupsResponse
 
-OFFER = {3: (0, 12), 16: (0, 4), 18: (0, 3)}
+OFFERED_VERSIONS = {3: (0, 12), 16: (0, 4), 18: (0, 3)}
 _SIZE = Struct(">i")
 
 
-class Actor:
-    """A broker at ``actor:9092``. ``answer`` gives bytes, or None for silence, for each request."""
+class ScriptedBroker:
+    """Broker at ``broker:9092``. ``respond`` returns the bytes of a response, or None for none."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self.network = network
-        self.offer: dict[int, tuple[int, int]] = dict(OFFER)
-        self.asked: list[RequestHeader] = []
-        self.dialled_ms: list[int] = []
-        self.lines: list[_Line] = []
-        self.answer: Callable[[RequestHeader, Any], bytes | None] = self.politely
+        self.offered_versions: dict[int, tuple[int, int]] = dict(OFFERED_VERSIONS)
+        self.requests: list[RequestHeader] = []
+        self.connected_ms: list[int] = []
+        self.connections: list[_ScriptedConnection] = []
+        self.respond: Callable[[RequestHeader, Any], bytes | None] = self.default_response
         self._listener: MemoryListener | None = None
 
-    async def listen(self, host: str = "actor", port: int = 9092) -> None:
+    async def listen(self, host: str = "broker", port: int = 9092) -> None:
         self._listener = await self.network.host(host).listen("", port, self._accept)
 
-    def leave(self) -> None:
-        """As when the process dies: the port is closed, and all connections break."""
+    def crash(self) -> None:
+        """Simulate a crash: close the port and all connections."""
         if self._listener is not None:
             self._listener.close()
-        for line in list(self.lines):
-            line.connection.close()
+        for server_connection in list(self.connections):
+            server_connection.connection.close()
 
-    def politely(self, header: RequestHeader, request: Any) -> bytes | None:
+    def default_response(self, header: RequestHeader, request: Any) -> bytes | None:
         del request
         if header.api_key == 18:
-            return self.introduce(header)
+            return self.api_versions_response(header)
         return reply(header, ListGroupsResponse())
 
-    def introduce(self, header: RequestHeader) -> bytes:
-        first, last = self.offer[18]
-        offers = [ApiVersion(key, *some) for key, some in self.offer.items()]
+    def api_versions_response(self, header: RequestHeader) -> bytes:
+        first, last = self.offered_versions[18]
+        offers = [ApiVersion(key, *some) for key, some in self.offered_versions.items()]
         if not first <= header.api_version <= last:
-            refusal = encoder(ApiVersionsResponse, 0)(ApiVersionsResponse(error_code=35))
-            return framed(encode_response_header(header.correlation_id, 18, 0) + refusal)
+            error_body = encoder(ApiVersionsResponse, 0)(ApiVersionsResponse(error_code=35))
+            return framed(encode_response_header(header.correlation_id, 18, 0) + error_body)
         return reply(header, ApiVersionsResponse(api_keys=offers))
 
-    def _accept(self, connection: Connection) -> _Line:
-        self.dialled_ms.append(int(asyncio.get_running_loop().time() * 1000))
-        line = _Line(self, connection)
-        self.lines.append(line)
-        return line
+    def _accept(self, connection: Connection) -> _ScriptedConnection:
+        self.connected_ms.append(int(asyncio.get_running_loop().time() * 1000))
+        server_connection = _ScriptedConnection(self, connection)
+        self.connections.append(server_connection)
+        return server_connection
 
 
-class _Line:
-    def __init__(self, actor: Actor, connection: Connection) -> None:
-        self.actor = actor
+class _ScriptedConnection:
+    def __init__(self, scripted: ScriptedBroker, connection: Connection) -> None:
+        self.scripted = scripted
         self.connection = connection
         self.frames = FrameReader(1 << 20)
 
@@ -82,20 +82,20 @@ class _Line:
     def bytes_received(self, count: int) -> None:
         for frame in self.frames.received(count):
             header, position = decode_request_header(frame)
-            self.actor.asked.append(header)
+            self.scripted.requests.append(header)
             request = None
             if header.api_key in API_BY_KEY and header.api_version in API_BY_KEY[header.api_key].versions:
                 request, _ = decoder(API_BY_KEY[header.api_key].request, header.api_version)(frame, position)
-            answer = self.actor.answer(header, request)
-            if answer is not None:
-                self.connection.send([answer])
+            response = self.scripted.respond(header, request)
+            if response is not None:
+                self.connection.send([response])
 
     def output_drained(self) -> None:
         pass
 
     def connection_lost(self, reason: str | None) -> None:
         del reason
-        self.actor.lines.remove(self)
+        self.scripted.connections.remove(self)
 
 
 def framed(data: bytes) -> bytes:
@@ -107,41 +107,43 @@ def reply(header: RequestHeader, message: Any) -> bytes:
     return framed(head + encoder(type(message), header.api_version)(message))
 
 
-class Scene:
-    """ConnectionPool of one client, with an actor at place 1."""
+class NetHarness:
+    """Connection pool with a scripted broker as node 1."""
 
     def __init__(self, limits: ConnectionSettings) -> None:
         self.network = MemoryNetwork(SeededEntropy())
         self.clock = VirtualClock(asyncio.get_running_loop())
-        self.actor = Actor(self.network)
+        self.scripted = ScriptedBroker(self.network)
         self._limits = limits
-        self.peers = self.make_peers()
-        self.peers.put(1, "actor", 9092)
+        self.pool = self.make_pool()
+        self.pool.put_node(1, "broker", 9092)
         self.reply = reply
 
-    def make_peers(self, handshake: Handshake | None = None) -> ConnectionPool:
-        here = self.network.host("client")
-        return ConnectionPool(here, self.clock, SeededEntropy(), self._limits, "tester", handshake)
+    def make_pool(self, handshake: Handshake | None = None) -> ConnectionPool:
+        local = self.network.host("client")
+        return ConnectionPool(local, self.clock, SeededEntropy(), self._limits, "tester", handshake)
 
 
 @pytest.fixture(scope="session")
-def play() -> Callable[..., None]:
-    """Run a scenario; at its end nothing of the peers may be left."""
+def run_scenario() -> Callable[..., None]:
+    """Run a scenario; no connection or task may be left at its end."""
 
     def run(
-        scenario: Callable[[Scene], Awaitable[None]],
+        scenario: Callable[[NetHarness], Awaitable[None]],
         limits: ConnectionSettings | None = None,
         *,
-        is_there: bool = True,
+        is_listening: bool = True,
     ) -> None:
         async def main() -> None:
-            scene = Scene(limits or ConnectionSettings())
-            if is_there:
-                await scene.actor.listen()
-            await scenario(scene)
-            await scene.peers.close()
-            assert [one for one in scene.network.connections if one.host == "client"] == []
-            assert [one for one in asyncio.all_tasks() if one is not asyncio.current_task()] == []
+            harness = NetHarness(limits or ConnectionSettings())
+            if is_listening:
+                await harness.scripted.listen()
+            await scenario(harness)
+            await harness.pool.close()
+            assert [
+                connection for connection in harness.network.connections if connection.host == "client"
+            ] == []
+            assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
         run_virtually(main)
 

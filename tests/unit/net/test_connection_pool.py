@@ -1,4 +1,4 @@
-"""Many connections: when they are made, made again, and ended."""
+"""Network client: connections opened, reopened and closed."""
 
 from __future__ import annotations
 
@@ -12,203 +12,203 @@ from hypothesis import strategies as st
 from odradek.model.client_errors import AuthenticationFailed, ConnectionFailed, TimedOut
 from odradek.model.errors import ErrorCode
 from odradek.net.backoff import exponential_backoff_ms
-from odradek.net.broker_connection import greeting_refusal
+from odradek.net.broker_connection import handshake_error
 from odradek.net.connection_state import ConnectionSettings
 from odradek.testing.entropy import SeededEntropy
 from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def test_a_connection_is_made_when_it_is_first_needed_and_once(play):
-    async def scenario(scene):
+def test_connection_is_opened_once_on_first_use(run_scenario):
+    async def scenario(harness):
         await asyncio.sleep(1)
-        assert scene.actor.dialled_ms == []
-        await asyncio.gather(*(scene.peers.ready(1, 1000) for _ in range(10)))
-        assert len(scene.actor.dialled_ms) == 1
+        assert harness.scripted.connected_ms == []
+        await asyncio.gather(*(harness.pool.ready(1, 1000) for _ in range(10)))
+        assert len(harness.scripted.connected_ms) == 1
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_attempts_are_further_apart_with_each_failure(play):
-    async def scenario(scene):
+def test_reconnect_backoff_grows_with_each_failure(run_scenario):
+    async def scenario(harness):
         failed_ms = []
         for _ in range(8):
             with pytest.raises(ConnectionFailed):
-                await scene.peers.ready(1, 60_000)
-            failed_ms.append(scene.clock.monotonic_ms())
+                await harness.pool.ready(1, 60_000)
+            failed_ms.append(harness.clock.monotonic_ms())
         rests = [later - earlier for earlier, later in itertools.pairwise(failed_ms)]
         for rest, plain in zip(rests, [50, 100, 200, 400, 800, 1000, 1000], strict=True):
             assert 0.8 * plain <= rest <= 1.2 * plain + 1
-        await scene.actor.listen()
-        await scene.peers.ready(1, 60_000)
-        assert scene.peers.node_status(1).failures == 0
+        await harness.scripted.listen()
+        await harness.pool.ready(1, 60_000)
+        assert harness.pool.node_status(1).failures == 0
 
-    play(scenario, is_there=False)
+    run_scenario(scenario, is_listening=False)
 
 
-def test_a_broker_that_came_back_is_reached_again(play):
-    async def scenario(scene):
-        await scene.peers.ready(1, 1000)
-        scene.actor.leave()
+def test_restarted_broker_is_reconnected(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
+        harness.scripted.crash()
         await asyncio.sleep(0.01)
-        assert not scene.peers.is_ready(1)
+        assert not harness.pool.is_ready(1)
         with pytest.raises(ConnectionFailed):
-            await scene.peers.ready(1, 1000)
-        await scene.actor.listen()
-        await scene.peers.ready(1, 1000)
-        await scene.peers.begin(1, ListGroupsRequest())
+            await harness.pool.ready(1, 1000)
+        await harness.scripted.listen()
+        await harness.pool.ready(1, 1000)
+        await harness.pool.send(1, ListGroupsRequest())
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_broker_that_refuses_every_greeting_is_not_hammered(play):
-    async def scenario(scene):
-        scene.actor.answer = lambda header, request: b"\xff\xff\xff\xff"
-        while scene.clock.monotonic_ms() < 10_000:
+def test_rejected_api_versions_backs_off(run_scenario):
+    async def scenario(harness):
+        harness.scripted.respond = lambda header, request: b"\xff\xff\xff\xff"
+        while harness.clock.monotonic_ms() < 10_000:
             with pytest.raises(ConnectionFailed):
-                await scene.peers.ready(1, 60_000)
-        assert len(scene.actor.dialled_ms) < 20
+                await harness.pool.ready(1, 60_000)
+        assert len(harness.scripted.connected_ms) < 20
 
-    play(scenario)
-
-
-def test_waiting_for_a_broker_ends_with_the_time_given(play):
-    async def scenario(scene):
-        scene.network.part("client", "actor")
-        with pytest.raises(TimedOut, match=r"not ready for a request within 300 ms \(broker 1 "):
-            await scene.peers.ready(1, 300)
-        scene.network.heal()
-
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_attempts_may_take_longer_with_each_failure(play):
-    async def scenario(scene):
-        scene.network.part("client", "actor")
+def test_ready_times_out(run_scenario):
+    async def scenario(harness):
+        harness.network.part("client", "broker")
+        with pytest.raises(TimedOut, match=r"Not ready within 300 ms \(broker 1 "):
+            await harness.pool.ready(1, 300)
+        harness.network.heal()
+
+    run_scenario(scenario)
+
+
+def test_connection_setup_timeout_grows_with_each_failure(run_scenario):
+    async def scenario(harness):
+        harness.network.part("client", "broker")
         took = []
         for _ in range(4):
-            began_ms = scene.clock.monotonic_ms()
-            with pytest.raises(ConnectionFailed, match="no connection within"):
-                await scene.peers.ready(1, 600_000)
-            took.append(scene.clock.monotonic_ms() - began_ms)
-        for one, plain_ms in zip(took, [10_000, 20_000, 30_000, 30_000], strict=True):
-            assert 0.8 * plain_ms <= one <= 1.2 * plain_ms + 500
+            began_ms = harness.clock.monotonic_ms()
+            with pytest.raises(ConnectionFailed, match="Connection setup timed out after"):
+                await harness.pool.ready(1, 600_000)
+            took.append(harness.clock.monotonic_ms() - began_ms)
+        for item, plain_ms in zip(took, [10_000, 20_000, 30_000, 30_000], strict=True):
+            assert 0.8 * plain_ms <= item <= 1.2 * plain_ms + 500
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_connection_proves_who_it_is_before_anything_else(play):
-    async def scenario(scene):
+def test_handshake_runs_before_any_request(run_scenario):
+    async def scenario(harness):
         seen = []
 
-        async def handshake(peer):
-            answer = await peer.begin_in(SaslHandshakeRequest("PLAIN"), 1, 1000)
-            if answer.error_code:
-                raise greeting_refusal(ErrorCode(answer.error_code), "SaslHandshake", peer.name)
-            seen.append(peer.name)
+        async def handshake(connection):
+            response = await connection.send_in_version(SaslHandshakeRequest("PLAIN"), 1, 1000)
+            if response.error_code:
+                raise handshake_error(ErrorCode(response.error_code), "SaslHandshake", connection.name)
+            seen.append(connection.name)
 
-        def answer(header, request):
+        def respond(header, request):
             if header.api_key == 17:
-                return scene.reply(header, SaslHandshakeResponse(0 if request.mechanism == "PLAIN" else 33))
-            return scene.actor.politely(header, request)
+                return harness.reply(header, SaslHandshakeResponse(0 if request.mechanism == "PLAIN" else 33))
+            return harness.scripted.default_response(header, request)
 
-        scene.actor.answer = answer
-        peers = scene.make_peers(handshake)
-        peers.put(1, "actor", 9092)
-        await peers.ready(1, 1000)
-        assert [one.api_key for one in scene.actor.asked] == [17, 18]
-        assert seen == ["1 (actor:9092)"]
-        await peers.close()
+        harness.scripted.respond = respond
+        pool = harness.make_pool(handshake)
+        pool.put_node(1, "broker", 9092)
+        await pool.ready(1, 1000)
+        assert [request.api_key for request in harness.scripted.requests] == [17, 18]
+        assert seen == ["1 (broker:9092)"]
+        await pool.close()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_broker_that_does_not_know_us_says_so_to_all_who_wait(play):
-    async def scenario(scene):
-        async def handshake(peer):
-            raise greeting_refusal(ErrorCode.SASL_AUTHENTICATION_FAILED, "SaslAuthenticate", peer.name)
+def test_authentication_failure_reaches_all_waiting_requests(run_scenario):
+    async def scenario(harness):
+        async def handshake(connection):
+            raise handshake_error(ErrorCode.SASL_AUTHENTICATION_FAILED, "SaslAuthenticate", connection.name)
 
-        peers = scene.make_peers(handshake)
-        peers.put(1, "actor", 9092)
-        waiting = [peers.ready(1, 1000) for _ in range(2)]
+        pool = harness.make_pool(handshake)
+        pool.put_node(1, "broker", 9092)
+        waiting = [pool.ready(1, 1000) for _ in range(2)]
         for outcome in await asyncio.gather(*waiting, return_exceptions=True):
             assert isinstance(outcome, AuthenticationFailed)
             assert not outcome.retriable
         await asyncio.sleep(0.1)
-        assert scene.actor.lines == []
-        await peers.close()
+        assert harness.scripted.connections == []
+        await pool.close()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_connection_that_is_not_used_is_ended(play):
-    async def scenario(scene):
-        await scene.peers.ready(1, 1000)
+def test_idle_connection_is_closed(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
         for _ in range(4):
             await asyncio.sleep(0.9)
-            await scene.peers.begin(1, ListGroupsRequest())
-        assert len(scene.actor.lines) == 1
+            await harness.pool.send(1, ListGroupsRequest())
+        assert len(harness.scripted.connections) == 1
         await asyncio.sleep(1.5)
-        assert scene.actor.lines == []
-        await scene.peers.ready(1, 0.01)
+        assert harness.scripted.connections == []
+        await harness.pool.ready(1, 0.01)
 
-    play(scenario, ConnectionSettings(idle_max_ms=1000))
+    run_scenario(scenario, ConnectionSettings(idle_max_ms=1000))
 
 
-def test_a_connection_with_something_under_way_is_not_idle(play):
-    async def scenario(scene):
-        await scene.peers.ready(1, 1000)
-        scene.actor.answer = lambda header, request: None
-        answer = scene.peers.begin(1, ListGroupsRequest(), 20_000)
+def test_connection_with_in_flight_requests_is_not_idle(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
+        harness.scripted.respond = lambda header, request: None
+        response = harness.pool.send(1, ListGroupsRequest(), 20_000)
         await asyncio.sleep(10)
-        assert not answer.done()
+        assert not response.done()
 
-    play(scenario, ConnectionSettings(idle_max_ms=1000))
+    run_scenario(scenario, ConnectionSettings(idle_max_ms=1000))
 
 
-def test_unused_connections_may_be_kept_for_ever(play):
-    async def scenario(scene):
-        await scene.peers.ready(1, 1000)
+def test_idle_connections_are_kept_with_a_negative_limit(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
         await asyncio.sleep(100_000)
-        assert scene.peers.is_ready(1)
+        assert harness.pool.is_ready(1)
 
-    play(scenario, ConnectionSettings(idle_max_ms=-1))
+    run_scenario(scenario, ConnectionSettings(idle_max_ms=-1))
 
 
-def test_a_broker_that_moved_is_looked_for_at_its_new_address(play):
-    async def scenario(scene):
+def test_moved_broker_is_reconnected_at_its_new_address(run_scenario):
+    async def scenario(harness):
         for _ in range(6):
             with pytest.raises(ConnectionFailed):
-                await scene.peers.ready(1, 10_000)
-        moved_ms = scene.clock.monotonic_ms()
-        await scene.actor.listen("elsewhere", 9093)
-        scene.peers.put(1, "elsewhere", 9093)
-        await scene.peers.ready(1, 10_000)
-        assert scene.clock.monotonic_ms() == moved_ms
-        assert scene.peers.name(1) == "1 (elsewhere:9093)"
+                await harness.pool.ready(1, 10_000)
+        moved_ms = harness.clock.monotonic_ms()
+        await harness.scripted.listen("elsewhere", 9093)
+        harness.pool.put_node(1, "elsewhere", 9093)
+        await harness.pool.ready(1, 10_000)
+        assert harness.clock.monotonic_ms() == moved_ms
+        assert harness.pool.name(1) == "1 (elsewhere:9093)"
 
-    play(scenario, is_there=False)
+    run_scenario(scenario, is_listening=False)
 
 
-def test_a_dropped_place_fails_what_waits_for_it(play):
-    async def scenario(scene):
-        await scene.peers.ready(1, 1000)
-        scene.actor.answer = lambda header, request: None
-        answer = scene.peers.begin(1, ListGroupsRequest())
-        waiting = asyncio.create_task(scene.peers.ready(1, 1000))
+def test_removed_node_fails_waiting_requests(run_scenario):
+    async def scenario(harness):
+        await harness.pool.ready(1, 1000)
+        harness.scripted.respond = lambda header, request: None
+        response = harness.pool.send(1, ListGroupsRequest())
+        waiting = asyncio.create_task(harness.pool.ready(1, 1000))
         await asyncio.sleep(0.1)
-        scene.peers.drop(1)
-        for failing in (answer, waiting):
-            with pytest.raises(ConnectionFailed, match="no longer part of the cluster"):
+        harness.pool.remove_node(1)
+        for failing in (response, waiting):
+            with pytest.raises(ConnectionFailed, match="removed from the cluster"):
                 await failing
-        with pytest.raises(ConnectionFailed, match="there is no broker 1"):
-            await scene.peers.ready(1, 1000)
+        with pytest.raises(ConnectionFailed, match="The cluster has no broker 1"):
+            await harness.pool.ready(1, 1000)
 
-    play(scenario, ConnectionSettings(in_flight_max=1))
+    run_scenario(scenario, ConnectionSettings(in_flight_max=1))
 
 
 @given(st.integers(0, 10_000), st.integers(0, 100_000), st.integers(0, 200), st.integers(0, 1000))
-def test_a_rest_doubles_up_to_its_bound_and_varies_by_a_fifth(first_ms, max_ms, failures, seed):
+def test_backoff_doubles_up_to_its_limit_with_jitter(first_ms, max_ms, failures, seed):
     rest_ms = exponential_backoff_ms(first_ms, max_ms, failures, SeededEntropy(seed))
     plain_ms = min(first_ms * 2**failures, max(first_ms, max_ms))
     assert 0.8 * plain_ms - 1 <= rest_ms <= 1.2 * plain_ms + 1

@@ -1,4 +1,4 @@
-"""Whatever happens to a line, every request ends: answered in order, or with a reason."""
+"""Random connection faults: every request completes, in order or with an error."""
 
 from __future__ import annotations
 
@@ -11,69 +11,71 @@ from odradek.wire.messages.list_groups import ListGroupsRequest
 
 ASKING = ["ask", "ask", "ask", "tell", "cancel"]
 TROUBLE = ["reset", "hold", "release", "mute", "leave", "come", "garbage"]
-days = st.lists(
+runs = st.lists(
     st.tuples(st.sampled_from(ASKING + TROUBLE), st.sampled_from([0, 0, 10, 500, 3000])), max_size=30
 )
 
 
-class Day:
-    """What was asked, in order, and what became of it."""
+class FaultRun:
+    """Requests in order, and their results."""
 
-    def __init__(self, scene):
-        self.scene = scene
-        self.begun = []
-        self.ended = []
+    def __init__(self, harness):
+        self.harness = harness
+        self.started = []
+        self.completed = []
 
-    async def ask(self, *, expects_response):
+    async def send(self, *, expects_response):
         try:
-            await self.scene.peers.ready(1, 300)
+            await self.harness.pool.ready(1, 300)
         except ClientError:
             return
-        answer = self.scene.peers.begin(1, ListGroupsRequest(), 2000, expects_response=expects_response)
-        self.begun.append(answer)
+        response = self.harness.pool.send(1, ListGroupsRequest(), 2000, expects_response=expects_response)
+        self.started.append(response)
         if expects_response:
-            answer.add_done_callback(self.ended.append)
+            response.add_done_callback(self.completed.append)
 
-    def line(self, trouble):
-        for one in [one for one in self.scene.network.connections if one.host == "client"]:
-            getattr(one, trouble)()
+    def server_connection(self, trouble):
+        for item in [item for item in self.harness.network.connections if item.host == "client"]:
+            getattr(item, trouble)()
 
-    async def play(self, event):
-        actor = self.scene.actor
+    async def run_scenario(self, event):
+        scripted = self.harness.scripted
         if event in {"ask", "tell"}:
-            await self.ask(expects_response=event == "ask")
+            await self.send(expects_response=event == "ask")
         elif event == "cancel":
-            for answer in self.begun[-1:]:
-                answer.cancel()
+            for response in self.started[-1:]:
+                response.cancel()
         elif event in {"leave", "come"}:
-            actor.leave()
+            scripted.crash()
             if event == "come":
-                await actor.listen()
+                await scripted.listen()
         elif event == "garbage":
-            for one in actor.lines:
-                one.connection.send([b"\x00\x00\x00\x05junk!"])
+            for connection in scripted.connections:
+                connection.connection.send([b"\x00\x00\x00\x05junk!"])
         else:
-            self.line(event)
+            self.server_connection(event)
 
 
-@given(days)
-def test_every_request_ends_and_answers_come_in_order(play, events):
-    async def scenario(scene):
-        day = Day(scene)
+@given(runs)
+def test_every_request_completes_and_responses_are_in_order(run_scenario, events):
+    async def scenario(harness):
+        run = FaultRun(harness)
         for event, wait_ms in events:
-            await day.play(event)
-            await scene.clock.sleep_ms(wait_ms)
-        day.line("release")
-        await scene.clock.sleep_ms(5000)
-        assert all(answer.done() for answer in day.begun)
-        failed = [one.exception() for one in day.begun if not one.cancelled() and one.exception() is not None]
-        assert all(isinstance(one, ClientError) for one in failed)
-        answered = [one for one in day.ended if not one.cancelled() and one.exception() is None]
-        assert answered == [one for one in day.begun if one in answered]
-        # Afterwards all is as if nothing had happened.
-        await day.play("come")
-        await scene.clock.sleep_ms(2000)
-        await scene.peers.ready(1, 5000)
-        assert (await scene.peers.begin(1, ListGroupsRequest())).groups == []
+            await run.run_scenario(event)
+            await harness.clock.sleep_ms(wait_ms)
+        run.server_connection("release")
+        await harness.clock.sleep_ms(5000)
+        assert all(response.done() for response in run.started)
+        failed = [
+            item.exception() for item in run.started if not item.cancelled() and item.exception() is not None
+        ]
+        assert all(isinstance(item, ClientError) for item in failed)
+        succeeded = [item for item in run.completed if not item.cancelled() and item.exception() is None]
+        assert succeeded == [item for item in run.started if item in succeeded]
+        # Afterwards the client works as before.
+        await run.run_scenario("come")
+        await harness.clock.sleep_ms(2000)
+        await harness.pool.ready(1, 5000)
+        assert (await harness.pool.send(1, ListGroupsRequest())).groups == []
 
-    play(scenario, ConnectionSettings(in_flight_max=3, request_timeout_ms=2000))
+    run_scenario(scenario, ConnectionSettings(in_flight_max=3, request_timeout_ms=2000))

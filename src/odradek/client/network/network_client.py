@@ -63,7 +63,7 @@ class NetworkClient:
             environment.entropy,
             limits_of(settings),
             client_id,
-            lost=self._suspect,
+            on_disconnect=self._suspect,
         )
         interest = MetadataSchedule(
             settings[options.METADATA_MAX_AGE_MS],
@@ -99,7 +99,7 @@ class NetworkClient:
         self._check_alive()
         if self._task is None:
             for peer_id, host, port in self._bootstrap:
-                self._connection_pool.put(peer_id, host, port, f"{host}:{port}")
+                self._connection_pool.put_node(peer_id, host, port, f"{host}:{port}")
             self._task = asyncio.get_running_loop().create_task(self._updater.run(), name="metadata")
             self._task.add_done_callback(self._has_ended)
 
@@ -218,15 +218,15 @@ class NetworkClient:
     def _learned(self, metadata: ClusterMetadata) -> None:
         """Brokers may have moved, or left; bootstrap addresses have done their work."""
         for node in metadata.nodes.values():
-            self._connection_pool.put(node.id, node.host, node.port, str(node))
+            self._connection_pool.put_node(node.id, node.host, node.port, str(node))
         if not metadata.nodes:
             return
         for peer_id, _, _ in self._bootstrap:
-            self._connection_pool.retire(peer_id)
+            self._connection_pool.close_unused(peer_id)
         needed = {*metadata.nodes, *self._coordinators.node_ids(), *(one[0] for one in self._bootstrap)}
-        for peer_id in [one for one in self._connection_pool.ids() if one not in needed]:
+        for peer_id in [one for one in self._connection_pool.node_ids() if one not in needed]:
             if not self._connection_pool.node_status(peer_id).in_flight:
-                self._connection_pool.drop(peer_id)
+                self._connection_pool.remove_node(peer_id)
 
     # Asking.
 
@@ -250,7 +250,7 @@ class NetworkClient:
         failed: dict[int, ConnectionFailed] = {}
         while True:
             target = await self._target(node_id, failed, deadline_ms)
-            answer = self._connection_pool.begin(target, request, timeout_ms, version_max=version_max)
+            answer = self._connection_pool.send(target, request, timeout_ms, version_max=version_max)
             if answer is not None:
                 return await answer
             try:
@@ -278,7 +278,7 @@ class NetworkClient:
         expects_response: bool = True,
     ) -> asyncio.Future[Any] | None:
         """Send a request at once if its broker is ready for it, in the order of calls; else give None."""
-        return self._connection_pool.begin(
+        return self._connection_pool.send(
             node_id, request, timeout_ms, version_max=version_max, expects_response=expects_response
         )
 
@@ -356,7 +356,7 @@ class NetworkClient:
     def _place_coordinator(self, kind: CoordinatorType, found: CoordinatorResult) -> int:
         is_group = kind is CoordinatorType.GROUP
         peer_id = group_connection_id(found.node_id) if is_group else found.node_id
-        self._connection_pool.put(
+        self._connection_pool.put_node(
             peer_id, found.host, found.port, str(Node(found.node_id, found.host, found.port))
         )
         return peer_id

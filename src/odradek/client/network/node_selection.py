@@ -50,7 +50,7 @@ def least_loaded_node(standings: Sequence[NodeStatus], first: int, now_ms: int) 
     ready = [one for one in turned if one.is_ready]
     if ready:
         return min(ready, key=lambda one: one.in_flight).id
-    dialling = [one for one in turned if one.is_dialling and not one.failures]
+    dialling = [one for one in turned if one.is_connecting and not one.failures]
     if dialling:
         return dialling[0].id
     free = [one for one in turned if one.retry_at_ms <= now_ms]

@@ -87,7 +87,7 @@ def test_leader_epochs_are_trusted_from_brokers_that_can_be(with_release, releas
 def test_what_an_old_release_does_not_have_is_said_clearly(with_release):
     async def scenario(cluster, disguise):
         await cluster.await_update(0, 5000)
-        with pytest.raises(UnsupportedVersion, match=r"does not offer DescribeCluster \(broker 1001 "):
+        with pytest.raises(UnsupportedVersion, match=r"does not support DescribeCluster \(broker 1001 "):
             await cluster.send(cluster.metadata.controller_id, DescribeClusterRequest())
         with pytest.raises(UnsupportedVersion):
             await cluster.send(ANY_NODE, DescribeClusterRequest())

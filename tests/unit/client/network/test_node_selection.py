@@ -16,9 +16,9 @@ from odradek.net.connection_state import NodeStatus
 
 
 def standing(
-    id_, is_ready=False, in_flight=0, is_dialling=False, failures=0, retry_at_ms=0, last_attempt_ms=0
+    id_, is_ready=False, in_flight=0, is_connecting=False, failures=0, retry_at_ms=0, last_attempt_ms=0
 ):
-    return NodeStatus(id_, is_ready, in_flight, is_dialling, failures, retry_at_ms, last_attempt_ms)
+    return NodeStatus(id_, is_ready, in_flight, is_connecting, failures, retry_at_ms, last_attempt_ms)
 
 
 standings = st.lists(
@@ -52,7 +52,7 @@ def test_somebody_is_found_and_a_ready_one_if_there_is_one(given_standings, firs
 
 
 def test_one_that_is_being_connected_goes_before_one_that_is_not():
-    assert least_loaded_node([standing(1), standing(2, is_dialling=True)], 0, 0) == 2
+    assert least_loaded_node([standing(1), standing(2, is_connecting=True)], 0, 0) == 2
 
 
 def test_the_one_not_tried_for_longest_goes_first():
