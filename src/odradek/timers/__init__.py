@@ -1,1 +1,1 @@
-"""Deadlines: a timing wheel that is told the time, and the operations that wait on it."""
+"""Timing wheel driven by its caller, and the purgatory of delayed operations."""

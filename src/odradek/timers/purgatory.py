@@ -1,16 +1,16 @@
-"""Where requests wait for something to happen or for their time to run out.
+"""Purgatory: delayed operations that wait for a condition or a deadline.
 
-An operation is tried at once; if it cannot be completed it is watched under some keys (a partition, a
-group) and given a deadline on the wheel. Whoever changes what a key stands for calls ``check_and_complete``,
-which tries the operations watched there again. The deadline ends an operation the same way a fulfilled
-condition does; ``on_expiration`` comes after that and only counts.
+An operation is tried at once; if it cannot be completed it is watched under some keys (a partition, a group)
+and gets a deadline on the timing wheel. Code that changes the state behind a key calls
+``check_and_complete``, which tries the operations watched there again. The deadline completes an operation
+like a fulfilled condition; ``on_expiration`` is called after that.
 
-Invariants: ``on_complete`` runs exactly once for every operation that was watched; a completed operation is
-on no wheel. Operations that have ended but are still found under a key are swept out once they outnumber
-both ``purge_interval`` and those still waiting, so sweeping costs each operation a constant.
+Invariants: ``on_complete`` runs exactly once for every watched operation; a completed operation is on no
+wheel. Completed operations that are still under a key are purged once they outnumber both ``purge_interval``
+and the waiting ones, so that purging has amortized constant cost per operation.
 
-All runs on one event loop: nothing can change between the first try and the watching, so there is no second
-try in between, as threads would need.
+Everything runs on one event loop: nothing can change between the first try and the watching, so there is no
+second try in between, as threads would need.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PURGE_INTERVAL: Final = 1000
 
 
 class DelayedOperation(Timer, ABC):
-    """Something to be answered later. It is its own timer, so that waiting makes no further objects."""
+    """Operation that completes later. It is its own timer, so that waiting allocates nothing more."""
 
     __slots__ = ("_purgatory", "_watches", "completed")
 
@@ -37,17 +37,17 @@ class DelayedOperation(Timer, ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Look whether the condition holds; if so call ``force_complete`` and give what that gives."""
+        """Check the condition; if it holds, return ``force_complete()``, else False."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer. Runs once, whether the condition came to hold or the time ran out."""
+        """Complete the operation. Called exactly once, by condition or by deadline."""
 
     def on_expiration(self) -> None:
-        """Runs after ``on_complete`` if the deadline was what ended the operation."""
+        """Called after ``on_complete`` if the operation expired."""
 
     def force_complete(self) -> bool:
-        """End the operation now; False if it had ended before."""
+        """Complete the operation now; return False if it was completed before."""
         if self.completed:
             return False
         self.completed = True
@@ -55,7 +55,7 @@ class DelayedOperation(Timer, ABC):
         purgatory = self._purgatory
         if purgatory is not None:
             purgatory._delayed -= 1
-            purgatory._ended += self._watches
+            purgatory._completed += self._watches
         self.on_complete()
         return True
 
@@ -65,9 +65,9 @@ class DelayedOperation(Timer, ABC):
 
 
 class DelayedOperationPurgatory:
-    """Operations under the keys they wait for."""
+    """Delayed operations by the keys they watch."""
 
-    __slots__ = ("_delayed", "_ended", "_watched", "_watchers", "_wheel", "name", "purge_interval")
+    __slots__ = ("_completed", "_delayed", "_watched", "_watchers", "_wheel", "name", "purge_interval")
 
     def __init__(self, name: str, wheel: TimingWheel, purge_interval: int = PURGE_INTERVAL) -> None:
         self.name = name
@@ -75,25 +75,25 @@ class DelayedOperationPurgatory:
         self._wheel = wheel
         self._watchers: dict[Hashable, list[DelayedOperation]] = {}
         self._watched = 0
-        self._ended = 0
+        self._completed = 0
         self._delayed = 0
 
     @property
     def watched(self) -> int:
-        """Entries under keys: an operation under three keys counts three times, until it is swept out."""
+        """Number of watch entries: an operation with three keys counts three times, until purged."""
         return self._watched
 
     @property
     def delayed(self) -> int:
-        """Operations still waiting."""
+        """Number of waiting operations."""
         return self._delayed
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Collection[Hashable], deadline_ms: int
     ) -> bool:
-        """Complete the operation now if it can be; else wait for one of ``keys`` or the deadline.
+        """Complete the operation now if possible, else watch ``keys`` until the deadline.
 
-        Without keys it waits for its deadline only. A deadline that has passed ends it at the wheel's next
+        Without keys it waits for its deadline only. A deadline in the past expires at the wheel's next
         advance.
         """
         if operation.try_complete():
@@ -110,15 +110,15 @@ class DelayedOperationPurgatory:
         operation._watches = len(keys)
         operation._purgatory = self
         self._wheel.schedule(operation, deadline_ms)
-        if self._ended > self.purge_interval and 2 * self._ended >= self._watched:
+        if self._completed > self.purge_interval and 2 * self._completed >= self._watched:
             self.purge()
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try the operations under ``key`` again; give how many this completed.
+        """Try the operations under ``key`` again; return how many were completed.
 
-        Completing one may watch others, or come back here for the same key: each call goes over a copy and
-        sweeps what has ended from the one list. If a try raises, all the others keep waiting.
+        Completing an operation may watch others, or re-enter for the same key: each call iterates over a copy
+        and removes completed operations from the list. If a try raises, the others keep waiting.
         """
         waiting = self._watchers.get(key)
         if waiting is None:
@@ -127,25 +127,25 @@ class DelayedOperationPurgatory:
         for operation in waiting[:]:
             if not operation.completed and operation.try_complete():
                 count += 1
-        self._sweep(key, waiting)
+        self._purge_key(key, waiting)
         return count
 
     def complete_all(self) -> int:
-        """End everything that waits, as a deadline would; give how many. For a stop."""
-        waiting = {id(one): one for each in self._watchers.values() for one in each}
+        """Complete all waiting operations; return how many. For shutdown."""
+        waiting = {id(operation): operation for watched in self._watchers.values() for operation in watched}
         return sum(operation.force_complete() for operation in waiting.values())
 
     def purge(self) -> None:
-        """Let go of operations that have ended and are still found under a key."""
+        """Remove completed operations that are still under a key."""
         for key, waiting in list(self._watchers.items()):
-            self._sweep(key, waiting)
+            self._purge_key(key, waiting)
 
-    def _sweep(self, key: Hashable, waiting: list[DelayedOperation]) -> None:
+    def _purge_key(self, key: Hashable, waiting: list[DelayedOperation]) -> None:
         before = len(waiting)
         waiting[:] = [operation for operation in waiting if not operation.completed]
-        swept = before - len(waiting)
-        if swept:
-            self._watched -= swept
-            self._ended -= swept
+        purged = before - len(waiting)
+        if purged:
+            self._watched -= purged
+            self._completed -= purged
             if not waiting:
                 del self._watchers[key]

@@ -1,13 +1,13 @@
-"""A hierarchical timing wheel that is told the time.
+"""Hierarchical timing wheel, advanced by its caller.
 
-The lowest wheel has ``size`` buckets of ``tick_ms`` each; a deadline beyond its span goes to the wheel
-above, whose tick is the whole span of the one below (1 ms, 20 ms, 400 ms, …), made when first needed. A
-bucket is a ring of timers, doubly linked, so that adding and cancelling cost the same however many wait. A
-heap holds each bucket that has timers once, by the time it expires; when a bucket of an upper wheel
-expires, its timers are placed again, further down, until they fire.
+The lowest level has ``size`` buckets of ``tick_ms`` each; a deadline beyond its span goes to the level above,
+whose tick is the whole span of the level below (1 ms, 20 ms, 400 ms, …), created when first needed. A bucket
+is a doubly linked ring of timers, so that adding and cancelling are O(1). A heap holds each bucket that has
+timers once, by its expiration; when a bucket of an upper level expires, its timers are placed again on lower
+levels until they fire.
 
-Invariants: a timer fires once and never before its deadline; timers fire in the order of their ticks; a
-bucket's timers all lie within its one tick; every bucket with timers is on the heap.
+Invariants: a timer fires once and never before its deadline; timers fire in the order of their ticks; the
+timers of a bucket all lie within its tick; every bucket with timers is on the heap.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from heapq import heappop, heappush
 from typing import Final
 
 
-def _nothing() -> None:
-    """What a timer without an action of its own does."""
+def _no_op() -> None:
+    """Default action of a timer."""
 
 
 class Timer:
-    """Something due at a deadline. Subclasses may say what happens by overriding ``fire``."""
+    """Timer with a deadline. Subclasses may override ``fire``."""
 
     __slots__ = ("_action", "_next", "_previous", "_wheel", "deadline_ms")
 
@@ -31,38 +31,38 @@ class Timer:
     _previous: Timer
     _next: Timer
 
-    def __init__(self, action: Callable[[], object] = _nothing) -> None:
+    def __init__(self, action: Callable[[], object] = _no_op) -> None:
         self._action = action
-        self._next = _NOWHERE
+        self._next = _UNLINKED
 
     @property
     def is_pending(self) -> bool:
-        """On a wheel: neither fired nor cancelled."""
-        return self._next is not _NOWHERE
+        """Whether the timer is on a wheel: neither fired nor cancelled."""
+        return self._next is not _UNLINKED
 
     def cancel(self) -> bool:
-        """Take the timer off its wheel; False if it has fired, was cancelled or was never added."""
+        """Remove the timer from its wheel; return False if it fired, was cancelled or never added."""
         after = self._next
-        if after is _NOWHERE:
+        if after is _UNLINKED:
             return False
         before = self._previous
         before._next = after
         after._previous = before
-        self._next = self._previous = _NOWHERE
+        self._next = self._previous = _UNLINKED
         self._wheel._count -= 1
         return True
 
     def fire(self) -> None:
-        """Called by the wheel, once, after the timer has been taken off it."""
+        """Called once by the wheel, after the timer was removed from it."""
         self._action()
 
 
-# What timers off the wheel point to: no ring, no reference that keeps a neighbour alive.
-_NOWHERE: Final = Timer.__new__(Timer)
+# Link target of timers that are on no wheel, so that they keep no neighbour alive.
+_UNLINKED: Final = Timer.__new__(Timer)
 
 
 class _Bucket(Timer):
-    """The ring's fixed point, itself never due. ``expires_ms`` is -1 while the bucket is not on the heap."""
+    """Sentinel of a ring, itself never due. ``expires_ms`` is -1 while the bucket is not on the heap."""
 
     __slots__ = ("expires_ms",)
 
@@ -76,11 +76,11 @@ def _unlink_first(bucket: _Bucket, timer: Timer) -> None:
     after = timer._next
     bucket._next = after
     after._previous = bucket
-    timer._next = timer._previous = _NOWHERE
+    timer._next = timer._previous = _UNLINKED
 
 
 class _Level:
-    """One wheel: ``end_of_tick_ms`` ends its present tick, from ``end_ms`` on deadlines are too far off."""
+    """One level: ``end_of_tick_ms`` ends its current tick; ``end_ms`` ends its span."""
 
     __slots__ = ("_above", "buckets", "depth", "end_ms", "end_of_tick_ms", "size", "span_ms", "tick_ms")
 
@@ -94,7 +94,7 @@ class _Level:
         self.move_to(now_ms)
 
     def move_to(self, now_ms: int) -> None:
-        """Take the new present; upper wheels only follow when theirs changes."""
+        """Set the current time; upper levels follow only when their tick changes."""
         start_ms = now_ms - now_ms % self.tick_ms
         self.end_of_tick_ms = start_ms + self.tick_ms
         self.end_ms = start_ms + self.span_ms
@@ -115,7 +115,9 @@ class TimingWheel:
 
     def __init__(self, start_ms: int, tick_ms: int = 1, size: int = 20) -> None:
         if start_ms < 0 or tick_ms < 1 or size < 2:
-            raise ValueError(f"no wheel turns with {start_ms=}, {tick_ms=}, {size=}")
+            raise ValueError(
+                f"start_ms must be >= 0, tick_ms >= 1 and size >= 2, got {start_ms=}, {tick_ms=}, {size=}"
+            )
         self.now_ms = start_ms
         self._tick_ms = tick_ms
         self._lowest = _Level(0, tick_ms, size, start_ms)
@@ -134,9 +136,9 @@ class TimingWheel:
         return timer
 
     def schedule(self, timer: Timer, deadline_ms: int) -> None:
-        """Put a timer that is on no wheel on this one. One already due fires at the next ``advance``."""
+        """Add a timer that is on no wheel. A timer already due fires at the next ``advance``."""
         if self._tick_ms > 1:
-            # Up, not down: within a tick nothing may fire early.
+            # Round up: a timer must not fire early within a tick.
             deadline_ms += -deadline_ms % self._tick_ms
         timer.deadline_ms = deadline_ms
         timer._wheel = self
@@ -161,9 +163,9 @@ class TimingWheel:
         last._next = bucket._previous = timer
 
     def next_deadline_ms(self) -> int | None:
-        """When ``advance`` will next have something to do, never after the first deadline; None if never.
+        """Return when ``advance`` next has something to do, at the latest at the first deadline, or None.
 
-        It may be earlier than the first deadline: then timers only move to a lower wheel.
+        It may be earlier than the first deadline: then timers only move to a lower level.
         """
         if self._overdue._next is not self._overdue:
             return self.now_ms
@@ -172,16 +174,16 @@ class TimingWheel:
             expires_ms, _, bucket = due[0]
             if bucket._next is not bucket:
                 return expires_ms
-            # All its timers were cancelled: nobody need wake for it.
+            # All its timers were cancelled: no wakeup needed.
             heappop(due)
             bucket.expires_ms = -1
         return None
 
     def advance(self, now_ms: int) -> int:
-        """Fire all that is due at ``now_ms`` and give the number fired. Going back in time does nothing.
+        """Fire all timers due at ``now_ms``; return their number. A ``now_ms`` in the past does nothing.
 
-        Actions may add and cancel timers. One added with a deadline that has passed fires at the next call,
-        so an action that keeps adding such timers cannot hold the caller. If an action raises, ``advance``
+        Actions may add and cancel timers. A timer added with a past deadline fires at the next call, so that
+        an action that keeps adding such timers cannot block the caller. If an action raises, ``advance``
         stops; the other timers stay and fire at the next call.
         """
         overdue, fired = self._overdue, 0
@@ -204,7 +206,7 @@ class TimingWheel:
             self._lowest.move_to(now_ms)
 
     def _empty(self, bucket: _Bucket) -> int:
-        """Fire the due timers of a bucket, place the others again; give the number fired."""
+        """Fire the due timers of a bucket and place the others again; return the number fired."""
         due_before_ms = self._lowest.end_of_tick_ms
         fired = 0
         try:
@@ -217,7 +219,7 @@ class TimingWheel:
                     fired += 1
                     timer.fire()
         finally:
-            # Something is left only if an action failed; the bucket is off the heap, so nothing may stay.
+            # Timers are left only if an action raised; the bucket is off the heap, so none may stay in it.
             while (timer := bucket._next) is not bucket:
                 _unlink_first(bucket, timer)
                 self._place(timer, timer.deadline_ms)

@@ -11,7 +11,7 @@ from odradek.timers.timing_wheel import TimingWheel
 
 
 class Wait(DelayedOperation):
-    """Completes once ``ready`` is set; counts everything that happens to it."""
+    """Completes once ``ready`` is set; counts its callbacks."""
 
     __slots__ = ("completions", "expirations", "ready", "then", "tries")
 
@@ -44,7 +44,7 @@ def purgatory(wheel: TimingWheel) -> DelayedOperationPurgatory:
     return DelayedOperationPurgatory("test", wheel, purge_interval=10)
 
 
-def test_what_can_be_completed_at_once_is_not_watched(
+def test_operation_completed_at_once_is_not_watched(
     wheel: TimingWheel, purgatory: DelayedOperationPurgatory
 ) -> None:
     wait = Wait()
@@ -53,9 +53,7 @@ def test_what_can_be_completed_at_once_is_not_watched(
     assert (wait.completions, purgatory.watched, purgatory.delayed, len(wheel)) == (1, 0, 0, 0)
 
 
-def test_a_check_completes_what_has_become_ready(
-    wheel: TimingWheel, purgatory: DelayedOperationPurgatory
-) -> None:
+def test_check_completes_ready_operations(wheel: TimingWheel, purgatory: DelayedOperationPurgatory) -> None:
     ready, other = Wait(), Wait()
     assert not purgatory.try_complete_else_watch(ready, ["a"], 100)
     assert not purgatory.try_complete_else_watch(other, ["a"], 100)
@@ -71,7 +69,7 @@ def test_a_check_completes_what_has_become_ready(
     assert (ready.expirations, other.completions, other.expirations) == (0, 1, 1)
 
 
-def test_an_operation_under_many_keys_completes_once(
+def test_operation_with_several_keys_completes_once(
     wheel: TimingWheel, purgatory: DelayedOperationPurgatory
 ) -> None:
     wait = Wait()
@@ -86,7 +84,7 @@ def test_an_operation_under_many_keys_completes_once(
     assert (wait.completions, wait.expirations, purgatory.watched) == (1, 0, 0)
 
 
-def test_force_complete_answers_once_and_stops_the_clock(
+def test_force_complete_completes_once_and_cancels_the_timer(
     wheel: TimingWheel, purgatory: DelayedOperationPurgatory
 ) -> None:
     wait = Wait()
@@ -98,14 +96,14 @@ def test_force_complete_answers_once_and_stops_the_clock(
     assert (wait.completions, wait.expirations) == (1, 0)
 
 
-def test_an_operation_completed_while_its_timer_fires_is_not_counted_as_expired() -> None:
+def test_operation_completed_while_its_timer_fires_is_not_counted_as_expired() -> None:
     wait = Wait()
     wait.force_complete()
     wait.fire()
     assert (wait.completions, wait.expirations) == (1, 0)
 
 
-def test_without_keys_only_the_deadline_ends_it(
+def test_operation_without_keys_completes_at_its_deadline(
     wheel: TimingWheel, purgatory: DelayedOperationPurgatory
 ) -> None:
     wait = Wait()
@@ -115,7 +113,7 @@ def test_without_keys_only_the_deadline_ends_it(
     assert (wait.expirations, purgatory.delayed) == (1, 0)
 
 
-def test_a_deadline_already_passed_ends_it_at_the_next_advance(
+def test_past_deadline_expires_at_the_next_advance(
     purgatory: DelayedOperationPurgatory, wheel: TimingWheel
 ) -> None:
     wheel.advance(50)
@@ -137,7 +135,7 @@ def test_expired_operations_are_purged_when_they_outnumber_the_interval(
     assert (purgatory.watched, purgatory.delayed) == (1, 1)
 
 
-def test_a_purge_waits_until_the_ended_outnumber_the_waiting(
+def test_purge_waits_until_completed_outnumber_waiting(
     wheel: TimingWheel, purgatory: DelayedOperationPurgatory
 ) -> None:
     for _ in range(50):
@@ -154,7 +152,7 @@ def test_a_purge_waits_until_the_ended_outnumber_the_waiting(
     assert purgatory.watched == purgatory.delayed == 52
 
 
-def test_completing_one_may_check_the_same_key_again(purgatory: DelayedOperationPurgatory) -> None:
+def test_on_complete_may_check_the_same_key(purgatory: DelayedOperationPurgatory) -> None:
     first = Wait()
     second = Wait(then=lambda: (setattr(first, "ready", True), purgatory.check_and_complete("a")))
     purgatory.try_complete_else_watch(first, ["a"], 100)
@@ -165,7 +163,9 @@ def test_completing_one_may_check_the_same_key_again(purgatory: DelayedOperation
     assert (purgatory.watched, purgatory.delayed) == (0, 0)
 
 
-def test_completing_one_may_watch_another_under_the_same_key(purgatory: DelayedOperationPurgatory) -> None:
+def test_on_complete_may_watch_another_operation_under_the_same_key(
+    purgatory: DelayedOperationPurgatory,
+) -> None:
     later = Wait()
     first = Wait(then=lambda: purgatory.try_complete_else_watch(later, ["a"], 200))
     purgatory.try_complete_else_watch(first, ["a"], 100)
@@ -176,7 +176,7 @@ def test_completing_one_may_watch_another_under_the_same_key(purgatory: DelayedO
     assert purgatory.check_and_complete("a") == 1
 
 
-def test_a_try_that_raises_leaves_the_others_waiting(purgatory: DelayedOperationPurgatory) -> None:
+def test_try_complete_that_raises_keeps_the_others_waiting(purgatory: DelayedOperationPurgatory) -> None:
     class Broken(Wait):
         __slots__ = ()
 
@@ -196,7 +196,7 @@ def test_a_try_that_raises_leaves_the_others_waiting(purgatory: DelayedOperation
     assert purgatory.check_and_complete("a") == 1
 
 
-def test_expiry_need_not_be_counted() -> None:
+def test_on_expiration_is_optional() -> None:
     class Plain(DelayedOperation):
         __slots__ = ()
 
@@ -229,7 +229,7 @@ keys = st.lists(st.integers(0, 4), unique=True, max_size=4)
         max_size=80,
     ),
 )
-def test_every_operation_ends_exactly_once_and_the_counts_are_true(
+def test_random_operations_complete_exactly_once(
     purge_interval: int, steps: list[tuple[str, object, object]]
 ) -> None:
     wheel = TimingWheel(0)

@@ -1,4 +1,4 @@
-"""The timing wheel: all fire, once, in order, never early."""
+"""Timing wheel: all timers fire, once, in order, never early."""
 
 import gc
 import weakref
@@ -11,7 +11,7 @@ from odradek.timers.timing_wheel import Timer, TimingWheel
 
 
 class Diary:
-    """Writes down what fired, and when the wheel thought it was."""
+    """Records the fired timers, and the wheel's time at that moment."""
 
     def __init__(self, wheel: TimingWheel) -> None:
         self.wheel = wheel
@@ -27,7 +27,7 @@ class Diary:
 
 
 def run_out(wheel: TimingWheel) -> int:
-    """Advance from one moment of interest to the next until none is left; give the number of steps."""
+    """Advance from one wake-up to the next until none is left; return the number of steps."""
     steps = 0
     while (when := wheel.next_deadline_ms()) is not None:
         wheel.advance(when)
@@ -68,7 +68,7 @@ def test_all_fire_once_in_order_and_exactly_at_their_deadline(delays: list[int],
         max_size=80,
     ),
 )
-def test_random_use_agrees_with_a_plain_list(tick_ms: int, size: int, steps: list[tuple[str, int]]) -> None:
+def test_random_operations_agree_with_a_list(tick_ms: int, size: int, steps: list[tuple[str, int]]) -> None:
     start_ms = 1000
     wheel = TimingWheel(start_ms, tick_ms, size)
     fired: list[int] = []
@@ -102,7 +102,7 @@ def test_random_use_agrees_with_a_plain_list(tick_ms: int, size: int, steps: lis
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 3000)), max_size=60))
-def test_timers_added_for_the_future_fire_in_order_whatever_the_steps(plan: list[tuple[int, int]]) -> None:
+def test_timers_fire_in_order_for_any_advance_steps(plan: list[tuple[int, int]]) -> None:
     wheel = TimingWheel(0)
     diary = Diary(wheel)
     for delay, step in plan:
@@ -127,7 +127,7 @@ def test_nothing_fires_a_millisecond_early() -> None:
     assert diary.fired == [445]
 
 
-def test_a_deadline_beyond_two_wheels_steps_down_through_them() -> None:
+def test_distant_deadline_moves_down_through_the_levels() -> None:
     wheel = TimingWheel(0)
     diary = Diary(wheel)
     diary.timer(445)
@@ -139,7 +139,7 @@ def test_a_deadline_beyond_two_wheels_steps_down_through_them() -> None:
     assert diary.entries == [(445, 445)]
 
 
-def test_with_a_coarse_tick_deadlines_are_rounded_up() -> None:
+def test_deadlines_are_rounded_up_to_the_tick() -> None:
     wheel = TimingWheel(0, tick_ms=10)
     diary = Diary(wheel)
     timer = diary.timer(13)
@@ -148,7 +148,7 @@ def test_with_a_coarse_tick_deadlines_are_rounded_up() -> None:
     assert wheel.advance(20) == 1
 
 
-def test_a_timer_already_due_fires_at_the_next_advance_even_without_time_passing() -> None:
+def test_overdue_timer_fires_at_the_next_advance() -> None:
     wheel = TimingWheel(100)
     diary = Diary(wheel)
     diary.timer(40)
@@ -160,7 +160,7 @@ def test_a_timer_already_due_fires_at_the_next_advance_even_without_time_passing
     assert wheel.next_deadline_ms() is None
 
 
-def test_cancelling_is_told_apart_from_having_fired() -> None:
+def test_cancel_after_firing_returns_false() -> None:
     wheel = TimingWheel(0)
     diary = Diary(wheel)
     cancelled, fired = diary.timer(5), diary.timer(5)
@@ -172,12 +172,12 @@ def test_cancelling_is_told_apart_from_having_fired() -> None:
     assert diary.fired == [5]
 
 
-def test_a_timer_that_was_never_added_cannot_be_cancelled() -> None:
+def test_cancel_before_adding_returns_false() -> None:
     assert not Timer().cancel()
     assert not Timer().is_pending
 
 
-def test_a_bucket_emptied_by_cancelling_wakes_nobody() -> None:
+def test_bucket_emptied_by_cancel_causes_no_wakeup() -> None:
     wheel = TimingWheel(0)
     wheel.add(7, list).cancel()
     wheel.add(700, list).cancel()
@@ -188,14 +188,14 @@ def test_a_bucket_emptied_by_cancelling_wakes_nobody() -> None:
     assert wheel.advance(1000) == 0
 
 
-def test_a_bucket_is_enqueued_once_however_often_it_empties_and_fills() -> None:
+def test_bucket_is_on_the_heap_once() -> None:
     wheel = TimingWheel(0)
     for _ in range(1000):
         wheel.add(5000, list).cancel()
     assert len(wheel._buckets_due) == 1
 
 
-def test_an_action_may_add_and_cancel_timers() -> None:
+def test_action_may_add_and_cancel_timers() -> None:
     wheel = TimingWheel(0)
     diary = Diary(wheel)
     doomed = diary.timer(10)
@@ -212,7 +212,7 @@ def test_an_action_may_add_and_cancel_timers() -> None:
     assert diary.fired == [11, 30]
 
 
-def test_an_action_that_keeps_adding_overdue_timers_does_not_hold_the_caller() -> None:
+def test_action_that_keeps_adding_overdue_timers_does_not_block_advance() -> None:
     wheel = TimingWheel(0)
 
     def again() -> None:
@@ -224,7 +224,7 @@ def test_an_action_that_keeps_adding_overdue_timers_does_not_hold_the_caller() -
     assert len(wheel) == 1
 
 
-def test_after_an_action_raises_the_others_fire_at_the_next_advance() -> None:
+def test_timers_left_after_an_exception_fire_at_the_next_advance() -> None:
     wheel = TimingWheel(0)
     diary = Diary(wheel)
 
@@ -245,7 +245,7 @@ def test_after_an_action_raises_the_others_fire_at_the_next_advance() -> None:
     assert len(wheel) == 0
 
 
-def test_time_going_back_changes_nothing() -> None:
+def test_advance_to_the_past_does_nothing() -> None:
     wheel = TimingWheel(0)
     diary = Diary(wheel)
     diary.timer(50)
@@ -256,7 +256,7 @@ def test_time_going_back_changes_nothing() -> None:
     assert diary.fired == [50]
 
 
-def test_a_timer_may_be_scheduled_again_after_it_fired() -> None:
+def test_timer_can_be_scheduled_again_after_firing() -> None:
     wheel = TimingWheel(0)
     fired: list[int] = []
     timer = Timer(lambda: fired.append(wheel.now_ms))
@@ -266,7 +266,7 @@ def test_a_timer_may_be_scheduled_again_after_it_fired() -> None:
     assert fired == [3, 500, 90_000]
 
 
-def test_finished_timers_are_freed_without_the_collector() -> None:
+def test_finished_timers_are_freed_without_garbage_collection() -> None:
     class Seen(Timer):
         __slots__ = ("__weakref__",)
 
@@ -286,6 +286,6 @@ def test_finished_timers_are_freed_without_the_collector() -> None:
 
 
 @pytest.mark.parametrize(("start_ms", "tick_ms", "size"), [(-1, 1, 20), (0, 0, 20), (0, 1, 1)])
-def test_a_wheel_that_cannot_turn_is_refused(start_ms: int, tick_ms: int, size: int) -> None:
+def test_invalid_wheel_parameters_are_rejected(start_ms: int, tick_ms: int, size: int) -> None:
     with pytest.raises(ValueError, match="no wheel turns"):
         TimingWheel(start_ms, tick_ms, size)
