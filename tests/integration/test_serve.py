@@ -183,7 +183,7 @@ def test_check_config_writes_nothing(tmp_path: Path) -> None:
     assert [line for line in errors if "advertised.listeners=PLAINTEXT://HOST:9092" in line]
     errors = startup_errors("--check-config", "--data-dir", "file/data", cwd=tmp_path)
     assert errors == [
-        f"odradek: log.dirs: {tmp_path}/file/data cannot be made: {tmp_path}/file is not a directory"
+        f"odradek: log.dirs: {tmp_path}/file/data cannot be created: {tmp_path}/file is not a directory"
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

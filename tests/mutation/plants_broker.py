@@ -62,7 +62,7 @@ BROKER_PLANTS: list[Plant] = [
         f"{REPLICATION}/partition.py",
         "        end_offset = stable if is_committed else high_watermark",
         "        end_offset = high_watermark",
-        ("unit/broker/handlers/test_read_committed.py::test_they_stop_where_a_transaction_is_open",),
+        ("unit/broker/handlers/test_read_committed.py::test_read_committed_stops_at_an_open_transaction",),
     ),
     Plant(
         "read_committed is told of aborted transactions",
@@ -70,17 +70,17 @@ BROKER_PLANTS: list[Plant] = [
         "fetched, may_block) if is_committed else None",
         "fetched, may_block) if not is_committed else None",
         (
-            "unit/broker/handlers/test_read_committed.py::test_they_are_told_of_aborted_transactions",
+            "unit/broker/handlers/test_read_committed.py::test_read_committed_returns_aborted_transactions",
             "clients/test_consumer.py::test_only_committed_records_are_read_if_that_is_wanted",
         ),
     ),
     Plant(
         "a waiting reader is woken by the end of a transaction",
         f"{BROKER}/coordinators/transaction_marker_writer.py",
-        "        self._replicas.appended(partition)\n",
+        "        self._replica_manager.appended(partition)\n",
         "",
         (
-            "unit/broker/handlers/test_read_committed.py::test_one_that_waits_is_woken_by_the_end_of_the_transaction",
+            "unit/broker/handlers/test_read_committed.py::test_waiting_read_committed_fetch_completes_at_the_end_of_the_transaction",
         ),
     ),
     Plant(
@@ -108,7 +108,7 @@ BROKER_PLANTS: list[Plant] = [
         "                if key in {one for one in ()}: group.offsets.apply(TopicPartition(key.topic, key.partition), offset, producer_id)",
         (
             "unit/coordinators/groups/test_offset_commit_and_delete.py::test_a_commit_that_took_too_long_counts_once_it_is_in_the_log",
-            "unit/broker/coordinators/test_group_coordinator.py::test_committed_offsets_survive_the_broker",
+            "unit/broker/coordinators/test_group_coordinator.py::test_committed_offsets_survive_a_broker_restart",
         ),
     ),
     Plant(
@@ -117,7 +117,7 @@ BROKER_PLANTS: list[Plant] = [
         "    group.protocol_type, group.generation = stored.protocol_type, stored.generation",
         "    group.protocol_type, group.generation = stored.protocol_type, stored.generation + 1",
         (
-            "unit/broker/coordinators/test_group_coordinator.py::test_a_settled_group_goes_on_where_it_was_when_the_broker_comes_back",
+            "unit/broker/coordinators/test_group_coordinator.py::test_stable_group_keeps_its_generation_after_a_broker_restart",
         ),
     ),
     Plant(
@@ -178,7 +178,7 @@ BROKER_PLANTS: list[Plant] = [
         f"{GROUPS}/deletion.py",
         "            remove(groups, group, going, _tell_nobody, turn)\n    turn.reply(to, count)",
         "            pass\n    turn.reply(to, count)",
-        ("unit/broker/coordinators/test_group_coordinator.py::test_offsets_in_a_deleted_topic_go_with_it",),
+        ("unit/broker/coordinators/test_group_coordinator.py::test_deleting_a_topic_deletes_its_committed_offsets",),
     ),
     Plant(
         "a transaction counts in all of its partitions",
@@ -186,7 +186,7 @@ BROKER_PLANTS: list[Plant] = [
         "        tuple(sorted(stored.partitions)),",
         "        tuple(sorted(stored.partitions))[:1],",
         (
-            "unit/broker/handlers/test_transactions.py::test_a_transaction_counts_in_all_of_its_partitions_or_in_none",
+            "unit/broker/handlers/test_transactions.py::test_transaction_commits_in_all_of_its_partitions_or_in_none",
         ),
     ),
     Plant(
@@ -195,7 +195,7 @@ BROKER_PLANTS: list[Plant] = [
         "        stored.state is TransactionState.PREPARE_COMMIT,\n",
         "        True,\n",
         (
-            "unit/broker/handlers/test_transactions.py::test_a_transaction_counts_in_all_of_its_partitions_or_in_none",
+            "unit/broker/handlers/test_transactions.py::test_transaction_commits_in_all_of_its_partitions_or_in_none",
         ),
     ),
     Plant(
@@ -204,7 +204,7 @@ BROKER_PLANTS: list[Plant] = [
         "                self.groups[name].offsets.end_transaction(producer_id, commits=commits)",
         "                self.groups[name].offsets.end_transaction(producer_id, commits=False)",
         (
-            "unit/broker/handlers/test_transactions.py::test_offsets_of_a_transaction_count_from_its_commit_on",
+            "unit/broker/handlers/test_transactions.py::test_transactional_offsets_are_visible_after_the_commit",
         ),
     ),
     Plant(
@@ -213,7 +213,7 @@ BROKER_PLANTS: list[Plant] = [
         "            resume(self.ids[name], turn)\n        turn.arm(TIMEOUT_TIMER, turn",
         "            pass\n        turn.arm(TIMEOUT_TIMER, turn",
         (
-            "unit/broker/handlers/test_transactions.py::test_what_was_settled_when_the_broker_went_is_carried_out_by_the_next",
+            "unit/broker/handlers/test_transactions.py::test_prepared_transaction_is_completed_after_a_restart",
         ),
     ),
     Plant(
@@ -222,8 +222,8 @@ BROKER_PLANTS: list[Plant] = [
         "    if stored.producer_epoch != producer_epoch:",
         "    if stored.producer_epoch < producer_epoch:",
         (
-            "unit/broker/handlers/test_transactions.py::test_a_fenced_instance_begins_nothing_in_a_partition_it_has_not_written_to",
-            "compat/test_transactions.py::test_an_older_instance_is_fenced_and_what_it_left_is_aborted",
+            "unit/broker/handlers/test_transactions.py::test_fenced_producer_cannot_write_to_a_new_partition",
+            "compat/test_transactions.py::test_older_instance_is_fenced_and_its_transaction_aborted",
         ),
     ),
     Plant(
@@ -232,7 +232,7 @@ BROKER_PLANTS: list[Plant] = [
         "        partition: refusal or (ErrorCode.NONE if partition in added else missing)",
         "        partition: refusal or ErrorCode.NONE",
         (
-            "unit/broker/handlers/test_transactions.py::test_a_write_without_its_partition_in_the_transaction_is_refused",
+            "unit/broker/handlers/test_transactions.py::test_write_to_a_partition_outside_the_transaction_is_rejected",
         ),
     ),
     Plant(
@@ -241,7 +241,7 @@ BROKER_PLANTS: list[Plant] = [
         "    return stored.start_ms + stored.timeout_ms < now_ms",
         "    return stored.start_ms + 10 * stored.timeout_ms < now_ms",
         (
-            "unit/broker/handlers/test_transactions.py::test_a_transaction_that_hangs_is_aborted_after_its_timeout_and_one_check",
+            "unit/broker/handlers/test_transactions.py::test_hanging_transaction_is_aborted_after_its_timeout",
         ),
     ),
     Plant(
@@ -250,7 +250,7 @@ BROKER_PLANTS: list[Plant] = [
         "        end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset",
         "        end_offset = log.log_end_offset",
         (
-            "unit/broker/storage/test_log_maintenance.py::test_an_answer_waits_for_the_flush_and_so_do_readers",
+            "unit/broker/storage/test_log_maintenance.py::test_response_and_readers_wait_for_the_flush",
         ),
     ),
     Plant(
@@ -281,16 +281,16 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a log is flushed when its time is up",
         f"{BROKER}/log_maintenance.py",
-        "            if now_ms - one.flushed_ms >= one.config.flush_ms:",
-        "            if now_ms - one.flushed_ms >= 2 * one.config.flush_ms:",
-        ("unit/broker/storage/test_log_maintenance.py::test_a_log_is_flushed_when_its_time_is_up",),
+        "            if now_ms - partition_log.flushed_ms >= partition_log.config.flush_ms:",
+        "            if now_ms - partition_log.flushed_ms >= 2 * partition_log.config.flush_ms:",
+        ("unit/broker/storage/test_log_maintenance.py::test_log_is_flushed_after_flush_ms",),
     ),
     Plant(
         "the high watermark goes on once there is room",
         f"{REPLICATION}/pending_flushes.py",
         "                self._unflushed.add(partition)",
         "                pass",
-        ("unit/broker/storage/test_flush_retries.py::test_the_high_watermark_goes_on_once_there_is_room",),
+        ("unit/broker/storage/test_flush_retries.py::test_high_watermark_advances_once_there_is_disk_space",),
     ),
     Plant(
         "offsets count with the transaction",
@@ -314,7 +314,7 @@ BROKER_PLANTS: list[Plant] = [
         "        return (partition, source) in self._waiting",
         "        return False",
         (
-            "unit/broker/handlers/test_produce_validation_threads.py::test_appends_of_one_connection_to_one_partition_stay_in_the_order_they_came",
+            "unit/broker/handlers/test_produce_validation_threads.py::test_appends_of_one_connection_to_one_partition_keep_their_order",
         ),
     ),
     Plant(
@@ -323,7 +323,7 @@ BROKER_PLANTS: list[Plant] = [
         "            if is_broken or (isinstance(refused, BrokerError) and refused.code != _NO_ROOM):\n                raise",
         "            raise",
         (
-            "unit/broker/handlers/test_alter_replica_log_dirs.py::test_a_full_target_makes_a_move_wait_and_harms_nothing",
+            "unit/broker/handlers/test_alter_replica_log_dirs.py::test_full_target_log_dir_delays_the_move",
         ),
     ),
     Plant(
@@ -331,14 +331,14 @@ BROKER_PLANTS: list[Plant] = [
         f"{REPLICATION}/alter_log_dirs.py",
         "                self._start(_Move(partition, source, directory, future))",
         "                self._drop_future(directory, topic_partition)",
-        ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_a_move_goes_on_after_a_restart",),
+        ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_move_resumes_after_a_restart",),
     ),
     Plant(
         "a fetch of cold data stalls nobody",
         f"{BROKER}/handlers/fetch.py",
-        "    reading = Reading(request, call, context, replica_id, may_block=False)",
-        "    reading = Reading(request, call, context, replica_id, may_block=True)",
-        ("unit/broker/storage/test_cold_reads.py::test_a_fetch_of_cold_data_stalls_nobody",),
+        "    attempt = FetchAttempt(request, context, fetch_context, replica_id, may_block=False)",
+        "    attempt = FetchAttempt(request, context, fetch_context, replica_id, may_block=True)",
+        ("unit/broker/storage/test_cold_reads.py::test_fetch_of_cold_data_does_not_block_the_event_loop",),
     ),
     Plant(
         "a full disk fails no directory",
@@ -346,12 +346,12 @@ BROKER_PLANTS: list[Plant] = [
         "        if error.errno not in TRANSIENT_ERRORS:\n            self.fail(failure)",
         "        self.fail(failure)",
         (
-            "unit/broker/storage/test_too_many_open_files.py::test_a_topic_made_meanwhile_comes_online",
-            "unit/broker/storage/test_too_many_open_files.py::test_flushes_and_retention_do_not_take_the_directory_offline",
-            "unit/broker/storage/test_full_disk_new_partitions.py::test_partitions_come_online_once_there_is_room",
-            "unit/broker/storage/test_full_disk_start.py::test_reads_go_on_and_writes_are_refused_until_there_is_room",
-            "unit/broker/storage/test_full_disk_start.py::test_old_segments_are_deleted",
-            "unit/broker/storage/test_full_disk_start.py::test_records_can_be_deleted",
+            "unit/broker/storage/test_too_many_open_files.py::test_topic_created_without_descriptors_comes_online_later",
+            "unit/broker/storage/test_too_many_open_files.py::test_emfile_in_flush_and_retention_keeps_the_log_dir_online",
+            "unit/broker/storage/test_full_disk_new_partitions.py::test_new_partitions_come_online_once_there_is_disk_space",
+            "unit/broker/storage/test_full_disk_start.py::test_reads_succeed_and_writes_fail_until_there_is_disk_space",
+            "unit/broker/storage/test_full_disk_start.py::test_retention_deletes_old_segments_on_a_full_disk",
+            "unit/broker/storage/test_full_disk_start.py::test_delete_records_succeeds_on_a_full_disk",
         ),
     ),
     Plant(
@@ -360,8 +360,8 @@ BROKER_PLANTS: list[Plant] = [
         "                placed.append(topic_partition)",
         "                pass",
         (
-            "unit/broker/storage/test_full_disk_new_partitions.py::test_partitions_come_online_once_there_is_room",
-            "unit/broker/storage/test_too_many_open_files.py::test_a_topic_made_meanwhile_comes_online",
+            "unit/broker/storage/test_full_disk_new_partitions.py::test_new_partitions_come_online_once_there_is_disk_space",
+            "unit/broker/storage/test_too_many_open_files.py::test_topic_created_without_descriptors_comes_online_later",
         ),
     ),
     Plant(
@@ -370,7 +370,7 @@ BROKER_PLANTS: list[Plant] = [
         "            return await holder.reopen(topic_partition)",
         "            return False",
         (
-            "unit/broker/storage/test_unusable_log.py::test_a_log_that_cannot_be_mended_takes_its_partition_offline_until_it_can",
+            "unit/broker/storage/test_unusable_log.py::test_unrecoverable_log_takes_the_partition_offline_until_repaired",
         ),
     ),
     Plant(
@@ -379,7 +379,7 @@ BROKER_PLANTS: list[Plant] = [
         "        raise StorageError(f\"{path}: topic_id must be 16 bytes in base64, got {fields.get('topic_id')!r}\")",
         "        return None",
         (
-            "unit/broker/storage/test_unusable_log.py::test_a_partition_metadata_that_says_nothing_takes_its_partition_offline",
+            "unit/broker/storage/test_unusable_log.py::test_corrupt_partition_metadata_file_takes_the_partition_offline",
         ),
     ),
     Plant(
@@ -388,7 +388,7 @@ BROKER_PLANTS: list[Plant] = [
         "        if error.errno in SINGLE_LOG_ERRORS:",
         "        if False:",
         (
-            "unit/broker/storage/test_unusable_log.py::test_a_log_that_cannot_be_written_refuses_appends_until_it_can",
+            "unit/broker/storage/test_unusable_log.py::test_read_only_log_rejects_appends_until_writable",
         ),
     ),
     Plant(
@@ -397,25 +397,25 @@ BROKER_PLANTS: list[Plant] = [
         "        if count.written >= self._count_max:",
         "        if False:",
         (
-            "unit/broker/handlers/test_rejected_batch_log.py::test_refused_batches_leave_a_few_lines_with_where_they_came_from",
+            "unit/broker/handlers/test_rejected_batch_log.py::test_rejected_batches_are_logged_with_client_and_peer_a_bounded_number_of_times",
         ),
     ),
     Plant(
         "a deleted topic does not keep its transaction from ending",
         f"{BROKER}/coordinators/marker_channels.py",
-        "        return self._image.partition(*partition) is None",
+        "        return self._metadata_cache.partition(*partition) is None",
         "        return False",
         (
-            "unit/broker/handlers/test_transactions.py::test_a_deleted_topic_does_not_keep_its_transaction_from_ending",
+            "unit/broker/handlers/test_transactions.py::test_transaction_with_a_deleted_topic_completes",
         ),
     ),
     Plant(
         "a transaction that hangs may be aborted by hand",
         f"{BROKER}/coordinators/transaction_marker_writer.py",
-        "            partition = self._replicas.get_leader_partition(*name)\n",
-        "            partition = self._replicas.get_leader_partition(*name)\n            if ending.coordinator_epoch < 0: return _Outcome(ErrorCode.TRANSACTION_COORDINATOR_FENCED)\n",
+        "            partition = self._replica_manager.get_leader_partition(*topic_partition)\n",
+        "            partition = self._replica_manager.get_leader_partition(*topic_partition)\n            if marker_entry.coordinator_epoch < 0: return _PartitionResult(ErrorCode.TRANSACTION_COORDINATOR_FENCED)\n",
         (
-            "unit/broker/handlers/test_transactions.py::test_one_who_looks_after_the_cluster_may_abort_what_hangs",
+            "unit/broker/handlers/test_transactions.py::test_operator_can_abort_a_hanging_transaction",
         ),
     ),
     Plant(
@@ -423,7 +423,7 @@ BROKER_PLANTS: list[Plant] = [
         f"{BROKER}/broker.py",
         "            self.all_failed.set()",
         "            pass",
-        ("unit/broker/storage/test_log_dirs.py::test_a_broker_whose_last_directory_failed_says_so",),
+        ("unit/broker/storage/test_log_dirs.py::test_failure_of_the_last_log_dir_is_signalled",),
     ),
     Plant(
         "the name of a moved log is on the disk before the old one goes",
@@ -431,7 +431,7 @@ BROKER_PLANTS: list[Plant] = [
         "        await target.sync_directory()\n        source.schedule_delete",
         "        source.schedule_delete",
         (
-            "unit/broker/storage/test_replica_move_power_loss.py::test_a_machine_that_stops_at_any_step_of_a_move_leaves_one_log_with_all_that_was_promised",
+            "unit/broker/storage/test_replica_move_power_loss.py::test_power_loss_at_any_step_of_a_replica_move_leaves_one_complete_log",
         ),
     ),
 ]

@@ -36,8 +36,8 @@ LOG_PLANTS: list[Plant] = [
         "            if duplicate is not None and False:",
         (
             "integration/test_invalid_batches.py::test_duplicate_batch_gets_its_original_offset_and_is_stored_once",
-            "unit/broker/handlers/test_read_committed.py::test_a_repeated_batch_is_answered_as_before_though_much_lies_behind_it",
-            "compat/test_idempotent_restarts.py::test_no_record_is_lost_or_doubled_by_ends_of_the_broker",
+            "unit/broker/handlers/test_read_committed.py::test_duplicate_of_an_older_batch_gets_its_original_offset",
+            "compat/test_idempotent_restarts.py::test_no_record_is_lost_or_duplicated_by_broker_crashes",
             "clients/test_producer.py::test_a_broker_that_restarts_gets_all_records_once",
         ),
     ),
@@ -61,7 +61,7 @@ LOG_PLANTS: list[Plant] = [
         "decode_snapshot(context.files.read_whole(path), path)\n",
         "decode_snapshot(context.files.read_whole(path), path)[:0]\n",
         (
-            "unit/broker/handlers/test_read_committed.py::test_a_repeated_batch_is_answered_as_before_though_much_lies_behind_it",
+            "unit/broker/handlers/test_read_committed.py::test_duplicate_of_an_older_batch_gets_its_original_offset",
             "unit/log/producers/test_producer_state_manager.py::test_duplicates_of_the_last_batch_and_after_the_snapshot_are_detected_after_a_restart",
             "unit/log/producers/test_producer_state_model.py::test_producer_state_matches_the_batches",
         ),
@@ -162,7 +162,7 @@ LOG_PLANTS: list[Plant] = [
         (
             "unit/log/recovery/test_log_loader.py::test_log_is_a_prefix_with_all_flushed_records_after_a_crash",
             "unit/log/test_log_model.py::test_log_matches_its_model",
-            "unit/broker/storage/test_log_maintenance.py::test_with_a_flush_per_record_power_loss_takes_no_acknowledged_record",
+            "unit/broker/storage/test_log_maintenance.py::test_no_acknowledged_record_is_lost_with_flush_messages_1",
         ),
     ),
     Plant(
@@ -170,7 +170,7 @@ LOG_PLANTS: list[Plant] = [
         f"{LOG}/local_log.py",
         "return self.log_end_offset - self.recovery_point >= self._config.flush_messages",
         "return self.log_end_offset - self.recovery_point > self._config.flush_messages",
-        ("unit/broker/storage/test_log_maintenance.py::test_flushes_come_at_the_given_count",),
+        ("unit/broker/storage/test_log_maintenance.py::test_log_is_flushed_every_flush_messages",),
     ),
     Plant(
         "uncommitted records are not deleted",
@@ -214,7 +214,7 @@ LOG_PLANTS: list[Plant] = [
         "    start_offset = segments[0].base_offset",
         (
             "unit/log/test_log_directory.py::test_checkpointed_log_start_offset_survives_a_crash",
-            "compat/test_restarts.py::test_first_offset_after_a_deletion_survives_a_clean_stop",
+            "compat/test_restarts.py::test_beginning_offset_after_delete_records_survives_a_clean_stop",
         ),
     ),
     Plant(
@@ -313,8 +313,8 @@ LOG_PLANTS: list[Plant] = [
         "        self._config = config\n        self._rules = config.append_rules()",
         "        self._rules = config.append_rules()",
         (
-            "unit/broker/storage/test_log_maintenance.py::test_flush_settings_hold_from_when_they_are_changed",
-            "unit/broker/storage/test_log_maintenance.py::test_a_bound_lowered_while_running_holds_from_the_next_check_on",
+            "unit/broker/storage/test_log_maintenance.py::test_changed_flush_settings_apply_at_once",
+            "unit/broker/storage/test_log_maintenance.py::test_lowered_retention_applies_at_the_next_check",
         ),
     ),
     Plant(
@@ -323,8 +323,8 @@ LOG_PLANTS: list[Plant] = [
         "        if error.errno in _NON_SYNC_ERRORS:",
         "        if True:",
         (
-            "unit/broker/storage/test_log_maintenance.py::test_after_a_failed_flush_the_producer_is_refused_and_the_log_is_not_trusted",
-            "unit/broker/storage/test_log_dirs.py::test_a_failed_sync_is_the_end_of_its_directory",
+            "unit/broker/storage/test_log_maintenance.py::test_failed_flush_fails_the_produce_and_takes_the_log_offline",
+            "unit/broker/storage/test_log_dirs.py::test_failed_fsync_takes_the_log_dir_offline",
         ),
     ),
     Plant(
@@ -341,7 +341,7 @@ LOG_PLANTS: list[Plant] = [
         "        if True:",
         (
             "unit/log/test_log.py::test_disk_error_fails_the_log",
-            "unit/broker/storage/test_log_dirs.py::test_a_failed_directory_goes_offline_alone",
+            "unit/broker/storage/test_log_dirs.py::test_failed_log_dir_goes_offline_alone",
         ),
     ),
     Plant(
@@ -349,7 +349,7 @@ LOG_PLANTS: list[Plant] = [
         f"{LOG}/log_flusher.py",
         "                active.sync_log()",
         "                pass",
-        ("unit/broker/storage/test_power_loss.py::test_lives_cut_short",),
+        ("unit/broker/storage/test_power_loss.py::test_flushed_records_survive_random_power_losses",),
     ),
     Plant(
         "appended records survive a kill",
@@ -357,7 +357,7 @@ LOG_PLANTS: list[Plant] = [
         "    if end_offset is None or end_offset < log_start_offset:\n        recovered.dropped",
         "    if end_offset is None or not how.had_clean_shutdown:\n        recovered.dropped",
         (
-            "compat/test_restarts.py::test_acknowledged_records_topics_and_settings_survive",
+            "compat/test_restarts.py::test_acknowledged_records_topics_and_configs_survive",
             "faults/test_storage_faults.py::test_what_was_acknowledged_survives_kills_under_load",
             "faults/test_group_faults.py::test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances",
         ),

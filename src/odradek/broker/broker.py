@@ -1,8 +1,8 @@
-"""A broker: its parts put together, started and stopped in order, on whatever environment it is given.
+"""The broker: its components, wired together and started and stopped in order.
 
-Start: lock the data, open the store, find out who we are, read settings, open the logs, listen, register,
-stand for controller. Stop goes the other way: accept nothing new, answer what is under way, close the logs,
-say that it was a clean stop, leave the store.
+Start: lock the log directories, open the store, resolve broker id and cluster id, read dynamic configs, load
+the logs, bind the listeners, register, elect the controller. Stop in reverse: stop accepting, complete
+in-flight requests, close the logs, write the clean shutdown marker, close the store session.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from odradek.broker.coordinators.group_coordinator import Groups
-from odradek.broker.coordinators.transaction_coordinator import Transactions
-from odradek.broker.coordinators.transaction_marker_writer import Markers
-from odradek.broker.coordinators.transaction_verification import Verification
-from odradek.broker.dynamic_config import ConfigChanges
+from odradek.broker.coordinators.group_coordinator import GroupCoordinator
+from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
+from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager
+from odradek.broker.dynamic_config import DynamicConfigManager
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.local_controller_channel import LocalControllerChannel
-from odradek.broker.log_maintenance import SOON_MS, Upkeep
-from odradek.broker.network.connection_scheduler import Turns
+from odradek.broker.log_maintenance import SHORT_INTERVAL_MS, LogMaintenance
+from odradek.broker.network.connection_scheduler import ConnectionScheduler
 from odradek.broker.network.listener import Listener
-from odradek.broker.network.memory_pool import RequestMemory, bound_of
+from odradek.broker.network.memory_pool import RequestMemoryPool, memory_limit
 from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.network.session import Session
-from odradek.broker.network.socket_server import Listening
-from odradek.broker.requests.context import Context
+from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.dispatcher import Dispatcher
-from odradek.broker.scheduled_tasks import Chore, Chores
+from odradek.broker.scheduled_tasks import ScheduledTask, TaskScheduler
 from odradek.broker.start_checks import (
-    are_known,
     broker_id_rules,
     check_addresses,
     check_identity,
     check_settings,
     store_path,
+    were_used,
 )
 from odradek.broker.timer_driver import TimerDriver
-from odradek.broker.topics.admin import Topics
-from odradek.broker.topics.metadata_responses import AllTopicsAnswers
+from odradek.broker.topics.admin import AdminManager
+from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
 from odradek.cluster.metadata_cache import MetadataCache
 from odradek.config import availability, derived, topic
 from odradek.config import broker as settings
@@ -80,22 +80,22 @@ from odradek.telemetry.rate_limited_events import RateLimitedEvents
 from odradek.version import VERSION
 from odradek.wire.frames import make_scratch
 
-# Requests under way get this long to be answered when the broker stops.
+# Time for in-flight requests to complete when the broker stops.
 STOP_TIMEOUT_S = 30
-# A start that takes longer than this says how far it is, and does so again after as long.
-LOADING_TOLD_MS = 3_000
-# How often it is looked for a request that holds up others and is not completed.
+# Interval of progress reports while logs are loaded.
+LOADING_PROGRESS_INTERVAL_MS = 3_000
+# Interval of the check for an incomplete request that blocks other connections.
 STALLED_CHECK_MS = 5_000
-# New partitions for which every disk was too full are tried again after this long.
-UNPLACED_RETRY_MS = 5_000
+# Retry interval for new partitions that no log directory had space for.
+OFFLINE_PARTITION_RETRY_MS = 5_000
 
 log = events.logger("broker")
 
 
 class Ensemble(Protocol):
-    """Origin of a store: ``connect`` begins a session, ``close`` ends what this broker has of it.
+    """Provider of store sessions: ``connect`` opens one, ``close`` closes all of this broker.
 
-    While it defers writes, a full disk refuses none: they come to the disk once there is room.
+    While ``defers_writes`` is set, a full disk rejects no write: it is written once there is space.
     """
 
     defers_writes: bool
@@ -107,9 +107,9 @@ class Ensemble(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a broker runs on.
+    """Ports a broker runs on.
 
-    ``open_store`` opens the embedded store in a file; ``on_resized`` hears how many partitions there are.
+    ``open_store`` opens the embedded store in a file; ``on_resized`` is called with the partition count.
     """
 
     clock: Clock
@@ -125,98 +125,109 @@ class Environment:
 class Broker:
     def __init__(
         self,
-        given: Mapping[str, str],
+        static_values: Mapping[str, str],
         environment: Environment,
-        on_loading: Callable[[LoadProgress], None] = lambda _: None,
+        on_load_progress: Callable[[LoadProgress], None] = lambda _: None,
     ) -> None:
-        """``given`` are the texts of the static settings, already checked.
+        """``static_values`` are the raw values of the static settings, already validated.
 
-        ``on_loading`` is told every now and then how far a start is that takes long.
+        ``on_load_progress`` is called periodically while logs are loaded.
         """
         self._environment = environment
-        self._on_loading = on_loading
-        self.config = DynamicBrokerConfig(given)
+        self._on_load_progress = on_load_progress
+        self.config = DynamicBrokerConfig(static_values)
         self.broker_id = -1
         self.cluster_id = ""
-        self.image = MetadataCache()
+        self.metadata_cache = MetadataCache()
         self.all_failed = asyncio.Event()
-        """Set once the last data directory has failed: nothing is left to serve, and stopping is due."""
-        self._directories = LogManager()
+        """Set once the last log directory has failed: the broker must stop."""
+        self._log_manager = LogManager()
         self._ensemble: Ensemble | None = None
-        self._listening: Listening | None = None
-        self._chores = Chores(environment.clock)
-        # One for all connections: they receive one after the other, on one loop.
+        self._socket_server: SocketServer | None = None
+        self._task_scheduler = TaskScheduler(environment.clock)
+        # Shared by all connections: they receive one after the other, on one loop.
         self._scratch = make_scratch()
-        self._closings = RateLimitedEvents(events.logger("session"), environment.clock.monotonic_ms)
+        self._closed_connection_events = RateLimitedEvents(
+            events.logger("session"), environment.clock.monotonic_ms
+        )
         self._controller: Controller | None = None
         self._cleaner: LogCleaner | None = None
         self._broker_epoch = -1
 
     @property
     def log_dirs(self) -> list[str]:
-        """The data directories that serve."""
-        return [directory.path for directory in self._directories]
+        """Online log directories."""
+        return [directory.path for directory in self._log_manager]
 
     @property
     def partition_count(self) -> int:
-        """How many partitions have a replica here."""
-        return len(self._replicas)
+        """Number of partitions with a replica on this broker."""
+        return len(self._replica_manager)
 
     @property
     def failures(self) -> list[str]:
-        """Why the data directories that do not serve do not."""
-        return [str(failure) for failure in self._directories.failed.values()]
+        """Errors of the offline log directories."""
+        return [str(failure) for failure in self._log_manager.failed.values()]
 
     @property
     def endpoints(self) -> list[ListenerEndpoint]:
         """Advertised listeners of this broker."""
-        return [] if self._listening is None else self._listening.endpoints
+        return [] if self._socket_server is None else self._socket_server.endpoints
 
     # Start.
 
     async def start(self) -> None:
-        """Serve. After an error ``stop`` releases whatever was taken by then."""
+        """Start serving. After an error, ``stop`` releases all acquired resources."""
         static = self.config.broker
         check_settings(static, self.config.static)
         is_known = await self._open_directories()
         store = self._open_store()
-        await self._find_identity(store)
+        await self._resolve_identity(store)
         timer_driver = self._timer_driver = TimerDriver(self._environment.clock)
-        self._topics = Topics(
-            store, self.image, self.config, timer_driver, self._environment.clock, self._environment.entropy
+        self._admin_manager = AdminManager(
+            store,
+            self.metadata_cache,
+            self.config,
+            timer_driver,
+            self._environment.clock,
+            self._environment.entropy,
         )
-        changes = ConfigChanges(store, self.config, self._topics, self.broker_id, self._environment.clock)
-        await changes.load()
+        config_manager = DynamicConfigManager(
+            store, self.config, self._admin_manager, self.broker_id, self._environment.clock
+        )
+        await config_manager.load()
         await self._check_listeners(static, is_known=is_known)
         await self._load_logs()
-        await advance_block_above(store, self.broker_id, self._directories.largest_producer_id)
+        await advance_block_above(store, self.broker_id, self._log_manager.largest_producer_id)
         cleaner = self._cleaner = LogCleaner(
-            self._directories,
+            self._log_manager,
             lambda: CleanerConfig.of(self.config.broker),
             self._environment.clock,
             self._environment.entropy,
         )
-        replicas = self._replicas = self._make_replicas(timer_driver)
-        self._directories.on_failure = self._directory_failed
-        self._groups = self._make_groups(timer_driver)
-        self._markers = self._make_markers()
-        self._transactions = self._make_transactions(timer_driver)
-        self._queue = RequestQueue(static[settings.QUEUED_MAX_REQUESTS])
-        self._turns = Turns(self._environment.clock.monotonic_ns, asyncio.get_running_loop().call_soon)
-        self._memory = RequestMemory(
-            bound_of(static[settings.QUEUED_MAX_REQUEST_BYTES], static[settings.SOCKET_REQUEST_MAX_BYTES])
+        replica_manager = self._replica_manager = self._make_replica_manager(timer_driver)
+        self._log_manager.on_failure = self._on_log_dir_failure
+        self._group_coordinator = self._make_group_coordinator(timer_driver)
+        self._marker_writer = self._make_marker_writer()
+        self._transaction_coordinator = self._make_transaction_coordinator(timer_driver)
+        self._request_queue = RequestQueue(static[settings.QUEUED_MAX_REQUESTS])
+        self._connection_scheduler = ConnectionScheduler(
+            self._environment.clock.monotonic_ns, asyncio.get_running_loop().call_soon
         )
-        listening = self._listening = self._make_listening()
-        changes.follow(replicas, listening)
-        self._dispatcher = Dispatcher(HANDLERS, self._make_context(store, listening), self._queue)
-        await listening.open()
-        await self._register(store, listening)
-        await self._stand_for_controller(store)
+        self._memory_pool = RequestMemoryPool(
+            memory_limit(static[settings.QUEUED_MAX_REQUEST_BYTES], static[settings.SOCKET_REQUEST_MAX_BYTES])
+        )
+        socket_server = self._socket_server = self._make_socket_server()
+        config_manager.attach(replica_manager, socket_server)
+        self._dispatcher = Dispatcher(HANDLERS, self._make_context(store, socket_server), self._request_queue)
+        await socket_server.open()
+        await self._register(store, socket_server)
+        await self._elect_controller(store)
         assert self._ensemble is not None
         self._ensemble.defers_writes = False
-        # Not before: a client told that there are no brokers, and no topics, would believe it.
-        listening.serve()
-        self._chores.start(self._list_chores(changes))
+        # Not earlier: a client would believe a Metadata response without brokers and topics.
+        socket_server.serve()
+        self._task_scheduler.start(self._list_tasks(config_manager))
         cleaner.start()
         log.info(
             "started",
@@ -228,68 +239,68 @@ class Broker:
         )
 
     async def _open_directories(self) -> bool:
-        """Lock the data directories, once nothing that can be known without them speaks against the start.
+        """Lock the log directories, after all checks that need no lock.
 
-        Return whether a broker has used all of them before: then they may hold other listeners than the file.
+        Return whether a broker has used all of them before: the store may then override the listeners.
         """
         files, network = self._environment.files, self._environment.network
         log_dirs = list(map(files.absolute, derived.log_dirs(self.config.broker)))
         check_identity(files, log_dirs, broker_id_rules(self.config.broker))
-        is_known = are_known(files, log_dirs)
+        is_known = were_used(files, log_dirs)
         if not is_known:
             await check_addresses(network, listeners(self.config.broker).bound)
-        self._directories = LogManager.open(files, log_dirs, self._environment.entropy)
+        self._log_manager = LogManager.open(files, log_dirs, self._environment.entropy)
         return is_known
 
     async def _check_listeners(self, static: Settings, *, is_known: bool) -> None:
-        """Refuse listeners that were set at run time and cannot be now; see that the addresses are free."""
+        """Check dynamically configured listeners, and that the addresses are free."""
         values = self.config.broker
         problems = availability.unavailable_protocol_problems(values) or new_anonymous_access_problems(
             static, values
         )
         if problems:
             raise ConfigError(problems)
-        if is_known:  # another broker on the same data has the same addresses; the data comes first
+        if is_known:  # a second broker on the same data fails at the directory lock, with the better error
             is_dynamic = settings.LISTENERS.name in self.config.broker_overrides
-            origin = ", which AlterConfigs set for this broker" if is_dynamic else ""
+            origin = " (set by AlterConfigs for this broker)" if is_dynamic else ""
             await check_addresses(self._environment.network, listeners(values).bound, origin)
 
     def _open_store(self) -> Store:
-        self._ensemble = self._environment.open_store(store_path(self._directories.paths))
-        # A disk that is full now can only be freed by a broker that runs.
+        self._ensemble = self._environment.open_store(store_path(self._log_manager.paths))
+        # Only a running broker can free space on a full disk.
         self._ensemble.defers_writes = True
         return self._ensemble.connect()
 
-    async def _find_identity(self, store: Store) -> None:
-        """Cluster id and broker id, from the store, the settings and the files of every directory."""
-        found = self._read_meta_properties()
+    async def _resolve_identity(self, store: Store) -> None:
+        """Resolve cluster id and broker id from the store, the settings and meta.properties."""
+        properties = self._read_meta_properties()
         # Before anything is written.
-        meta_properties.check_cluster_id(found, await read_cluster_id(store))
-        self.broker_id = await resolve_broker_id(store, broker_id_rules(self.config.broker), found)
+        meta_properties.check_cluster_id(properties, await read_cluster_id(store))
+        self.broker_id = await resolve_broker_id(store, broker_id_rules(self.config.broker), properties)
         self.cluster_id = await create_or_get_cluster_id(store, self._environment.entropy)
         self._write_meta_properties()
         self.config.set_broker_id(self.broker_id)
 
     def _read_meta_properties(self) -> dict[str, meta_properties.MetaProperties]:
-        found = {}
-        for directory in self._directories:
-            with self._leaving_out(directory):
-                found.update(meta_properties.read_all(self._environment.files, [directory.path]))
-        self._directories.require_one()
-        return found
+        properties = {}
+        for directory in self._log_manager:
+            with self._offline_on_error(directory):
+                properties.update(meta_properties.read_all(self._environment.files, [directory.path]))
+        self._log_manager.require_one()
+        return properties
 
     def _write_meta_properties(self) -> None:
         now_ms = self._environment.clock.wall_ms()
-        for directory in self._directories:
-            with self._leaving_out(directory):
+        for directory in self._log_manager:
+            with self._offline_on_error(directory):
                 meta_properties.write_all(
                     self._environment.files, [directory.path], self.broker_id, self.cluster_id, now_ms
                 )
-        self._directories.require_one()
+        self._log_manager.require_one()
 
     @contextmanager
-    def _leaving_out(self, directory: LogDirectory) -> Iterator[None]:
-        """Start without a directory whose disk refuses us."""
+    def _offline_on_error(self, directory: LogDirectory) -> Iterator[None]:
+        """Take a directory offline on an OSError and continue the start without it."""
         try:
             yield
         except OSError as error:
@@ -299,102 +310,104 @@ class Broker:
     async def _load_logs(self) -> None:
         threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
         now_ms = self._environment.clock.monotonic_ms()
-        telling = asyncio.get_running_loop().create_task(self._tell_of_loading())
+        reporter = asyncio.get_running_loop().create_task(self._report_loading())
         try:
-            await self._directories.load(lambda name: self._config_of(name)[0], now_ms, threads=threads)
+            await self._log_manager.load(lambda name: self._log_config_of(name)[0], now_ms, threads=threads)
         finally:
-            telling.cancel()
+            reporter.cancel()
         took_ms = self._environment.clock.monotonic_ms() - now_ms
-        log.info("logs_loaded", logs=sum(one.log_count for one in self._directories), took_ms=took_ms)
+        log.info(
+            "logs_loaded", logs=sum(directory.log_count for directory in self._log_manager), took_ms=took_ms
+        )
         self._log_recovered(took_ms)
 
-    async def _tell_of_loading(self) -> None:
-        starts = [directory.loading for directory in self._directories]
+    async def _report_loading(self) -> None:
+        states = [directory.loading for directory in self._log_manager]
         while True:
-            await self._environment.clock.sleep_ms(LOADING_TOLD_MS)
-            self._on_loading(load_progress(starts))
+            await self._environment.clock.sleep_ms(LOADING_PROGRESS_INTERVAL_MS)
+            self._on_load_progress(load_progress(states))
 
     def _log_recovered(self, took_ms: int) -> None:
-        loadings = [one.loading for one in self._directories if not one.had_clean_shutdown]
-        if any(loading.total for loading in loadings):
-            log.warning("unclean_stop_recovered", **recovery_summary(loadings)._asdict(), took_ms=took_ms)
-        for directory in self._directories:
+        states = [directory.loading for directory in self._log_manager if not directory.had_clean_shutdown]
+        if any(loading.total for loading in states):
+            log.warning("unclean_stop_recovered", **recovery_summary(states)._asdict(), took_ms=took_ms)
+        for directory in self._log_manager:
             for problem in directory.problems:
                 log.warning("checkpoint_not_read", reason=problem)
             for partition, failure in directory.unusable.items():
                 log.error("log_unusable", partition=partition, reason=str(failure))
-            for partition, recovered in directory.loading.recovered:
-                log.debug("log_recovered", partition=partition, segments=recovered.scanned_segments)
-                if recovered.problem is not None:
+            for partition, result in directory.loading.recovered:
+                log.debug("log_recovered", partition=partition, segments=result.scanned_segments)
+                if result.problem is not None:
                     log.warning(
                         "log_truncated_on_recovery",
                         partition=partition,
-                        truncated_bytes=recovered.truncated_bytes,
-                        dropped_segments=recovered.dropped_segments,
-                        reason=recovered.problem,
+                        truncated_bytes=result.truncated_bytes,
+                        dropped_segments=result.dropped_segments,
+                        reason=result.problem,
                     )
 
-    def _config_of(self, name: str) -> tuple[LogConfig, int]:
-        values = self.config.topic_settings(self._topics.overrides_of(name))
+    def _log_config_of(self, name: str) -> tuple[LogConfig, int]:
+        values = self.config.topic_settings(self._admin_manager.topic_overrides(name))
         decompressed_max = self.config.broker[settings.ODRADEK_DECOMPRESSED_BYTES_MAX]
         return LogConfig.of(values, decompressed_max), values[topic.MIN_INSYNC_REPLICAS]
 
-    def _make_replicas(self, timer_driver: TimerDriver) -> ReplicaManager:
+    def _make_replica_manager(self, timer_driver: TimerDriver) -> ReplicaManager:
         return ReplicaManager(
             self.broker_id,
-            self._directories,
-            self.image,
-            self._config_of,
+            self._log_manager,
+            self.metadata_cache,
+            self._log_config_of,
             self._environment.clock,
             timer_driver.wheel,
             timer_driver.arm,
             lambda: self.config.broker[settings.REPLICA_LAG_TIME_MAX_MS],
             self._environment.workers,
-            self._move_limits,
+            self._alter_log_dirs_limits,
             self._cleaner,
         )
 
-    def _make_groups(self, timer_driver: TimerDriver) -> Groups:
-        groups = Groups(
+    def _make_group_coordinator(self, timer_driver: TimerDriver) -> GroupCoordinator:
+        group_coordinator = GroupCoordinator(
             self.config,
-            self.image,
-            self._topics,
-            self._replicas,
+            self.metadata_cache,
+            self._admin_manager,
+            self._replica_manager,
             self._environment.clock,
             timer_driver,
             self._environment.entropy,
         )
-        groups.start()
-        return groups
+        group_coordinator.start()
+        return group_coordinator
 
-    def _make_markers(self) -> Markers:
-        return Markers(
-            self._replicas,
+    def _make_marker_writer(self) -> TransactionMarkerWriter:
+        return TransactionMarkerWriter(
+            self._replica_manager,
             self._environment.clock,
             lambda: self.config.broker[settings.REQUEST_TIMEOUT_MS],
-            self._groups.transaction_ended,
+            self._group_coordinator.transaction_ended,
         )
 
-    def _make_transactions(self, timer_driver: TimerDriver) -> Transactions:
-        transactions = Transactions(
+    def _make_transaction_coordinator(self, timer_driver: TimerDriver) -> TransactionCoordinator:
+        transaction_coordinator = TransactionCoordinator(
             self.config,
-            self.image,
-            self._topics,
-            self._replicas,
+            self.metadata_cache,
+            self._admin_manager,
+            self._replica_manager,
             self._environment.clock,
             timer_driver,
-            self._markers,
+            self._marker_writer,
         )
-        transactions.start()
-        return transactions
+        transaction_coordinator.start()
+        return transaction_coordinator
 
-    def _make_verification(self) -> Verification:
-        return Verification(
-            self._transactions,
+    def _make_transaction_verification(self) -> AddPartitionsToTxnManager:
+        return AddPartitionsToTxnManager(
+            self._transaction_coordinator,
             lambda: self.config.broker[settings.TRANSACTION_PARTITION_VERIFICATION_ENABLE],
         )
 
-    def _move_limits(self) -> AlterLogDirsLimits:
+    def _alter_log_dirs_limits(self) -> AlterLogDirsLimits:
         values = self.config.broker
         return AlterLogDirsLimits(
             min(
@@ -407,28 +420,34 @@ class Broker:
             max(values[settings.REPLICA_FETCH_BACKOFF_MS], RETRY_MS_MIN),
         )
 
-    def _make_context(self, store: Store, listening: Listening) -> Context:
+    def _make_context(self, store: Store, socket_server: SocketServer) -> BrokerContext:
         slots = self.config.broker[settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
-        return Context(
+        return BrokerContext(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
             clock=self._environment.clock,
             config=self.config,
-            image=self.image,
-            all_topics_answers=AllTopicsAnswers(self.image, self._environment.workers),
-            replicas=self._replicas,
-            directories=self._directories,
-            topics=self._topics,
-            fetch_sessions=FetchSessionCache(self._environment.entropy, self.image.name_of, slots),
-            producer_ids=ProducerIdManager(store, self.broker_id, self._transactions.largest_producer_id),
-            groups=self._groups,
-            transactions=self._transactions,
-            markers=self._markers,
-            verification=self._make_verification(),
+            metadata_cache=self.metadata_cache,
+            all_topics_cache=AllTopicsResponseCache(self.metadata_cache, self._environment.workers),
+            replica_manager=self._replica_manager,
+            log_manager=self._log_manager,
+            admin_manager=self._admin_manager,
+            fetch_session_cache=FetchSessionCache(
+                self._environment.entropy, self.metadata_cache.name_of, slots
+            ),
+            producer_id_manager=ProducerIdManager(
+                store, self.broker_id, self._transaction_coordinator.largest_producer_id
+            ),
+            group_coordinator=self._group_coordinator,
+            transaction_coordinator=self._transaction_coordinator,
+            marker_writer=self._marker_writer,
+            transaction_verification=self._make_transaction_verification(),
             store=store,
             workers=self._environment.workers,
-            listening=listening,
-            refusals=RateLimitedEvents(events.logger("produce"), self._environment.clock.monotonic_ms),
+            socket_server=socket_server,
+            rejected_batches=RateLimitedEvents(
+                events.logger("produce"), self._environment.clock.monotonic_ms
+            ),
         )
 
     def _make_session(self, connection: Connection, listener: Listener) -> Session:
@@ -436,118 +455,121 @@ class Broker:
         return Session(
             connection,
             listener.name,
-            self._dispatcher.begin,
-            listener.session_ended,
-            self._turns,
-            self._queue,
-            self._memory,
+            self._dispatcher.dispatch,
+            listener.on_session_closed,
+            self._connection_scheduler,
+            self._request_queue,
+            self._memory_pool,
             frame_bytes_max=values[settings.SOCKET_REQUEST_MAX_BYTES],
-            under_way_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
+            in_flight_max=values[settings.ODRADEK_CONNECTION_UNANSWERED_MAX],
             scratch=self._scratch,
-            trace=self._closings,
+            close_events=self._closed_connection_events,
         )
 
     def _registration(self, endpoints: Sequence[ListenerEndpoint]) -> znodes.BrokerRegistration:
         advertised = tuple(
-            znodes.RegisteredEndpoint(one.name, one.protocol.value, one.host, one.port) for one in endpoints
+            znodes.RegisteredEndpoint(endpoint.name, endpoint.protocol.value, endpoint.host, endpoint.port)
+            for endpoint in endpoints
         )
         rack = self.config.broker[settings.BROKER_RACK]
         return znodes.BrokerRegistration(advertised, self._environment.clock.wall_ms(), rack)
 
-    def _make_listening(self) -> Listening:
+    def _make_socket_server(self) -> SocketServer:
         environment = self._environment
-        return Listening(
+        return SocketServer(
             self.config, environment.network, environment.clock, environment.host_name, self._make_session
         )
 
-    async def _register(self, store: Store, listening: Listening) -> None:
+    async def _register(self, store: Store, socket_server: SocketServer) -> None:
         await store.ensure_path(znode_paths.BROKER_IDS)
-        registration = self._registration(listening.endpoints)
+        registration = self._registration(socket_server.endpoints)
         self._broker_epoch = await register_broker(store, self.broker_id, registration)
-        listening.on_advertised = partial(self._register_again, store)
+        socket_server.on_advertised = partial(self._update_registration, store)
 
-    async def _register_again(self, store: Store, endpoints: Sequence[ListenerEndpoint]) -> None:
-        """Have clients told of other endpoints."""
+    async def _update_registration(self, store: Store, endpoints: Sequence[ListenerEndpoint]) -> None:
+        """Publish changed endpoints."""
         await update_registration(store, self.broker_id, self._registration(endpoints))
         if self._controller is not None:
             self._controller.on_broker_modified()
 
-    async def _stand_for_controller(self, store: Store) -> None:
+    async def _elect_controller(self, store: Store) -> None:
         fence = await elect(store, self.broker_id, self._environment.clock.wall_ms())
         if fence is None:
             raise ConfigError(
-                ["another broker is the controller of this store; there can be only one broker"]
+                ["another broker is the controller of this store; only one broker is supported"]
             )
         channel = LocalControllerChannel(
             self.broker_id,
-            self.image,
-            self._replicas,
-            self._topics,
-            self._groups.forget,
+            self.metadata_cache,
+            self._replica_manager,
+            self._admin_manager,
+            self._group_coordinator.delete_offsets,
             self._environment.on_resized,
         )
         self._controller = Controller(store, fence, channel, self._environment.clock.sleep_ms)
         await self._controller.start()
 
-    def _list_chores(self, changes: ConfigChanges) -> list[Chore]:
+    def _list_tasks(self, config_manager: DynamicConfigManager) -> list[ScheduledTask]:
         values = self.config.broker
         idle_ms = values[settings.CONNECTIONS_MAX_IDLE_MS]
         idle_check_ms = min(max(idle_ms // 4, 10), 60_000) if idle_ms >= 0 else 60_000
         return [
-            Chore("close_idle", idle_check_ms, self._close_idle),
-            Chore("close_stalled", STALLED_CHECK_MS, self._close_stalled),
-            *Upkeep(self._directories, self.config, self._environment.clock).chores(),
-            Chore("retry_flushes", SOON_MS, self._replicas.retry_flushes),
-            Chore("retry_offline_partitions", UNPLACED_RETRY_MS, self._retry_unplaced),
-            Chore("delete_expired_config_changes", 300_000, changes.forget_old),
+            ScheduledTask("close_idle", idle_check_ms, self._close_idle),
+            ScheduledTask("close_stalled", STALLED_CHECK_MS, self._close_stalled),
+            *LogMaintenance(self._log_manager, self.config, self._environment.clock).tasks(),
+            ScheduledTask("retry_flushes", SHORT_INTERVAL_MS, self._replica_manager.retry_flushes),
+            ScheduledTask(
+                "retry_offline_partitions", OFFLINE_PARTITION_RETRY_MS, self._retry_offline_partitions
+            ),
+            ScheduledTask("delete_expired_config_changes", 300_000, config_manager.delete_expired),
         ]
 
-    # Chores.
+    # Scheduled tasks.
 
     async def _close_idle(self) -> None:
         idle_ms = self.config.broker[settings.CONNECTIONS_MAX_IDLE_MS]
         if idle_ms >= 0:
             now_ms = self._environment.clock.monotonic_ms()
-            for listener in self._listening or ():
+            for listener in self._socket_server or ():
                 listener.close_idle(now_ms, idle_ms)
 
     async def _close_stalled(self) -> None:
-        self._memory.close_stalled(self._environment.clock.monotonic_ms())
+        self._memory_pool.close_stalled_session(self._environment.clock.monotonic_ms())
 
-    async def _retry_unplaced(self) -> None:
-        placed = await self._replicas.retry_offline_partitions()
-        if placed and self._controller is not None:
-            self._controller.on_replicas_online(self.broker_id, placed)
+    async def _retry_offline_partitions(self) -> None:
+        partitions = await self._replica_manager.retry_offline_partitions()
+        if partitions and self._controller is not None:
+            self._controller.on_replicas_online(self.broker_id, partitions)
 
     # Failures.
 
-    def _directory_failed(self, directory: LogDirectory) -> None:
-        """Whoever found out is in the middle of something: act once that is done."""
-        asyncio.get_running_loop().call_soon(self._take_offline, directory)
+    def _on_log_dir_failure(self, directory: LogDirectory) -> None:
+        """Handle the failure in a later loop iteration: the caller is in the middle of an operation."""
+        asyncio.get_running_loop().call_soon(self._handle_log_dir_failure, directory)
 
-    def _take_offline(self, directory: LogDirectory) -> None:
-        lost = self._replicas.handle_log_dir_failure(directory)
+    def _handle_log_dir_failure(self, directory: LogDirectory) -> None:
+        partitions = self._replica_manager.handle_log_dir_failure(directory)
         directory.abandon()
         log.error(
             "directory_failed",
             path=directory.path,
             reason=str(directory.failure),
-            partitions=len(lost),
-            serving=len(self._directories),
+            partitions=len(partitions),
+            serving=len(self._log_manager),
         )
-        if not self._directories:
+        if not self._log_manager:
             self.all_failed.set()
         elif self._controller is not None:
-            self._controller.on_replicas_offline(self.broker_id, lost)
+            self._controller.on_replicas_offline(self.broker_id, partitions)
 
     # Stop.
 
     async def stop(self) -> None:
-        """Stop in order. Whatever was started is stopped, even after a start that failed half way."""
+        """Stop in order. Also stops what a failed start has started."""
         if self._cleaner is not None:
             await self._cleaner.stop()
-        await self._chores.stop()
-        await self._finish_requests()
+        await self._task_scheduler.stop()
+        await self._drain_requests()
         if self._controller is not None:
             await self._controller.stop()
         failures = await self._close_directories()
@@ -558,35 +580,35 @@ class Broker:
         log.info("stopped", broker=self.broker_id)
 
     async def _close_directories(self) -> list[StorageError]:
-        """Close them all, so that one that cannot be closed does not cost the others a recovery."""
+        """Close all, so that one that fails to close does not cause a recovery of the others."""
         failures = []
         threads = self.config.broker[settings.NUM_RECOVERY_THREADS_PER_DATA_DIR]
-        self._directories.on_failure = lambda _: None  # nobody is served any longer
-        for directory in self._directories:
+        self._log_manager.on_failure = lambda _: None  # no requests are served any more
+        for directory in self._log_manager:
             try:
                 await directory.close(broker_epoch=self._broker_epoch, threads=threads)
-            except StorageError as failed:
-                log.error("directory_not_closed", path=directory.path, reason=str(failed))
-                failures.append(failed)
+            except StorageError as error:
+                log.error("directory_not_closed", path=directory.path, reason=str(error))
+                failures.append(error)
         return failures
 
-    async def _finish_requests(self) -> None:
-        if self._listening is None:
+    async def _drain_requests(self) -> None:
+        if self._socket_server is None:
             return
-        self._listening.stop_reading()
-        await self._transactions.stop()
-        await self._groups.stop()
-        await self._replicas.alter_log_dirs.stop()
-        self._replicas.complete_all_delayed()
+        self._socket_server.stop_reading()
+        await self._transaction_coordinator.stop()
+        await self._group_coordinator.stop()
+        await self._replica_manager.alter_log_dirs.stop()
+        self._replica_manager.complete_all_delayed()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._replicas.drain_appends()
-                # What was appended just now may wait for replicas.
-                self._replicas.complete_all_delayed()
-                await self._dispatcher.settle()
-                # A fetch that waited for the disk may have come to wait for records.
-                self._replicas.complete_all_delayed()
-                await self._dispatcher.settle()
-                await self._replicas.drain_flushes()
+                await self._replica_manager.drain_appends()
+                # The appends just completed may wait for replicas.
+                self._replica_manager.complete_all_delayed()
+                await self._dispatcher.drain()
+                # A fetch that waited for the disk may now wait for records.
+                self._replica_manager.complete_all_delayed()
+                await self._dispatcher.drain()
+                await self._replica_manager.drain_flushes()
         self._timer_driver.stop()
-        await self._listening.close_sessions()
+        await self._socket_server.close_sessions()

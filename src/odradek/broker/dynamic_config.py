@@ -1,7 +1,6 @@
-"""Dynamic settings on their way from the store to whatever goes by them.
+"""Dynamic configs: read from the store, and applied on change notifications.
 
-All settings are read at start; after that the store's notes tell which changed. Whoever misses notes reads
-everything anew.
+All configs are read at start; after that, notifications in the store name the entity that changed.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from odradek.broker.network.socket_server import Listening
-from odradek.broker.topics.admin import ALL_BROKERS, Topics
+from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.topics.admin import ALL_BROKERS, AdminManager
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.model.errors import BrokerError
 from odradek.ports.clock import Clock
@@ -31,58 +30,63 @@ BROKERS: Final = "brokers"
 log = events.logger("config")
 
 
-class ConfigChanges:
+class DynamicConfigManager:
     def __init__(
-        self, store: Store, config: DynamicBrokerConfig, topics: Topics, broker_id: int, clock: Clock
+        self,
+        store: Store,
+        config: DynamicBrokerConfig,
+        admin_manager: AdminManager,
+        broker_id: int,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._config = config
-        self._topics = topics
+        self._admin_manager = admin_manager
         self._broker_id = broker_id
         self._clock = clock
-        self._replicas: ReplicaManager | None = None
-        self._listening: Listening | None = None
-        self._seen = ""
+        self._replica_manager: ReplicaManager | None = None
+        self._socket_server: SocketServer | None = None
+        self._last_seen = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def load(self) -> None:
-        """Read everything, and be told of changes from here on."""
+        """Read all configs, and watch for changes from now on."""
         await self._store.ensure_path(znode_paths.CONFIG_CHANGES)
-        changes = await watch_config_changes(self._store, self._noted)
-        self._seen = changes[-1].name if changes else ""
+        changes = await watch_config_changes(self._store, self._on_notification)
+        self._last_seen = changes[-1].name if changes else ""
         for topic, overrides in (await read_configs(self._store, TOPICS)).items():
-            self._topics.know_overrides(topic, overrides)
+            self._admin_manager.put_topic_overrides(topic, overrides)
         brokers = await read_configs(self._store, BROKERS)
         self._warn(self._config.set_cluster_overrides(brokers.get(ALL_BROKERS, {})))
         self._warn(self._config.set_broker_overrides(brokers.get(str(self._broker_id), {})))
 
-    def follow(self, replicas: ReplicaManager, listening: Listening) -> None:
-        """Pass changes on to these replicas and listeners too."""
-        self._replicas = replicas
-        self._listening = listening
+    def attach(self, replica_manager: ReplicaManager, socket_server: SocketServer) -> None:
+        """Also apply changes to these replicas and listeners."""
+        self._replica_manager = replica_manager
+        self._socket_server = socket_server
 
-    async def forget_old(self) -> None:
+    async def delete_expired(self) -> None:
         await delete_expired_config_changes(self._store, self._clock.wall_ms())
 
-    def _noted(self, event: WatchedEvent) -> None:
-        task = asyncio.get_running_loop().create_task(self._catch_up())
+    def _on_notification(self, event: WatchedEvent) -> None:
+        task = asyncio.get_running_loop().create_task(self._process_notifications())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _catch_up(self) -> None:
+    async def _process_notifications(self) -> None:
         try:
-            for change in await watch_config_changes(self._store, self._noted):
-                if change.name > self._seen:
-                    self._seen = change.name
+            for change in await watch_config_changes(self._store, self._on_notification):
+                if change.name > self._last_seen:
+                    self._last_seen = change.name
                     if change.entity_path is not None:
                         await self._apply(change.entity_path)
-        except StoreError as broken:
-            log.error("config_change_failed", reason=str(broken))
+        except StoreError as error:
+            log.error("config_change_failed", reason=str(error))
 
     async def _apply(self, entity_path: str) -> None:
         kind, _, name = entity_path.partition("/")
         if kind == TOPICS:
-            self._topics.know_overrides(name, await read_config(self._store, kind, name))
+            self._admin_manager.put_topic_overrides(name, await read_config(self._store, kind, name))
             self._reconfigure([name])
         elif kind == BROKERS and name == ALL_BROKERS:
             self._warn(self._config.set_cluster_overrides(await read_config(self._store, kind, name)))
@@ -90,20 +94,20 @@ class ConfigChanges:
         elif kind == BROKERS and name == str(self._broker_id):
             self._warn(self._config.set_broker_overrides(await read_config(self._store, kind, name)))
             self._reconfigure(None)
-            await self._listen()
+            await self._apply_listeners()
 
-    async def _listen(self) -> None:
-        """Listen as the settings say. Whoever changed them through this broker has seen to that already."""
-        if self._listening is not None:
+    async def _apply_listeners(self) -> None:
+        """Apply the configured listeners. A no-op for changes made through this broker."""
+        if self._socket_server is not None:
             try:
-                async with self._listening.changing_to(self._config.broker):
+                async with self._socket_server.reconfigure(self._config.broker):
                     pass
-            except BrokerError as refused:
-                log.error("listeners_not_changed", reason=refused.message)
+            except BrokerError as error:
+                log.error("listeners_not_changed", reason=error.message)
 
     def _reconfigure(self, topics: list[str] | None) -> None:
-        if self._replicas is not None:
-            self._replicas.reconfigure(topics)
+        if self._replica_manager is not None:
+            self._replica_manager.reconfigure(topics)
 
     def _warn(self, problems: list[str]) -> None:
         for problem in problems:

@@ -1,10 +1,10 @@
-"""What the controller tells this broker, carried out: replicas, cluster image, and who waits for either."""
+"""Controller requests (LeaderAndIsr, UpdateMetadata, StopReplica) to the broker the controller runs on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from odradek.broker.topics.admin import Topics
+from odradek.broker.topics.admin import AdminManager
 from odradek.cluster.metadata_cache import (
     BrokerEndpoint,
     BrokerMetadata,
@@ -30,99 +30,112 @@ log = events.logger("controller_channel")
 
 
 class LocalControllerChannel:
-    """The controller's way to the broker it runs on: no wire in between."""
+    """Controller channel to the local broker: calls in place of requests."""
 
     def __init__(
         self,
         broker_id: int,
-        image: MetadataCache,
-        replicas: ReplicaManager,
-        topics: Topics,
+        metadata_cache: MetadataCache,
+        replica_manager: ReplicaManager,
+        admin_manager: AdminManager,
         on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _: None,
         on_resized: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """``on_deleted`` hears of the partitions of deleted topics, ``on_resized`` how many are here."""
+        """``on_deleted`` gets the partitions of deleted topics, ``on_resized`` the local partition count."""
         self._on_resized = on_resized
         self._on_deleted = on_deleted
         self._broker_id = broker_id
-        self._image = image
-        self._replicas = replicas
-        self._topics = topics
+        self._metadata_cache = metadata_cache
+        self._replica_manager = replica_manager
+        self._admin_manager = admin_manager
 
-    async def leader_and_isr(self, order: SendLeaderAndIsr) -> list[TopicPartition]:
-        offline = await self._replicas.become_leader_or_follower(
+    async def leader_and_isr(self, request: SendLeaderAndIsr) -> list[TopicPartition]:
+        offline = await self._replica_manager.become_leader_or_follower(
             {
-                partition: (one.topic_id, _leadership(one))
-                for partition, one in order.partition_states.items()
+                partition: (state.topic_id, _leader_and_isr(state))
+                for partition, state in request.partition_states.items()
             },
-            {partition for partition, one in order.partition_states.items() if one.is_new},
+            {partition for partition, state in request.partition_states.items() if state.is_new},
         )
-        if order.partition_states:
-            leading = sum(one.leader == self._broker_id for one in order.partition_states.values())
-            following = len(order.partition_states) - leading
-            log.info("leadership_changed", leading=leading, following=following, offline=len(offline))
+        if request.partition_states:
+            leader_count = sum(state.leader == self._broker_id for state in request.partition_states.values())
+            follower_count = len(request.partition_states) - leader_count
+            log.info(
+                "leadership_changed",
+                leading=leader_count,
+                following=follower_count,
+                offline=len(offline),
+            )
         return offline
 
-    async def update_metadata(self, news: SendUpdateMetadata) -> None:
-        gone: dict[int, BrokerMetadata | None] = dict.fromkeys(
-            self._image.brokers.keys() - news.brokers.keys()
+    async def update_metadata(self, update: SendUpdateMetadata) -> None:
+        removed: dict[int, BrokerMetadata | None] = dict.fromkeys(
+            self._metadata_cache.brokers.keys() - update.brokers.keys()
         )
-        brokers = {broker_id: _broker(broker_id, live) for broker_id, live in news.brokers.items()}
-        topics: dict[str, TopicMetadata | None] = dict.fromkeys(news.deleted_topics)
+        brokers = {broker_id: _broker(broker_id, broker) for broker_id, broker in update.brokers.items()}
+        topics: dict[str, TopicMetadata | None] = dict.fromkeys(update.deleted_topics)
         partitions: dict[str, list[PartitionMetadata]] = {}
-        for topic, images in _by_topic(news.partition_states, news.brokers.keys()).items():
-            topic_id = news.partition_states[TopicPartition(topic, images[0].partition)].topic_id
-            known = self._image.topic(topic)
-            if known is None or known.topic_id != topic_id:
-                topics[topic] = TopicMetadata(topic, topic_id, {one.partition: one for one in images})
+        updated = _partitions_by_topic(update.partition_states, update.brokers.keys())
+        for topic, changed in updated.items():
+            topic_id = update.partition_states[TopicPartition(topic, changed[0].partition)].topic_id
+            current = self._metadata_cache.topic(topic)
+            if current is None or current.topic_id != topic_id:
+                by_number = {partition.partition: partition for partition in changed}
+                topics[topic] = TopicMetadata(topic, topic_id, by_number)
             else:
-                partitions[topic] = images
+                partitions[topic] = changed
         deleted = [
-            partition for topic in news.deleted_topics for partition in _partitions_of(topic, self._image)
+            partition
+            for topic in update.deleted_topics
+            for partition in _partitions_of(topic, self._metadata_cache)
         ]
-        delta = MetadataUpdate({**gone, **brokers}, topics, partitions, self._broker_id)
-        for topic in self._image.apply(delta):
-            self._topics.changed(topic)
-        for topic in news.deleted_topics:
-            self._topics.know_overrides(topic, {})
+        metadata_update = MetadataUpdate({**removed, **brokers}, topics, partitions, self._broker_id)
+        for topic in self._metadata_cache.apply(metadata_update):
+            self._admin_manager.on_topic_changed(topic)
+        for topic in update.deleted_topics:
+            self._admin_manager.put_topic_overrides(topic, {})
         self._on_deleted(deleted)
         if topics or partitions:
-            self._on_resized(len(self._replicas))
+            self._on_resized(len(self._replica_manager))
 
-    async def stop_replica(self, order: SendStopReplica) -> list[TopicPartition]:
-        return self._replicas.remove(order.partitions)
-
-
-def _partitions_of(topic: str, image: MetadataCache) -> list[TopicPartition]:
-    known = image.topic(topic)
-    return [] if known is None else [TopicPartition(topic, number) for number in known.partitions]
+    async def stop_replica(self, request: SendStopReplica) -> list[TopicPartition]:
+        return self._replica_manager.remove(request.partitions)
 
 
-def _leadership(order: PartitionStateUpdate) -> LeaderAndIsr:
-    return LeaderAndIsr(order.leader, order.leader_epoch, order.isr, order.replicas, order.partition_epoch)
+def _partitions_of(topic: str, metadata_cache: MetadataCache) -> list[TopicPartition]:
+    metadata = metadata_cache.topic(topic)
+    return [] if metadata is None else [TopicPartition(topic, number) for number in metadata.partitions]
 
 
-def _broker(broker_id: int, live: LiveBroker) -> BrokerMetadata:
+def _leader_and_isr(state: PartitionStateUpdate) -> LeaderAndIsr:
+    return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.replicas, state.partition_epoch)
+
+
+def _broker(broker_id: int, broker: LiveBroker) -> BrokerMetadata:
     endpoints = {
-        one.listener: BrokerEndpoint(one.host, one.port, one.security_protocol)
-        for one in live.registration.endpoints
+        endpoint.listener: BrokerEndpoint(endpoint.host, endpoint.port, endpoint.security_protocol)
+        for endpoint in broker.registration.endpoints
     }
-    return BrokerMetadata(broker_id, endpoints, live.registration.rack, live.broker_epoch)
+    return BrokerMetadata(broker_id, endpoints, broker.registration.rack, broker.broker_epoch)
 
 
-def _by_topic(orders: PartitionStateUpdates, live: Collection[int]) -> dict[str, list[PartitionMetadata]]:
+def _partitions_by_topic(
+    states: PartitionStateUpdates, live: Collection[int]
+) -> dict[str, list[PartitionMetadata]]:
     by_topic: dict[str, list[PartitionMetadata]] = {}
-    for (topic, number), order in orders.items():
-        offline = tuple(one for one in order.replicas if one not in live or one in order.offline_replicas)
+    for (topic, number), state in states.items():
+        offline = tuple(
+            replica for replica in state.replicas if replica not in live or replica in state.offline_replicas
+        )
         by_topic.setdefault(topic, []).append(
             PartitionMetadata(
                 number,
-                order.leader,
-                order.leader_epoch,
-                order.isr,
-                order.replicas,
+                state.leader,
+                state.leader_epoch,
+                state.isr,
+                state.replicas,
                 offline,
-                order.partition_epoch,
+                state.partition_epoch,
             )
         )
     return by_topic

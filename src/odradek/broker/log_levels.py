@@ -1,6 +1,6 @@
-"""Levels of the broker's loggers as the BROKER_LOGGER resource of the config APIs names them.
+"""Log levels of the broker: the BROKER_LOGGER resource of the config APIs.
 
-Levels are Kafka's words. They count at once and are forgotten when the broker stops.
+Levels have Kafka's names. They apply at once and are reset when the broker stops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.telemetry import events
 
 
 def plan_levels(operations: Sequence[AlterOperation], known: Collection[str]) -> dict[str, str | None]:
-    """Return the new level of each logger; None for one that follows the root logger from now on."""
+    """Return the new level of each logger; None resets it to the level of the root logger."""
     check_operations(operations)
     levels: dict[str, str | None] = {}
     for name, op, level in operations:

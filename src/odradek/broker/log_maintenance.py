@@ -1,7 +1,7 @@
-"""The periodic work on logs: flushes, retention, checkpoints, removal of what was deleted, producer expiry.
+"""Periodic log maintenance: flushes, retention, checkpoints, file removal, producer expiry.
 
-Each piece of work goes over all logs and asks their settings anew, so that a changed setting holds from the
-next time on. A log that fails does not keep the others from their turn, and no turn keeps the loop for long.
+Each task iterates over all logs and reads their current configs, so that a changed config applies from the
+next run on. A failing log does not stop the others, and iteration yields to the event loop.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from odradek.broker.scheduled_tasks import Chore
+from odradek.broker.scheduled_tasks import ScheduledTask
 from odradek.config import broker as settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.log.log import Log
@@ -19,22 +19,22 @@ from odradek.model.errors import BrokerError, StorageError
 from odradek.ports.clock import Clock
 from odradek.telemetry import events
 
-SOON_MS: Final = 1_000
-"""How long after a segment ended it is flushed, and after its time came a deleted one is removed."""
+SHORT_INTERVAL_MS: Final = 1_000
+"""Interval of flushing rolled segments and of removing deleted ones that are due."""
 
-FLUSH_LOOK_MS: Final = 1_000
-"""How often flushes that are due by time are looked for, if log.flush.scheduler.interval.ms is not set. Kafka
-would never look, and a topic's flush.ms would be without effect."""
+FLUSH_CHECK_MS: Final = 1_000
+"""Interval of the flush.ms check if log.flush.scheduler.interval.ms is not set. Kafka never checks then, so
+that a topic's flush.ms has no effect."""
 
-LOGS_A_TURN: Final = 64
-"""Logs gone over before others on the loop have their turn."""
+LOGS_PER_BATCH: Final = 64
+"""Logs visited before yielding to the event loop."""
 
 log = events.logger("log_maintenance")
 
 _NEVER: Final = 2**63 - 1
 
 
-class Upkeep:
+class LogMaintenance:
     def __init__(
         self, directories: Iterable[LogDirectory], config: DynamicBrokerConfig, clock: Clock
     ) -> None:
@@ -42,48 +42,56 @@ class Upkeep:
         self._config = config
         self._clock = clock
 
-    def chores(self) -> list[Chore]:
-        """Kafka's schedules, and the first time of its initial delay."""
+    def tasks(self) -> list[ScheduledTask]:
+        """Return the tasks with Kafka's intervals and initial delay."""
         values = self._config.broker
         delay_ms = values[settings.LOG_INITIAL_TASK_DELAY_MS]
-        look_ms = values[settings.LOG_FLUSH_SCHEDULER_INTERVAL_MS]
+        check_ms = values[settings.LOG_FLUSH_SCHEDULER_INTERVAL_MS]
         return [
-            Chore("flush_rolled", SOON_MS, self.flush_rolled),
-            Chore("flush_due", FLUSH_LOOK_MS if look_ms == _NEVER else look_ms, self.flush_due),
-            Chore("remove_deleted", SOON_MS, self.remove_deleted),
-            Chore("retain", values[settings.LOG_RETENTION_CHECK_INTERVAL_MS], self.retain, delay_ms),
-            Chore(
+            ScheduledTask("flush_rolled", SHORT_INTERVAL_MS, self.flush_rolled),
+            ScheduledTask("flush_due", FLUSH_CHECK_MS if check_ms == _NEVER else check_ms, self.flush_due),
+            ScheduledTask("remove_deleted", SHORT_INTERVAL_MS, self.remove_deleted),
+            ScheduledTask(
+                "apply_retention",
+                values[settings.LOG_RETENTION_CHECK_INTERVAL_MS],
+                self.apply_retention,
+                delay_ms,
+            ),
+            ScheduledTask(
                 "checkpoint_recovery_points",
                 values[settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS],
                 self.checkpoint_recovery_points,
                 delay_ms,
             ),
-            Chore(
+            ScheduledTask(
                 "checkpoint_log_start_offsets",
                 values[settings.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS],
                 self.checkpoint_log_start_offsets,
                 delay_ms,
             ),
-            Chore(
+            ScheduledTask(
                 "checkpoint_high_watermarks",
                 values[settings.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS],
                 self.checkpoint_high_watermarks,
             ),
-            Chore(
+            ScheduledTask(
                 "expire_producers",
                 values[settings.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS],
                 self.expire_producers,
             ),
         ]
 
-    async def _sound_logs(self) -> AsyncIterator[Log]:
-        """All logs that have not failed; others on the loop run in between."""
+    async def _healthy_logs(self) -> AsyncIterator[Log]:
+        """Iterate over all logs that have not failed, yielding to the event loop."""
         for directory in self._directories:
-            for number, one in enumerate(list(directory)):
-                if number % LOGS_A_TURN == LOGS_A_TURN - 1:
+            for number, partition_log in enumerate(list(directory)):
+                if number % LOGS_PER_BATCH == LOGS_PER_BATCH - 1:
                     await asyncio.sleep(0)
-                if one.failure is None and directory.get(one.topic_partition) is one:
-                    yield one
+                if (
+                    partition_log.failure is None
+                    and directory.get(partition_log.topic_partition) is partition_log
+                ):
+                    yield partition_log
 
     # Flushes.
 
@@ -92,50 +100,50 @@ class Upkeep:
             await directory.flush_rolled()
 
     async def flush_due(self) -> None:
-        """Flush the logs that have not been for ``flush.ms``. Times are told by the monotonic clock."""
+        """Flush the logs whose last flush is ``flush.ms`` ago by the monotonic clock."""
         now_ms = self._clock.monotonic_ms()
-        async for one in self._sound_logs():
-            if one.flushed_ms is None:
-                one.flushed_ms = now_ms
-            if now_ms - one.flushed_ms >= one.config.flush_ms:
-                one.flushed_ms = now_ms
+        async for partition_log in self._healthy_logs():
+            if partition_log.flushed_ms is None:
+                partition_log.flushed_ms = now_ms
+            if now_ms - partition_log.flushed_ms >= partition_log.config.flush_ms:
+                partition_log.flushed_ms = now_ms
                 try:
-                    await one.flush()
-                except StorageError as failed:
-                    log.error("flush_failed", partition=one.topic_partition, reason=str(failed))
+                    await partition_log.flush()
+                except StorageError as error:
+                    log.error("flush_failed", partition=partition_log.topic_partition, reason=str(error))
 
     # Deletion.
 
-    async def retain(self) -> None:
-        """Let go of what is too old, too much, or before the start of its log."""
+    async def apply_retention(self) -> None:
+        """Delete segments by retention.ms, retention.bytes and log start offset."""
         now_ms = self._clock.wall_ms()
-        async for one in self._sound_logs():
+        async for partition_log in self._healthy_logs():
             try:
-                gone = await one.delete_old_segments(now_ms, self._clock.monotonic_ms())
-            except (BrokerError, StorageError) as failed:
-                log.error("retention_failed", partition=one.topic_partition, reason=str(failed))
+                segments = await partition_log.delete_old_segments(now_ms, self._clock.monotonic_ms())
+            except (BrokerError, StorageError) as error:
+                log.error("retention_failed", partition=partition_log.topic_partition, reason=str(error))
                 continue
-            for due in gone:
+            for segment in segments:
                 log.info(
                     "segment_deleted",
-                    partition=one.topic_partition,
-                    base_offset=due.base_offset,
-                    size_bytes=due.size_bytes,
-                    reason=due.reason,
+                    partition=partition_log.topic_partition,
+                    base_offset=segment.base_offset,
+                    size_bytes=segment.size_bytes,
+                    reason=segment.reason,
                 )
 
     async def remove_deleted(self) -> None:
-        """Remove files of segments and of logs that were deleted long enough ago."""
+        """Remove the files of segments and logs whose file.delete.delay.ms has passed."""
         now_ms = self._clock.monotonic_ms()
-        async for one in self._sound_logs():
+        async for partition_log in self._healthy_logs():
             try:
-                await one.delete_pending_segments(now_ms)
-            except (BrokerError, StorageError) as failed:
-                log.error("removal_failed", partition=one.topic_partition, reason=str(failed))
+                await partition_log.delete_pending_segments(now_ms)
+            except (BrokerError, StorageError) as error:
+                log.error("removal_failed", partition=partition_log.topic_partition, reason=str(error))
         for directory in self._directories:
             await directory.remove_due(now_ms)
 
-    # What is written down and what is forgotten.
+    # Checkpoints and producer expiry.
 
     async def checkpoint_recovery_points(self) -> None:
         for directory in self._directories:
@@ -152,5 +160,5 @@ class Upkeep:
     async def expire_producers(self) -> None:
         now_ms = self._clock.wall_ms()
         expiration_ms = self._config.broker[settings.PRODUCER_ID_EXPIRATION_MS]
-        async for one in self._sound_logs():
-            one.expire_producers(now_ms, expiration_ms)
+        async for partition_log in self._healthy_logs():
+            partition_log.expire_producers(now_ms, expiration_ms)

@@ -1,4 +1,4 @@
-"""The composition root of the broker process: real clock, files and sockets; signals; messages for people."""
+"""Composition root of the broker process: real clock, files and sockets; signals; console output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.broker.broker import Broker, Environment
-from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, contradictions
+from odradek.broker.serve_options import HOST, PORT, ServeOptions, arguments, conflicting_options
 from odradek.config import broker as settings
 from odradek.config import derived, sources
 from odradek.config.listeners import ListenerEndpoint, listeners
@@ -33,8 +33,6 @@ from odradek.telemetry import events
 from odradek.version import VERSION
 
 CONFIG_BYTES_MAX = 1024 * 1024
-
-
 USAGE_ERROR = 2
 
 log = events.logger("broker")
@@ -42,18 +40,18 @@ log = events.logger("broker")
 
 def run(options: ServeOptions, variables: Mapping[str, str]) -> int:
     """Serve until a signal; return the exit status. Problems are printed as plain lines, not tracebacks."""
-    if usage_error := contradictions(options):
-        _complain(usage_error)
+    if conflicts := conflicting_options(options):
+        _print_errors(conflicts)
         return USAGE_ERROR
     try:
         if options.check_config:
             return _check(options, variables)
         with _data_directory(options) as data_dir:
             _start(sources.load(_read(options.config), variables, arguments(options, data_dir)), options)
-    except ConfigError as wrong:
-        return _complain(wrong.problems)
-    except (StorageError, StoreError, OSError) as broken:
-        return _complain([str(broken)])
+    except ConfigError as error:
+        return _print_errors(error.problems)
+    except (StorageError, StoreError, OSError) as error:
+        return _print_errors([str(error)])
     return 0
 
 
@@ -61,16 +59,18 @@ def _start(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
     level, form = loaded.settings[settings.ODRADEK_LOG_LEVEL], loaded.settings[settings.ODRADEK_LOG_FORMAT]
     events.configure(sys.stderr, level, sys.stderr.isatty(), form=form)
     for warning in loaded.warnings:
-        _tell(f"warning: {warning}")
+        _print(f"warning: {warning}")
     if codec.PURE_REASON is not None:
-        _tell(f"warning: the compiled record codec is not in use ({codec.PURE_REASON}); expect a slow broker")
+        _print(
+            f"warning: the compiled record codec is not in use ({codec.PURE_REASON}); expect a slow broker"
+        )
     raise_open_file_limit()
     _run(_serve(loaded, options))
 
 
 @contextmanager
 def _data_directory(options: ServeOptions) -> Iterator[str | None]:
-    """The directory that ``log.dirs`` is set to: the one given, a temporary one, or None for no change."""
+    """Yield the value for ``log.dirs``: the option, a temporary directory, or None to keep the setting."""
     if not options.ephemeral:
         yield options.data_dir
         return
@@ -81,62 +81,62 @@ def _data_directory(options: ServeOptions) -> Iterator[str | None]:
 
 
 def _check(options: ServeOptions, variables: Mapping[str, str]) -> int:
-    """Print what is wrong with the configuration, or where the broker would listen and keep its data."""
+    """Print the problems of the configuration, or its listeners and log directories."""
     loaded = sources.load(_read(options.config), variables, arguments(options, options.data_dir))
     for warning in loaded.warnings:
-        _tell(f"warning: {warning}")
-    paths = [] if options.ephemeral else [Path(one).absolute() for one in derived.log_dirs(loaded.settings)]
-    if unusable := [problem for path in paths if (problem := _directory_problem(path))]:
-        return _complain(unusable)
-    _tell(f"listeners {', '.join(map(str, listeners(loaded.settings).bound))}")
-    _tell(f"data in {', '.join(map(str, paths)) or 'a temporary directory'}")
-    _tell("the configuration is valid")
+        _print(f"warning: {warning}")
+    paths = [] if options.ephemeral else [Path(path).absolute() for path in derived.log_dirs(loaded.settings)]
+    if problems := [problem for path in paths if (problem := _directory_problem(path))]:
+        return _print_errors(problems)
+    _print(f"listeners {', '.join(map(str, listeners(loaded.settings).bound))}")
+    _print(f"data in {', '.join(map(str, paths)) or 'a temporary directory'}")
+    _print("the configuration is valid")
     return 0
 
 
 def _directory_problem(path: Path) -> str | None:
-    """Return why a data directory could not be made or written to; nothing is tried out."""
-    above = next(one for one in (path, *path.parents) if one.exists())
-    verb = "used" if above == path else "made"
-    if not above.is_dir():
-        return f"log.dirs: {path} cannot be {verb}: {above} is not a directory"
-    if not os.access(above, os.W_OK | os.X_OK):
-        return f"log.dirs: {path} cannot be {verb}: {above} is not writable"
+    """Return why a log directory could not be created or written to, without writing anything."""
+    ancestor = next(parent for parent in (path, *path.parents) if parent.exists())
+    verb = "used" if ancestor == path else "created"
+    if not ancestor.is_dir():
+        return f"log.dirs: {path} cannot be {verb}: {ancestor} is not a directory"
+    if not os.access(ancestor, os.W_OK | os.X_OK):
+        return f"log.dirs: {path} cannot be {verb}: {ancestor} is not writable"
     return None
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
     except ImportError:
-        asyncio.run(work)
+        asyncio.run(coroutine)
     else:
-        uvloop.run(work)
+        uvloop.run(coroutine)
 
 
 async def _serve(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # nohup has SIGHUP ignored, and means it.
+        # nohup ignores SIGHUP; keep that.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, _stop, stopping, number)
     heap = FrozenHeap()
-    broker = Broker(loaded.given, _environment(loaded, heap), _tell_of_loading)
+    broker = Broker(loaded.given, _environment(loaded, heap), _print_load_progress)
     try:
         await broker.start()
         heap.freeze(broker.partition_count)
         for failure in broker.failures:
-            _tell(f"warning: {failure}; serving without it")
-        # Last, because programs wait for these lines.
+            _print(f"warning: {failure}; serving without it")
+        # Last, because scripts wait for these lines.
         _announce(broker, options)
-        await _first(stopping, broker.all_failed)
+        await _wait_for_any(stopping, broker.all_failed)
         if broker.all_failed.is_set():
             raise StorageError(f"all of log.dirs have failed: {'; '.join(broker.failures)}")
-        _tell("stopping ...")
+        _print("stopping ...")
     finally:
         await broker.stop()
-    _tell("stopped")
+    _print("stopped")
 
 
 def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
@@ -145,9 +145,9 @@ def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
         stopping.set()
 
 
-async def _first(*happenings: asyncio.Event) -> None:
+async def _wait_for_any(*signals: asyncio.Event) -> None:
     """Wait until one of these is set."""
-    waits = [asyncio.ensure_future(one.wait()) for one in happenings]
+    waits = [asyncio.ensure_future(event.wait()) for event in signals]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
@@ -174,24 +174,24 @@ def _environment(loaded: sources.LoadedConfig, heap: FrozenHeap) -> Environment:
     )
 
 
-def _tell_of_loading(so_far: LoadProgress) -> None:
-    _tell(
-        f"opening logs: {so_far.logs_loaded} of {so_far.logs_total}; {so_far.segments_scanned} segments "
-        f"({so_far.bytes_scanned / 1e6:.0f} MB) checked after a stop that was not clean"
+def _print_load_progress(progress: LoadProgress) -> None:
+    _print(
+        f"loading logs: {progress.logs_loaded} of {progress.logs_total}; recovered "
+        f"{progress.segments_scanned} segments ({progress.bytes_scanned / 1e6:.0f} MB) after an unclean stop"
     )
 
 
 def _announce(broker: Broker, options: ServeOptions) -> None:
-    kept = ", removed when the broker stops" if options.ephemeral else ""
-    where = ", ".join(map(_address, broker.endpoints))
+    note = ", removed when the broker stops" if options.ephemeral else ""
+    addresses = ", ".join(map(_address, broker.endpoints))
     first = broker.endpoints[0]
-    other = "" if (first.host, first.port) == (HOST, PORT) else f" -b {_address(first)}"
-    _tell(f"odradek {VERSION}: broker {broker.broker_id} listening on {where}")
-    _tell(f"data in {', '.join(str(Path(path).resolve()) for path in broker.log_dirs)}{kept}")
-    _tell("try:")
-    _tell(f"  echo hello | odradek produce greetings{other}")
-    _tell(f"  odradek consume greetings --from-beginning{other}")
-    _tell("Ctrl-C stops the broker")
+    bootstrap_option = "" if (first.host, first.port) == (HOST, PORT) else f" -b {_address(first)}"
+    _print(f"odradek {VERSION}: broker {broker.broker_id} listening on {addresses}")
+    _print(f"data in {', '.join(str(Path(path).resolve()) for path in broker.log_dirs)}{note}")
+    _print("try:")
+    _print(f"  echo hello | odradek produce greetings{bootstrap_option}")
+    _print(f"  odradek consume greetings --from-beginning{bootstrap_option}")
+    _print("Ctrl-C stops the broker")
 
 
 def _address(endpoint: ListenerEndpoint) -> str:
@@ -203,23 +203,23 @@ def _read(config: Path | None) -> str | None:
     if config is None:
         return None
     try:
-        if config.stat().st_size > CONFIG_BYTES_MAX:
-            raise ConfigError([f"--config: {config} is larger than {CONFIG_BYTES_MAX} bytes"])
+        if (size := config.stat().st_size) > CONFIG_BYTES_MAX:
+            raise ConfigError([f"--config: {config} must be at most {CONFIG_BYTES_MAX} bytes, got {size}"])
         return config.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as broken:
-        raise ConfigError([f"--config: {config} cannot be read: {broken}"]) from broken
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"--config: {config} cannot be read: {error}"]) from error
 
 
-def _complain(problems: Sequence[str]) -> int:
+def _print_errors(problems: Sequence[str]) -> int:
     for problem in problems:
         sys.stderr.write(f"odradek: {problem}\n")
     return 1
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads any longer (``| head -1``): a broker serves all the same.
+        # The reader is gone (``| head -1``); keep serving.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
-"""The reference pages of APIs and error codes, made from the tables.
+"""Generator of the reference pages for APIs and error codes.
 
-``python -m odradek.broker.reference`` prints the table of APIs; with a folder's name it writes that table
-into the folder's ``protocol.md``, between the two marks, and ``errors.md`` whole.
+``python -m odradek.broker.reference`` prints the table of APIs; with a folder as argument it updates the
+table in the folder's ``protocol.md``, between two markers, and writes ``errors.md``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ should look up leaders again before it retries. Both follow Kafka's exception cl
 
 
 def api_table() -> str:
-    """Every API served, and those declared but not served."""
+    """Return the table of supported APIs and the list of declared but unsupported ones."""
     return "".join(_api_lines())
 
 
 def error_page() -> str:
-    """The whole page of error codes."""
+    """Return the page of error codes."""
     return _ERRORS_HEAD + "".join(
         f"| {code.value} | `{code.name}` | {_mark(code.retriable)} | {_mark(code.stale_metadata)} |\n"
         for code in ErrorCode
@@ -51,11 +51,11 @@ def error_page() -> str:
 
 
 def with_table(page: str) -> str:
-    """The page with the table between its marks renewed."""
+    """Return the page with the table between its markers replaced."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError("the page has no place for the table of APIs")
+        raise ValueError("the page must contain the two markers of the API table, got none")
     return before + begin + api_table() + end + after
 
 

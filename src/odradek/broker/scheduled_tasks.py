@@ -1,4 +1,4 @@
-"""What a broker does every now and then: named work at intervals, one task each, all ended together."""
+"""Periodic tasks of a broker: named, one asyncio task each, stopped together."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from odradek.telemetry.rate_limited_events import RateLimitedEvents
 log = events.logger("scheduled_tasks")
 
 
-class Chore(NamedTuple):
-    """Done first after ``delay_ms``, or else after one interval."""
+class ScheduledTask(NamedTuple):
+    """Runs first after ``delay_ms``, or after one interval if that is None."""
 
     name: str
     interval_ms: int
-    work: Callable[[], Awaitable[object]]
+    run: Callable[[], Awaitable[object]]
     delay_ms: int | None = None
 
 
-class Chores:
+class TaskScheduler:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # A disk that is full lets some fail every second.
+        # With a full disk some fail every second.
         self._failures = RateLimitedEvents(log, clock.monotonic_ms)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, chores: Iterable[Chore]) -> None:
+    def start(self, tasks: Iterable[ScheduledTask]) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks += [loop.create_task(self._repeat(chore)) for chore in chores]
+        self._tasks += [loop.create_task(self._repeat(task)) for task in tasks]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -41,16 +41,14 @@ class Chores:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
-    async def _repeat(self, chore: Chore) -> None:
-        wait_ms = chore.interval_ms if chore.delay_ms is None else chore.delay_ms
+    async def _repeat(self, task: ScheduledTask) -> None:
+        wait_ms = task.interval_ms if task.delay_ms is None else task.delay_ms
         while True:
             await self._clock.sleep_ms(wait_ms)
-            wait_ms = chore.interval_ms
+            wait_ms = task.interval_ms
             try:
-                await chore.work()
-            except (OSError, StorageError, StoreError) as failed:
-                self._failures.error(
-                    "scheduled_task_failed", chore.name, chore=chore.name, reason=str(failed)
-                )
-            except Exception as broken:  # noqa: BLE001 - the edge of a task
-                log.failure("scheduled_task_crashed", broken, chore=chore.name)
+                await task.run()
+            except (OSError, StorageError, StoreError) as error:
+                self._failures.error("scheduled_task_failed", task.name, task=task.name, reason=str(error))
+            except Exception as error:  # noqa: BLE001 - the edge of a task
+                log.failure("scheduled_task_crashed", error, task=task.name)

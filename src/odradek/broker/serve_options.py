@@ -1,4 +1,4 @@
-"""The options of ``odradek serve``, and the settings they stand for. Imports nothing slow."""
+"""Options of ``odradek serve`` and the settings they map to. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PORT = 9092
 
 
 class ServeOptions(NamedTuple):
-    """As given: None where an option is absent. ``settings`` are the ``NAME=VALUE`` texts of ``--set``."""
+    """Command line options; None if absent. ``settings`` are the ``NAME=VALUE`` values of ``--set``."""
 
     config: Path | None = None
     settings: tuple[str, ...] = ()
@@ -24,31 +24,33 @@ class ServeOptions(NamedTuple):
     log_format: str | None = None
 
 
-def contradictions(options: ServeOptions) -> list[str]:
-    """Return one line for each pair of options that cannot stand together."""
-    named = {text.partition("=")[0].strip() for text in options.settings}
-    found = []
-    if (options.host is not None or options.port is not None) and "listeners" in named:
-        found.append("give --host and --port, or --set listeners=..., not both")
+def conflicting_options(options: ServeOptions) -> list[str]:
+    """Return one message for each pair of options that exclude each other."""
+    names = {text.partition("=")[0].strip() for text in options.settings}
+    conflicts = []
+    if (options.host is not None or options.port is not None) and "listeners" in names:
+        conflicts.append("--host and --port cannot be combined with --set listeners=...")
     if options.ephemeral and options.data_dir is not None:
-        found.append("--ephemeral keeps no data: leave out --data-dir")
-    if (options.ephemeral or options.data_dir is not None) and named & {"log.dirs", "log.dir"}:
-        found.append("give --data-dir or --ephemeral, or --set log.dirs=..., not both")
+        conflicts.append("--ephemeral cannot be combined with --data-dir")
+    if (options.ephemeral or options.data_dir is not None) and names & {"log.dirs", "log.dir"}:
+        conflicts.append("--data-dir and --ephemeral cannot be combined with --set log.dirs=...")
     if options.data_dir is not None and ("," in options.data_dir or not options.data_dir.strip()):
-        found.append(f"--data-dir must name one directory, got {options.data_dir!r}; several are log.dirs")
+        conflicts.append(
+            f"--data-dir must name one directory, got {options.data_dir!r}; use log.dirs for several"
+        )
     if options.port is not None and not 0 <= options.port <= 65535:
-        found.append(f"--port must be between 0 and 65535, got {options.port}")
-    return found
+        conflicts.append(f"--port must be between 0 and 65535, got {options.port}")
+    return conflicts
 
 
 def arguments(options: ServeOptions, data_dir: str | None) -> list[str]:
-    """Return ``NAME=VALUE`` texts for all options. ``data_dir`` replaces ``log.dirs`` unless it is None."""
+    """Return all options as ``NAME=VALUE`` settings. ``data_dir`` replaces ``log.dirs`` unless None."""
     return [*_shortcuts(options, data_dir), *options.settings]
 
 
 def _shortcuts(options: ServeOptions, data_dir: str | None) -> Iterator[str]:
-    free = options.ephemeral and not any(text.startswith("listeners") for text in options.settings)
-    if options.host is not None or options.port is not None or free:
+    any_port = options.ephemeral and not any(text.startswith("listeners") for text in options.settings)
+    if options.host is not None or options.port is not None or any_port:
         host = HOST if options.host is None else options.host
         port = options.port
         if port is None:

@@ -1,7 +1,7 @@
-"""Checks made before a start touches a disk: settings, addresses, and whom the data belongs to.
+"""Checks before a start writes to disk: settings, addresses, and the owner of the log directories.
 
-A start that is refused by one of them leaves no directory, no lock file and no store behind. What can change
-between such a check and the start itself (an address, a file) is checked again when it is used.
+A start that fails here leaves no directory, lock file or store behind. Anything that can change between a
+check and the start itself (an address, a file) is checked again on use.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from odradek.store.broker_registration import BrokerIdRules, decide_broker_id
 from odradek.store.embedded.ensemble import FILE_NAME
 
 
-def check_settings(values: Settings, given: Mapping[str, str]) -> None:
-    """Refuse settings that this broker cannot serve; ``given`` are the texts they were read from."""
-    unavailable = availability.unavailable_protocol_problems(
-        values
-    ) + availability.unavailable_setting_problems(given)
-    if unavailable:
-        raise ConfigError(unavailable)
+def check_settings(values: Settings, raw_values: Mapping[str, str]) -> None:
+    """Reject settings that this broker does not support; ``raw_values`` are their raw values."""
+    problems = availability.unavailable_protocol_problems(values)
+    problems += availability.unavailable_setting_problems(raw_values)
+    if problems:
+        raise ConfigError(problems)
 
 
 def broker_id_rules(values: Settings) -> BrokerIdRules:
-    """Return the settings that decide a broker's id."""
+    """Return the settings that determine the broker id."""
     return BrokerIdRules(
         derived.broker_id(values),
         values[settings.BROKER_ID_GENERATION_ENABLE],
@@ -41,39 +40,39 @@ def broker_id_rules(values: Settings) -> BrokerIdRules:
 
 
 def store_path(log_dirs: Sequence[str]) -> str:
-    """Return the path of the embedded store, which is in the first of ``log_dirs``."""
+    """Return the path of the embedded store, in the first of ``log_dirs``."""
     return f"{log_dirs[0]}/{FILE_NAME}"
 
 
 def check_identity(files: FileSystem, log_dirs: Sequence[str], rules: BrokerIdRules) -> None:
-    """Refuse directories of another broker or cluster, as far as their ``meta.properties`` tell.
+    """Reject log directories whose ``meta.properties`` name another broker or cluster.
 
-    A directory that cannot be read is passed over: the start leaves it out, or refuses it, when it opens it.
+    Unreadable directories are skipped here: the start takes them offline, or fails, when it opens them.
     """
-    found = {}
+    properties = {}
     for log_dir in log_dirs:
         with suppress(OSError):
-            found.update(meta_properties.read_all(files, [log_dir]))
-    decide_broker_id(rules, found)
+            properties.update(meta_properties.read_all(files, [log_dir]))
+    decide_broker_id(rules, properties)
     if not files.exists(store_path(log_dirs)):
-        meta_properties.check_cluster_id(found, None)
+        meta_properties.check_cluster_id(properties, None)
 
 
-def are_known(files: FileSystem, log_dirs: Sequence[str]) -> bool:
-    """Return whether a broker has used all of these directories: locking them makes no file then."""
+def were_used(files: FileSystem, log_dirs: Sequence[str]) -> bool:
+    """Return whether a broker has used all of these directories, so that locking creates no file."""
     return all(files.exists(f"{log_dir}/{LOCK_FILE}") for log_dir in log_dirs)
 
 
 async def check_addresses(network: Network, bound: Sequence[ListenerEndpoint], origin: str = "") -> None:
-    """Refuse addresses that cannot be listened on now; ``origin`` tells where they come from, if anywhere."""
+    """Reject addresses that cannot be bound now; ``origin`` is added to the error message."""
     for endpoint in bound:
         try:
-            listening = await network.listen(endpoint.host, endpoint.port, lambda _: None)
-        except OSError as refused:
-            raise cannot_listen(endpoint, refused, origin) from refused
-        listening.close()
+            socket = await network.listen(endpoint.host, endpoint.port, lambda _: None)
+        except OSError as error:
+            raise bind_error(endpoint, error, origin) from error
+        socket.close()
 
 
-def cannot_listen(endpoint: ListenerEndpoint, refused: OSError, origin: str = "") -> ConfigError:
-    """Return the error that says why an address cannot be listened on."""
-    return ConfigError([f"listeners: cannot listen on {endpoint}{origin}: {refused.strerror or refused}"])
+def bind_error(endpoint: ListenerEndpoint, error: OSError, origin: str = "") -> ConfigError:
+    """Return the error for an address that cannot be bound."""
+    return ConfigError([f"listeners: cannot listen on {endpoint}{origin}: {error.strerror or error}"])

@@ -1,4 +1,4 @@
-"""Drives a timing wheel from the event loop: one pending alarm, set for the earliest deadline."""
+"""Advances a timing wheel from the event loop, with one pending call for the earliest deadline."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from odradek.timers.timing_wheel import TimingWheel
 
 
 class TimerDriver:
-    """Keeps ``wheel`` turning. Whoever adds a timer calls ``arm`` with its deadline."""
+    """Advances ``wheel``. Callers that add a timer call ``arm`` with its deadline."""
 
-    __slots__ = ("_alarm", "_armed_ms", "_clock", "_loop", "wheel")
+    __slots__ = ("_clock", "_deadline_ms", "_handle", "_loop", "wheel")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._alarm: asyncio.TimerHandle | None = None
-        self._armed_ms = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._deadline_ms = 0
         self.wheel = TimingWheel(clock.monotonic_ms())
 
     def arm(self, deadline_ms: int) -> None:
-        """See to it that the wheel is turned no later than this."""
-        if self._alarm is not None:
-            if self._armed_ms <= deadline_ms:
+        """Ensure that the wheel is advanced no later than ``deadline_ms``."""
+        if self._handle is not None:
+            if self._deadline_ms <= deadline_ms:
                 return
-            self._alarm.cancel()
-        self._armed_ms = deadline_ms
+            self._handle.cancel()
+        self._deadline_ms = deadline_ms
         delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
-        self._alarm = self._loop.call_later(delay_ms / 1000, self._ring)
+        self._handle = self._loop.call_later(delay_ms / 1000, self._advance)
 
     def stop(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
-    def _ring(self) -> None:
-        self._alarm = None
+    def _advance(self) -> None:
+        self._handle = None
         try:
             self.wheel.advance(self._clock.monotonic_ms())
         finally:
-            due_ms = self.wheel.next_deadline_ms()
-            if due_ms is not None:
-                self.arm(due_ms)
+            next_ms = self.wheel.next_deadline_ms()
+            if next_ms is not None:
+                self.arm(next_ms)

@@ -165,7 +165,7 @@ async def _abort_a_transaction(client: Client, broker: MemoryBroker, written: di
     entry = await produce(client, builder.build(), transactional_id="specimen")
     assert entry.error_code == 0
     written[entry.base_offset] = builder.build()
-    replicas = broker.broker._replicas  # what a coordinator does, without its topic among the files
+    replicas = broker.broker._replica_manager  # what a coordinator does, without its topic among the files
     partition = replicas.get_leader_partition(TOPIC, 0)
     marker = EndTransactionMarker(ControlRecordType.ABORT, 0)
     at = partition.append_end_marker(marker, 9, 0, FIRST_TIMESTAMP).first_offset
@@ -186,7 +186,7 @@ async def _fill_states(client: Client) -> None:
 async def fetch(client: Client, broker: MemoryBroker, offset: int, topic: str = TOPIC) -> Any:
     """The partition's entry of a fetch of one page."""
     part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=600)
-    found = broker.broker.image.topic(topic)
+    found = broker.broker.metadata_cache.topic(topic)
     assert found is not None
     asked = FetchTopic(topic_id=found.topic_id, partitions=[part])
     request = FetchRequest(max_bytes=1 << 20, max_wait_ms=0, min_bytes=1, topics=[asked])

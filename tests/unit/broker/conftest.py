@@ -1,4 +1,4 @@
-"""A broker in memory, with the words tests use most."""
+"""Fixtures of the broker tests: a broker in memory, a client, and shorthands."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def batch(*values: bytes, timestamp: int = 1000, **how: Any) -> bytearray:
     return bytearray(builder.build())
 
 
-class Town:
-    """A broker that serves, a client connected to it, and shorthands."""
+class BrokerHarness:
+    """Running broker, a client connected to it, and shorthands."""
 
     def __init__(self, cluster: MemoryCluster, broker: MemoryBroker, client: Client) -> None:
         self.cluster = cluster
@@ -41,13 +41,13 @@ class Town:
         self.broker = broker.broker
         self.client = client
 
-    async def ask(self, api_key: int, version: int, message: Any) -> Any:
+    async def request(self, api_key: int, version: int, message: Any) -> Any:
         return await self.client.request(api_key, version, message)
 
     def topic_id(self, topic: str) -> bytes:
-        found = self.broker.image.topic(topic)
-        assert found is not None
-        return found.topic_id
+        result = self.broker.metadata_cache.topic(topic)
+        assert result is not None
+        return result.topic_id
 
     async def create(
         self,
@@ -56,11 +56,11 @@ class Town:
         settings: Mapping[str, str] | None = None,
         assignments: Mapping[int, list[int]] | None = None,
     ) -> ErrorCode:
-        given = [CreatableReplicaAssignment(number, ids) for number, ids in (assignments or {}).items()]
-        counts = (-1, -1) if given else (partitions, 1)
+        specified = [CreatableReplicaAssignment(number, ids) for number, ids in (assignments or {}).items()]
+        counts = (-1, -1) if specified else (partitions, 1)
         configs = [CreatableTopicConfig(name, value) for name, value in (settings or {}).items()]
-        wish = CreatableTopic(topic, *counts, given, configs)
-        response = await self.ask(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        request = CreatableTopic(topic, *counts, specified, configs)
+        response = await self.request(CREATE_TOPICS, 7, CreateTopicsRequest([request]))
         return ErrorCode(response.topics[0].error_code)
 
     async def produce(
@@ -73,9 +73,9 @@ class Town:
         transactional_id: str | None = None,
         **how: Any,
     ) -> Any:
-        """Append one batch; give the partition's entry of the answer."""
+        """Append one batch; return the partition's entry of the response."""
         data = [TopicProduceData(topic, [PartitionProduceData(partition, batch(*values, **how))])]
-        response = await self.ask(PRODUCE, version, ProduceRequest(transactional_id, acks, 30_000, data))
+        response = await self.request(PRODUCE, version, ProduceRequest(transactional_id, acks, 30_000, data))
         return response.responses[0].partition_responses[0]
 
     def fetch_request(
@@ -84,31 +84,31 @@ class Town:
         part = FetchPartition(
             partition, fetch_offset=offset, partition_max_bytes=how.pop("partition_max_bytes", 1 << 20)
         )
-        asked = FetchTopic(topic=topic, partitions=[part])
-        found = self.broker.image.topic(topic)
-        if version >= 13 and found is not None:
-            asked.topic_id = found.topic_id
+        requested = FetchTopic(topic=topic, partitions=[part])
+        result = self.broker.metadata_cache.topic(topic)
+        if version >= 13 and result is not None:
+            requested.topic_id = result.topic_id
         how.setdefault("min_bytes", 1)
         how.setdefault("max_wait_ms", 0)
         how.setdefault("max_bytes", 1 << 24)
-        return FetchRequest(topics=[asked], **how)
+        return FetchRequest(topics=[requested], **how)
 
     async def fetch(self, topic: str, offset: int = 0, *, version: int = 17, **how: Any) -> Any:
-        """Read one partition; give its entry of the answer."""
+        """Fetch one partition; return its entry of the response."""
         request = self.fetch_request(topic, offset, version=version, **how)
-        response = await self.ask(FETCH, version, request)
+        response = await self.request(FETCH, version, request)
         return response.responses[0].partitions[0]
 
     async def values(self, topic: str, offset: int = 0, **how: Any) -> list[bytes | None]:
-        """Everything that can be read from an offset on."""
-        found: list[bytes | None] = []
+        """Return all readable values from an offset on."""
+        result: list[bytes | None] = []
         while True:
             entry = await self.fetch(topic, offset, **how)
             assert entry.error_code == 0
             records = decode(entry.records)
             if not records:
-                return found
-            found += [one.value for one in records if one.offset >= offset]
+                return result
+            result += [record.value for record in records if record.offset >= offset]
             offset = records[-1].offset + 1
 
 
@@ -117,17 +117,17 @@ def decode(records: Any) -> list[Record]:
     return codec.decode(data)
 
 
-Scenario = Callable[[Town], Awaitable[None]]
+Scenario = Callable[[BrokerHarness], Awaitable[None]]
 
 
 @pytest.fixture(scope="session")
-def play() -> Callable[..., None]:
-    """Run a scenario against a broker of its own."""
+def run_scenario() -> Callable[..., None]:
+    """Run a scenario against a new broker."""
 
     def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **how: Any) -> None:
         async def main() -> None:
             async with running_broker(settings, **how) as (cluster, broker):
-                await scenario(Town(cluster, broker, await broker.connect()))
+                await scenario(BrokerHarness(cluster, broker, await broker.connect()))
 
         run_virtually(main)
 
@@ -135,16 +135,16 @@ def play() -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def outlive() -> Callable[..., None]:
-    """Run a scenario that begins one broker after another on the same files, and ends them itself."""
+def run_with_restarts() -> Callable[..., None]:
+    """Run a scenario that starts and stops brokers on the same files."""
 
     def run(scenario: Callable[..., Awaitable[None]]) -> None:
         async def main() -> None:
             cluster = MemoryCluster()
 
-            async def begin(settings: Mapping[str, str] | None = None) -> Town:
+            async def begin(settings: Mapping[str, str] | None = None) -> BrokerHarness:
                 memory = await cluster.start(settings)
-                return Town(cluster, memory, await memory.connect())
+                return BrokerHarness(cluster, memory, await memory.connect())
 
             try:
                 await scenario(cluster, begin)

@@ -1,4 +1,4 @@
-"""A whole broker in memory: start, restart, failed starts, stops that meet trouble."""
+"""Whole broker in memory: start, restart, failed starts, failing stops."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ API_VERSIONS, METADATA, FETCH, CREATE_TOPICS = 18, 3, 1, 19
 CLEAN_STOP = ".kafka_cleanshutdown"
 
 
-def play(scenario):
+def run_scenario(scenario):
     async def main():
         cluster = MemoryCluster()
         try:
@@ -30,29 +30,37 @@ def play(scenario):
 
 async def create(broker, topic, partitions=1):
     client = await broker.connect()
-    wish = CreatableTopic(topic, partitions, 1)
-    response = await client.request(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+    request = CreatableTopic(topic, partitions, 1)
+    response = await client.request(CREATE_TOPICS, 7, CreateTopicsRequest([request]))
     assert response.topics[0].error_code == 0
 
 
-def test_a_broker_keeps_its_identity_and_its_topics_over_a_restart():
+def test_broker_id_cluster_id_and_topics_survive_a_restart():
     async def scenario(cluster):
         first = await cluster.start()
         await create(first, "orders", 3)
-        told = (first.broker.broker_id, first.broker.cluster_id, first.broker.image.topic("orders").topic_id)
+        reported = (
+            first.broker.broker_id,
+            first.broker.cluster_id,
+            first.broker.metadata_cache.topic("orders").topic_id,
+        )
         await first.stop()
         assert cluster.files.exists(f"/data/{CLEAN_STOP}")
         second = await cluster.start()
         broker = second.broker
-        assert (broker.broker_id, broker.cluster_id, broker.image.topic("orders").topic_id) == told
-        assert len(broker.image.topic("orders").partitions) == 3
+        assert (
+            broker.broker_id,
+            broker.cluster_id,
+            broker.metadata_cache.topic("orders").topic_id,
+        ) == reported
+        assert len(broker.metadata_cache.topic("orders").partitions) == 3
         assert not cluster.files.exists(f"/data/{CLEAN_STOP}")
         await second.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_second_broker_on_the_same_data_is_refused_and_the_first_goes_on():
+def test_second_broker_on_the_same_log_dirs_fails_and_the_first_keeps_serving():
     async def scenario(cluster):
         first = await cluster.start()
         with pytest.raises(StorageError, match="in use"):
@@ -61,10 +69,10 @@ def test_a_second_broker_on_the_same_data_is_refused_and_the_first_goes_on():
         assert (await client.request(API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
         await first.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_start_that_fails_takes_nothing_from_the_last_clean_stop():
+def test_failed_start_keeps_the_clean_shutdown_marker():
     async def scenario(cluster):
         first = await cluster.start()
         await create(first, "orders")
@@ -73,10 +81,10 @@ def test_a_start_that_fails_takes_nothing_from_the_last_clean_stop():
             await cluster.start({"broker.id": "77"})
         assert cluster.files.exists(f"/data/{CLEAN_STOP}")
         second = await cluster.start()
-        assert second.broker.image.topic("orders") is not None
+        assert second.broker.metadata_cache.topic("orders") is not None
         await second.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -88,17 +96,17 @@ def test_a_start_that_fails_takes_nothing_from_the_last_clean_stop():
     ],
     ids=["protocol", "address", "zookeeper"],
 )
-def test_a_setting_that_cannot_be_served_is_refused_in_words_and_all_is_let_go(settings):
+def test_unsupported_setting_fails_the_start_and_releases_all_resources(settings):
     async def scenario(cluster):
         with pytest.raises(ConfigError):
             await cluster.start(settings)
         broker = await cluster.start()
         await broker.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_several_listeners_are_told_apart():
+def test_each_listener_advertises_its_own_endpoint():
     async def scenario(cluster):
         broker = await cluster.start(
             {
@@ -114,19 +122,19 @@ def test_several_listeners_are_told_apart():
             assert (node.host, node.port) == expected
         await broker.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_stop_answers_those_that_wait():
+def test_stop_completes_waiting_requests():
     async def scenario(cluster):
         broker = await cluster.start()
         await create(broker, "orders")
         client = await broker.connect()
-        topic_id = broker.broker.image.topic("orders").topic_id
-        asked = FetchTopic(
+        topic_id = broker.broker.metadata_cache.topic("orders").topic_id
+        requested = FetchTopic(
             topic_id=topic_id, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)]
         )
-        waiting = client.begin(FETCH, 17, FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=[asked]))
+        waiting = client.begin(FETCH, 17, FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=[requested]))
         await asyncio.sleep(1)
         began_ms = cluster.clock.monotonic_ms()
         await broker.stop()
@@ -134,10 +142,10 @@ def test_a_stop_answers_those_that_wait():
         assert cluster.clock.monotonic_ms() - began_ms < 1000
         assert await client.lost is None
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_one_data_directory_that_cannot_be_closed_does_not_keep_the_others_open():
+def test_log_dir_that_fails_to_close_does_not_prevent_closing_the_others():
     async def scenario(cluster):
         dirs = {"log.dirs": "/one,/two"}
         broker = await cluster.start(dirs)
@@ -150,10 +158,10 @@ def test_one_data_directory_that_cannot_be_closed_does_not_keep_the_others_open(
         again = await cluster.start(dirs)
         await again.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_killed_broker_takes_its_connections_along_and_can_be_started_again():
+def test_killed_broker_drops_its_connections_and_can_be_restarted():
     async def scenario(cluster):
         broker = await cluster.start()
         client = await broker.connect()
@@ -166,7 +174,7 @@ def test_a_killed_broker_takes_its_connections_along_and_can_be_started_again():
         assert (await client.request(API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
         await again.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_idle_connections_are_closed():
@@ -196,7 +204,7 @@ def test_connections_over_the_limit_are_refused():
     run_virtually(main)
 
 
-def test_garbage_closes_only_the_connection_it_came_through():
+def test_invalid_frame_closes_only_its_own_connection():
     async def main():
         async with running_broker() as (_, broker):
             good, bad = await broker.connect(), await broker.connect()
@@ -207,7 +215,7 @@ def test_garbage_closes_only_the_connection_it_came_through():
     run_virtually(main)
 
 
-def test_two_lives_of_one_seed_are_alike():
+def test_same_seed_gives_the_same_run():
     def identity():
         async def main():
             async with running_broker(seed=9) as (_, broker):
@@ -218,7 +226,7 @@ def test_two_lives_of_one_seed_are_alike():
     assert identity() == identity()
 
 
-def test_a_memory_broker_names_the_real_one():
+def test_memory_broker_exposes_the_real_broker():
     async def main():
         async with running_broker() as (cluster, broker):
             assert isinstance(broker, MemoryBroker)

@@ -1,4 +1,4 @@
-"""Random requests to a broker in memory, each answer compared with that of a few dictionaries."""
+"""Random requests to a broker in memory, compared with a simple model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Log:
 
 
 class Model:
-    """What a broker with one replica of everything must do."""
+    """Model of a broker with replication factor 1."""
 
     def __init__(self) -> None:
         self.topics: dict[str, list[Log]] = {}
@@ -54,7 +54,7 @@ class Model:
 
 
 class Duel:
-    """One broker, one model, and requests to both."""
+    """Sends the same requests to a broker and a model."""
 
     def __init__(self, seed: int) -> None:
         self.cluster = MemoryCluster(seed, delay_max_ms=2, splits=True)
@@ -72,14 +72,14 @@ class Duel:
             await self.memory.stop()
             await self.start()
 
-    async def ask(self, api_key: int, version: int, message: Any) -> Any:
+    async def request(self, api_key: int, version: int, message: Any) -> Any:
         self.count += 1
         return await self.clients[self.count % 2].request(api_key, version, message)
 
     async def create(self, topic: str, partition: int, number: int) -> None:
         configs = [CreatableTopicConfig("segment.bytes", "500")]
-        wish = CreatableTopic(topic, partition + 1, 1, [], configs)
-        response = await self.ask(19, number % 8, CreateTopicsRequest([wish]))
+        request = CreatableTopic(topic, partition + 1, 1, [], configs)
+        response = await self.request(19, number % 8, CreateTopicsRequest([request]))
         expected = ErrorCode.TOPIC_ALREADY_EXISTS if topic in self.model.topics else ErrorCode.NONE
         assert response.topics[0].error_code == expected
         self.model.topics.setdefault(topic, [Log() for _ in range(partition + 1)])
@@ -87,14 +87,14 @@ class Duel:
     async def delete(self, topic: str, partition: int, number: int) -> None:
         if number % 4:
             return
-        response = await self.ask(20, 6, DeleteTopicsRequest([DeleteTopicState(topic)], [], 5000))
+        response = await self.request(20, 6, DeleteTopicsRequest([DeleteTopicState(topic)], [], 5000))
         expected = ErrorCode.NONE if self.model.topics.pop(topic, None) else UNKNOWN
         assert response.responses[0].error_code == expected
 
     async def grow(self, topic: str, partition: int, number: int) -> None:
         count = partition + 1
-        wish = CreatePartitionsTopic(topic, count, None)
-        response = await self.ask(37, number % 4, CreatePartitionsRequest([wish], 5000))
+        request = CreatePartitionsTopic(topic, count, None)
+        response = await self.request(37, number % 4, CreatePartitionsRequest([request], 5000))
         logs = self.model.topics.get(topic)
         if logs is None:
             expected = UNKNOWN
@@ -112,7 +112,7 @@ class Duel:
             builder.append(1000 * (self.count + 1), None, value)
         data = TopicProduceData(topic, [PartitionProduceData(partition, bytearray(builder.build()))])
         acks = -1 if number % 2 else 1
-        response = await self.ask(0, 3 + number % 9, ProduceRequest(None, acks, 1000, [data]))
+        response = await self.request(0, 3 + number % 9, ProduceRequest(None, acks, 1000, [data]))
         entry = response.responses[0].partition_responses[0]
         log = self.model.log(topic, partition)
         if log is None:
@@ -126,8 +126,8 @@ class Duel:
         log = self.model.log(topic, partition)
         offset = number % (log.end + 2) if log is not None else 0
         part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 + number * 7)
-        asked = FetchTopic(topic, self._id(topic), [part])
-        response = await self.ask(1, version, FetchRequest(max_bytes=1 << 20, topics=[asked]))
+        requested = FetchTopic(topic, self._id(topic), [part])
+        response = await self.request(1, version, FetchRequest(max_bytes=1 << 20, topics=[requested]))
         entry = response.responses[0].partitions[0]
         if log is None:
             unknown_id = version >= 13 and topic not in self.model.topics
@@ -136,15 +136,15 @@ class Duel:
             assert entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             assert (entry.error_code, entry.high_watermark) == (0, log.end)
-            found = [one for one in _decode(entry.records) if one.offset >= offset]
-            assert [one.offset for one in found] == list(range(offset, offset + len(found)))
-            assert [one.value for one in found] == log.values[offset : offset + len(found)]
-            assert bool(found) == (offset < log.end), "every read makes progress"
+            result = [item for item in _decode(entry.records) if item.offset >= offset]
+            assert [item.offset for item in result] == list(range(offset, offset + len(result)))
+            assert [item.value for item in result] == log.values[offset : offset + len(result)]
+            assert bool(result) == (offset < log.end), "every read makes progress"
 
     async def offsets(self, topic: str, partition: int, number: int) -> None:
         timestamp = (-1, -2)[number % 2]
-        asked = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])
-        response = await self.ask(2, 1 + number % 9, ListOffsetsRequest(-1, 0, [asked]))
+        requested = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])
+        response = await self.request(2, 1 + number % 9, ListOffsetsRequest(-1, 0, [requested]))
         entry = response.topics[0].partitions[0]
         log = self.model.log(topic, partition)
         if log is None:
@@ -155,8 +155,8 @@ class Duel:
     async def delete_records(self, topic: str, partition: int, number: int) -> None:
         log = self.model.log(topic, partition)
         offset = number % (log.end + 2) if log is not None else 0
-        asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])
-        response = await self.ask(21, number % 3, DeleteRecordsRequest([asked], 1000))
+        requested = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])
+        response = await self.request(21, number % 3, DeleteRecordsRequest([requested], 1000))
         entry = response.topics[0].partitions[0]
         if log is None:
             assert entry.error_code == UNKNOWN
@@ -167,16 +167,16 @@ class Duel:
             assert (entry.error_code, entry.low_watermark) == (0, log.start)
 
     async def metadata(self, topic: str, partition: int, number: int) -> None:
-        response = await self.ask(3, 1 + number % 12, MetadataRequest(None))
-        found = {one.name: len(one.partitions) for one in response.topics}
-        assert found == {name: len(logs) for name, logs in self.model.topics.items()}
+        response = await self.request(3, 1 + number % 12, MetadataRequest(None))
+        result = {topic.name: len(topic.partitions) for topic in response.topics}
+        assert result == {name: len(logs) for name, logs in self.model.topics.items()}
 
     async def wait(self, topic: str, partition: int, number: int) -> None:
         await asyncio.sleep(number)
 
     def _id(self, topic: str) -> bytes:
-        found = self.memory.broker.image.topic(topic)
-        return b"?" * 16 if found is None else found.topic_id
+        result = self.memory.broker.metadata_cache.topic(topic)
+        return b"?" * 16 if result is None else result.topic_id
 
 
 def _decode(records: Any) -> list[Any]:
@@ -206,7 +206,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 1000), steps=STEPS)
-def test_a_broker_answers_as_its_model_does(seed, steps):
+def test_random_requests_get_the_responses_of_a_model(seed, steps):
     async def main() -> None:
         duel = Duel(seed)
         try:

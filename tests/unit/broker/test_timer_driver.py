@@ -1,4 +1,4 @@
-"""Turning a wheel from the event loop."""
+"""Timer driver: advancing a timing wheel from the event loop."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ async def make() -> tuple[TimerDriver, VirtualClock]:
     return TimerDriver(clock), clock
 
 
-def test_timers_fire_at_their_deadline_whatever_the_order_they_were_added_in():
+def test_timers_fire_at_their_deadline_in_any_insertion_order():
     async def main():
         timer_driver, clock = await make()
         fired = []
@@ -29,14 +29,14 @@ def test_timers_fire_at_their_deadline_whatever_the_order_they_were_added_in():
 def test_random_timers_fire_once_and_never_early():
     async def main():
         timer_driver, clock = await make()
-        chance, fired = SeededEntropy(5), {}
+        randomness, fired = SeededEntropy(5), {}
         for number in range(300):
-            deadline_ms = clock.monotonic_ms() + chance.below(5000)
+            deadline_ms = clock.monotonic_ms() + randomness.below(5000)
             timer_driver.wheel.add(
                 deadline_ms, lambda n=number, d=deadline_ms: fired.setdefault(n, clock.monotonic_ms() - d)
             )
             timer_driver.arm(deadline_ms)
-            await asyncio.sleep(chance.below(30) / 1000)
+            await asyncio.sleep(randomness.below(30) / 1000)
         await asyncio.sleep(10)
         assert len(fired) == 300
         assert all(0 <= late <= 1 for late in fired.values())
@@ -44,7 +44,7 @@ def test_random_timers_fire_once_and_never_early():
     run_virtually(main)
 
 
-def test_a_timer_that_fails_does_not_stop_the_clock():
+def test_timer_that_raises_does_not_stop_the_driver():
     async def main():
         timer_driver, _ = await make()
         complaints, fired = [], []
@@ -59,7 +59,7 @@ def test_a_timer_that_fails_does_not_stop_the_clock():
     run_virtually(main)
 
 
-def test_a_stopped_clock_rings_no_more():
+def test_stopped_driver_fires_no_timers():
     async def main():
         timer_driver, _ = await make()
         fired = []

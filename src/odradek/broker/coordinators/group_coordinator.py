@@ -1,7 +1,7 @@
-"""The groups that this broker coordinates, and who coordinates the others.
+"""Group coordinator of this broker, and lookup of the coordinators of other groups.
 
-A group belongs to one partition of ``__consumer_offsets``; whoever leads that partition is its coordinator.
-This puts the parts together: the topic, the runtime on the partitions that are led here, a shard for each.
+A group belongs to one partition of ``__consumer_offsets``; the leader of that partition is its coordinator.
+A runtime hosts one shard per partition led here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from odradek.broker.coordinators.coordinator_topic import CoordinatedTopic
+from odradek.broker.coordinators.coordinator_topic import CoordinatorTopic
 from odradek.broker.timer_driver import TimerDriver
-from odradek.broker.topics.admin import Topics
+from odradek.broker.topics.admin import AdminManager
 from odradek.cluster.metadata_cache import BrokerEndpoint, BrokerMetadata, MetadataCache
 from odradek.config import broker as settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
@@ -31,93 +31,96 @@ if TYPE_CHECKING:
     from odradek.coordinators.groups.shard import GroupCoordinatorShard
 
 
-class Groups:
+class GroupCoordinator:
     def __init__(
         self,
         config: DynamicBrokerConfig,
-        image: MetadataCache,
-        topics: Topics,
-        replicas: ReplicaManager,
+        metadata_cache: MetadataCache,
+        admin_manager: AdminManager,
+        replica_manager: ReplicaManager,
         clock: Clock,
         timer_driver: TimerDriver,
         entropy: Entropy,
     ) -> None:
         self._config = config
         self._entropy = entropy
-        self._topic = CoordinatedTopic(
-            OFFSETS_TOPIC, image, topics, lambda: config.broker[settings.OFFSETS_TOPIC_NUM_PARTITIONS]
+        self._topic = CoordinatorTopic(
+            OFFSETS_TOPIC,
+            metadata_cache,
+            admin_manager,
+            lambda: config.broker[settings.OFFSETS_TOPIC_NUM_PARTITIONS],
         )
         self._compression = Compression(config.broker[settings.OFFSETS_TOPIC_COMPRESSION_CODEC])
         self._values = config.broker
         self._settings = GroupSettings.of(self._values)
-        around = CoordinatorEnvironment(
-            replicas, clock, timer_driver.wheel, timer_driver.arm, self._runtime_settings
+        environment = CoordinatorEnvironment(
+            replica_manager, clock, timer_driver.wheel, timer_driver.arm, self._runtime_settings
         )
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
-            self._make_shard, around
+            self._make_shard, environment
         )
-        replicas.leadership_observers.append(self._role_changed)
+        replica_manager.leadership_observers.append(self._on_leadership_change)
 
     def start(self) -> None:
         self._runtime.start()
 
     async def stop(self) -> None:
-        """Let go of all groups: whoever waits for one is answered."""
+        """Unload all groups; waiting requests are completed."""
         await self._topic.stop()
         await self._runtime.stop()
 
-    # Groups of this broker. Each refuses with COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS or
+    # One group of this broker. Each raises COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS or
     # NOT_COORDINATOR.
 
     def submit(self, group: str, command: Command, reply: Callable[[Any], None]) -> None:
-        """Have a command to a group judged; ``reply`` gets the answer, now or later, once."""
+        """Submit a command to a group; ``reply`` gets the result once, now or later."""
         self._runtime.submit(self.partition_of(group), command, reply)
 
     def _make_shard(self, number: int) -> GroupCoordinatorShard:
-        # Not before the first partition is led: most starts need none of it.
+        # Imported when the first partition is led: most starts do not need it.
         from odradek.coordinators.groups.shard import GroupCoordinatorShard
 
-        return GroupCoordinatorShard(self._group_settings, self._new_id)
+        return GroupCoordinatorShard(self._group_settings, self._new_member_id)
 
     def shard_of(self, group: str) -> GroupCoordinatorShard:
-        """Whom to ask about a group."""
+        """Return the shard that holds a group."""
         return self._runtime.shard(self.partition_of(group))
 
     # All groups of this broker.
 
     def shards(self) -> list[GroupCoordinatorShard]:
-        """Those that serve; there may be more that are loading."""
+        """Return the loaded shards; others may still be loading."""
         return self._runtime.shards()
 
     @property
     def is_loading(self) -> bool:
         return self._runtime.is_loading
 
-    def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions were deleted, and what groups have committed in them with it."""
+    def delete_offsets(self, partitions: Sequence[TopicPartition]) -> None:
+        """Delete the committed offsets of deleted partitions."""
         if partitions:
             self._runtime.submit_to_all(PartitionsDeleted(tuple(partitions)))
 
     def transaction_ended(self, number: int, producer_id: int, *, commits: bool, offset: int) -> None:
-        """A producer's marker was appended to this partition of the offsets topic, at this offset."""
+        """Handle a transaction marker appended to an offsets partition at ``offset``."""
         self._runtime.transaction_ended(number, producer_id, commits=commits, offset=offset)
 
-    # Groups anywhere.
+    # Any group.
 
     def partition_of(self, group: str) -> int:
-        """The partition of the offsets topic that a group belongs to."""
+        """Return the offsets partition that a group belongs to."""
         return self._topic.partition_of(group)
 
     def coordinator_of(self, group: str, listener: str) -> tuple[BrokerMetadata, BrokerEndpoint]:
-        """The broker that coordinates a group, and where clients of this listener reach it.
+        """Return the coordinator of a group and its endpoint for ``listener``.
 
-        While there is none: COORDINATOR_NOT_AVAILABLE; the topic is made if it is missing.
+        Raises COORDINATOR_NOT_AVAILABLE while there is none; a missing topic is created in the background.
         """
         return self._topic.coordinator_of(group, listener)
 
-    # What the runtime and its shards are given.
+    # Callbacks of the runtime and its shards.
 
-    def _role_changed(self, partition: Partition) -> None:
+    def _on_leadership_change(self, partition: Partition) -> None:
         if partition.topic_partition.topic != OFFSETS_TOPIC:
             return
         if partition.is_leader:
@@ -139,5 +142,5 @@ class Groups:
             self._settings = GroupSettings.of(self._values)
         return self._settings
 
-    def _new_id(self) -> str:
+    def _new_member_id(self) -> str:
         return str(UUID(bytes=self._entropy.uuid()))

@@ -1,8 +1,8 @@
-"""The transactional ids that this broker coordinates, and who coordinates the others.
+"""Transaction coordinator of this broker, and lookup of the coordinators of other transactional ids.
 
-A transactional id belongs to one partition of ``__transaction_state``; whoever leads that partition is its
-coordinator. This puts the parts together: the topic, the runtime on the partitions that are led here, a
-shard for each, and the writing of markers that shards ask for.
+A transactional id belongs to one partition of ``__transaction_state``; the leader of that partition is its
+coordinator. A runtime hosts one shard per partition led here; markers go through a
+``TransactionMarkerChannelManager``.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.broker.coordinators.coordinator_topic import CoordinatedTopic
-from odradek.broker.coordinators.marker_channels import MarkerTasks
-from odradek.broker.coordinators.transaction_marker_writer import Ending, Markers
+from odradek.broker.coordinators.coordinator_topic import CoordinatorTopic
+from odradek.broker.coordinators.marker_channels import TransactionMarkerChannelManager
+from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter, TxnMarkerEntry
 from odradek.broker.timer_driver import TimerDriver
-from odradek.broker.topics.admin import Topics
+from odradek.broker.topics.admin import AdminManager
 from odradek.cluster.metadata_cache import BrokerEndpoint, BrokerMetadata, MetadataCache
 from odradek.config import broker as settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
@@ -33,72 +33,77 @@ if TYPE_CHECKING:
     from odradek.coordinators.transactions.shard import TransactionCoordinatorShard
 
 LOAD_WAIT_MS: Final = 10_000
-"""Time to wait for transactional ids that are being loaded, where all must be known."""
+"""Time to wait for transactional ids to load, where all must be known."""
 
 log = events.logger("transaction_coordinator")
 
 
-class Transactions:
+class TransactionCoordinator:
     def __init__(
         self,
         config: DynamicBrokerConfig,
-        image: MetadataCache,
-        topics: Topics,
-        replicas: ReplicaManager,
+        metadata_cache: MetadataCache,
+        admin_manager: AdminManager,
+        replica_manager: ReplicaManager,
         clock: Clock,
         timer_driver: TimerDriver,
-        markers: Markers,
+        marker_writer: TransactionMarkerWriter,
     ) -> None:
         self._config = config
-        self._replicas = replicas
-        self._topic = CoordinatedTopic(
+        self._replica_manager = replica_manager
+        self._topic = CoordinatorTopic(
             TRANSACTIONS_TOPIC,
-            image,
-            topics,
+            metadata_cache,
+            admin_manager,
             lambda: config.broker[settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS],
         )
-        self._marker_tasks = MarkerTasks(markers, image, clock)
+        self._marker_channels = TransactionMarkerChannelManager(marker_writer, metadata_cache, clock)
         self._values = config.broker
         self._settings = TransactionSettings.of(self._values)
-        around = CoordinatorEnvironment(
-            replicas, clock, timer_driver.wheel, timer_driver.arm, self._runtime_settings, self._perform
+        environment = CoordinatorEnvironment(
+            replica_manager,
+            clock,
+            timer_driver.wheel,
+            timer_driver.arm,
+            self._runtime_settings,
+            self._write_markers,
         )
         self._runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
-            self._make_shard, around
+            self._make_shard, environment
         )
-        replicas.leadership_observers.append(self._role_changed)
+        replica_manager.leadership_observers.append(self._on_leadership_change)
 
     def start(self) -> None:
         self._runtime.start()
 
     async def stop(self) -> None:
-        """Let go of all ids: whoever waits for one is answered. Transactions that are ending go on ending
+        """Unload all transactional ids; waiting requests are completed. Prepared transactions are completed
         after the next start."""
         await self._topic.stop()
-        await self._marker_tasks.stop()
+        await self._marker_channels.stop()
         await self._runtime.stop()
 
-    # Ids of this broker. Each refuses with COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS or
-    # NOT_COORDINATOR.
+    # One transactional id of this broker. Each raises COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS
+    # or NOT_COORDINATOR.
 
     def submit(self, transactional_id: str, command: Command, reply: Callable[[Any], None]) -> None:
-        """Have a command judged; ``reply`` gets the answer, now or later, once."""
+        """Submit a command; ``reply`` gets the result once, now or later."""
         self._runtime.submit(self._topic.partition_of(transactional_id), command, reply)
 
     def _make_shard(self, number: int) -> TransactionCoordinatorShard:
-        # Not before the first partition is led: most starts need none of it.
+        # Imported when the first partition is led: most starts do not need it.
         from odradek.coordinators.transactions.shard import TransactionCoordinatorShard
 
         return TransactionCoordinatorShard(self._transaction_settings)
 
     def shard_of(self, transactional_id: str) -> TransactionCoordinatorShard:
-        """Whom to ask about an id."""
+        """Return the shard that holds a transactional id."""
         return self._runtime.shard(self._topic.partition_of(transactional_id))
 
-    # All ids of this broker.
+    # All transactional ids of this broker.
 
     def shards(self) -> list[TransactionCoordinatorShard]:
-        """Those that serve; there may be more that are loading."""
+        """Return the loaded shards; others may still be loading."""
         return self._runtime.shards()
 
     @property
@@ -106,7 +111,7 @@ class Transactions:
         return self._runtime.is_loading
 
     async def largest_producer_id(self) -> int:
-        """The largest producer id of any transactional id here; -1 if there is none.
+        """Return the largest producer id of any transactional id here; -1 if there is none.
 
         Raises COORDINATOR_LOAD_IN_PROGRESS if some are not loaded in time.
         """
@@ -114,47 +119,49 @@ class Transactions:
             raise BrokerError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC} is still being loaded"
             )
-        stored = (one.stored for shard in self.shards() for one in shard.ids.values())
-        return max((one.producer_id for one in stored if one is not None), default=-1)
+        stored = (entry.stored for shard in self.shards() for entry in shard.ids.values())
+        return max((metadata.producer_id for metadata in stored if metadata is not None), default=-1)
 
-    # Ids anywhere.
+    # Any transactional id.
 
     def coordinator_of(self, transactional_id: str, listener: str) -> tuple[BrokerMetadata, BrokerEndpoint]:
-        """The broker that coordinates an id, and where clients of this listener reach it.
+        """Return the coordinator of a transactional id and its endpoint for ``listener``.
 
-        While there is none: COORDINATOR_NOT_AVAILABLE; the topic is made if it is missing.
+        Raises COORDINATOR_NOT_AVAILABLE while there is none; a missing topic is created in the background.
         """
         return self._topic.coordinator_of(transactional_id, listener)
 
-    # What shards have done outside.
+    # Markers requested by the shards.
 
-    def _perform(self, number: int, task: WriteMarkers) -> None:
-        partition = self._replicas.find(TRANSACTIONS_TOPIC, number)
+    def _write_markers(self, number: int, task: WriteMarkers) -> None:
+        partition = self._replica_manager.find(TRANSACTIONS_TOPIC, number)
         if partition is None:
-            return  # it has just gone, and its shard will
-        ending = Ending(task.producer_id, task.producer_epoch, partition.leader_epoch, task.commits)
+            return  # just removed; its shard will be, too
+        marker_entry = TxnMarkerEntry(
+            task.producer_id, task.producer_epoch, partition.leader_epoch, task.commits
+        )
 
-        def told(partitions: tuple[TopicPartition, ...]) -> None:
+        def on_done(partitions: tuple[TopicPartition, ...]) -> None:
             self._markers_written(number, MarkersWritten(task, partitions))
 
-        self._marker_tasks.begin(number, ending, task.partitions, told)
+        self._marker_channels.add_markers(number, marker_entry, task.partitions, on_done)
 
-    def _markers_written(self, number: int, news: MarkersWritten) -> None:
+    def _markers_written(self, number: int, result: MarkersWritten) -> None:
         try:
-            self._runtime.submit(number, news, _nothing_more)
-        except BrokerError as refused:
-            log.info("marker_result_rejected", partition=number, reason=refused.code.name)
+            self._runtime.submit(number, result, _ignore_result)
+        except BrokerError as error:
+            log.info("marker_result_rejected", partition=number, reason=error.code.name)
 
-    # What the runtime and its shards are given.
+    # Callbacks of the runtime and its shards.
 
-    def _role_changed(self, partition: Partition) -> None:
+    def _on_leadership_change(self, partition: Partition) -> None:
         topic, number = partition.topic_partition
         if topic != TRANSACTIONS_TOPIC:
             return
         if partition.is_leader:
             self._runtime.load(partition)
         else:
-            self._marker_tasks.cancel(number)
+            self._marker_channels.cancel(number)
             self._runtime.unload(number)
 
     def _runtime_settings(self) -> CoordinatorRuntimeSettings:
@@ -170,5 +177,5 @@ class Transactions:
         return self._settings
 
 
-def _nothing_more(code: ErrorCode) -> None:
-    """The shard takes it from here, or has given the task up."""
+def _ignore_result(code: ErrorCode) -> None:
+    """Ignore the result: the shard goes on by itself, or has dropped the task."""

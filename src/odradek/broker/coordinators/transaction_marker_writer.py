@@ -1,7 +1,8 @@
-"""Ends transactions in partitions that are led here: appends markers, and says when all replicas in sync have
-them. Coordinators of this broker and whoever asks over the wire are served the same way.
+"""Appends transaction markers to local partitions, and reports when all in-sync replicas have them.
 
-Invariant: a partition is answered for once its marker is committed or refused, or when the time is up. A
+Serves the coordinator of this broker and WriteTxnMarkers requests alike.
+
+Invariant: each partition gets an error code once its marker is committed or rejected, or at the timeout. A
 marker may be appended twice, which changes nothing.
 """
 
@@ -20,8 +21,8 @@ from odradek.replication.replica_manager import ReplicaManager
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-class Ending(NamedTuple):
-    """How a producer's transaction ends, as the coordinator of this epoch decided."""
+class TxnMarkerEntry(NamedTuple):
+    """End of a producer's transaction, as decided by the coordinator of this epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -35,14 +36,14 @@ class Ending(NamedTuple):
         )
 
 
-class OffsetsEnded(Protocol):
-    """Hears of a marker that was appended to a partition of the offsets topic."""
+class OnOffsetsMarker(Protocol):
+    """Called after a marker was appended to an offsets partition."""
 
     def __call__(self, number: int, producer_id: int, *, commits: bool, offset: int) -> None: ...
 
 
-class _Outcome:
-    """What became of a partition; a delayed produce writes its verdict here."""
+class _PartitionResult:
+    """Result of a partition, filled in by a delayed produce."""
 
     __slots__ = ("base_offset", "error_code")
 
@@ -51,58 +52,75 @@ class _Outcome:
         self.base_offset = -1
 
 
-class Markers:
-    """The partitions led here. ``wait_ms`` is how long replicas may take to get a marker."""
+class TransactionMarkerWriter:
+    """Writer for the partitions led here. ``wait_ms`` limits the wait for the replicas."""
 
     def __init__(
-        self, replicas: ReplicaManager, clock: Clock, wait_ms: Callable[[], int], offsets_ended: OffsetsEnded
+        self,
+        replica_manager: ReplicaManager,
+        clock: Clock,
+        wait_ms: Callable[[], int],
+        on_offsets_marker: OnOffsetsMarker,
     ) -> None:
-        self._replicas = replicas
+        self._replica_manager = replica_manager
         self._clock = clock
         self._wait_ms = wait_ms
-        self._offsets_ended = offsets_ended
+        self._on_offsets_marker = on_offsets_marker
 
     def write(
-        self, ending: Ending, partitions: Iterable[TopicPartition], told: Callable[[Codes], None]
+        self,
+        marker_entry: TxnMarkerEntry,
+        partitions: Iterable[TopicPartition],
+        on_done: Callable[[Codes], None],
     ) -> None:
-        """End a transaction in some partitions; ``told`` hears of each, once they are all committed, refused
-        or out of time."""
-        outcomes: dict[TopicPartition, _Outcome] = {}
+        """Append markers; ``on_done`` gets the error codes once all are committed, rejected or timed out."""
+        results: dict[TopicPartition, _PartitionResult] = {}
         waiting: list[ProducePartitionStatus] = []
         for partition in partitions:
-            outcomes[partition] = self._append(ending, partition, waiting)
+            results[partition] = self._append(marker_entry, partition, waiting)
 
-        def tell() -> None:
-            told({partition: ErrorCode(one.error_code) for partition, one in outcomes.items()})
+        def complete() -> None:
+            on_done({partition: ErrorCode(result.error_code) for partition, result in results.items()})
 
         if waiting:
-            delayed = DelayedProduce(waiting, tell)
-            self._replicas.delay_produce(delayed, [one.partition for one in waiting], self._wait_ms())
+            delayed = DelayedProduce(waiting, complete)
+            self._replica_manager.delay_produce(
+                delayed, [status.partition for status in waiting], self._wait_ms()
+            )
         else:
-            tell()
+            complete()
 
     def _append(
-        self, ending: Ending, name: TopicPartition, waiting: list[ProducePartitionStatus]
-    ) -> _Outcome:
+        self,
+        marker_entry: TxnMarkerEntry,
+        topic_partition: TopicPartition,
+        waiting: list[ProducePartitionStatus],
+    ) -> _PartitionResult:
         try:
-            partition = self._replicas.get_leader_partition(*name)
-            appended = partition.append_end_marker(
-                ending.marker, ending.producer_id, ending.producer_epoch, self._clock.wall_ms()
+            partition = self._replica_manager.get_leader_partition(*topic_partition)
+            append_info = partition.append_end_marker(
+                marker_entry.marker,
+                marker_entry.producer_id,
+                marker_entry.producer_epoch,
+                self._clock.wall_ms(),
             )
-        except BrokerError as refused:
-            return _Outcome(refused.code)
-        outcome, end_offset = _Outcome(), appended.last_offset + 1
+        except BrokerError as error:
+            return _PartitionResult(error.code)
+        result, end_offset = _PartitionResult(), append_info.last_offset + 1
         if partition.is_flush_pending:
-            self._replicas.flush(partition, _flush_noted)
+            self._replica_manager.flush(partition, _ignore_flush_result)
         if partition.log.high_watermark < end_offset:
-            waiting.append(ProducePartitionStatus(partition, end_offset, outcome))
-        self._replicas.appended(partition)
-        if name.topic == OFFSETS_TOPIC:
-            self._offsets_ended(
-                name.partition, ending.producer_id, commits=ending.commits, offset=appended.last_offset
+            waiting.append(ProducePartitionStatus(partition, end_offset, result))
+        self._replica_manager.appended(partition)
+        if topic_partition.topic == OFFSETS_TOPIC:
+            self._on_offsets_marker(
+                topic_partition.partition,
+                marker_entry.producer_id,
+                commits=marker_entry.commits,
+                offset=append_info.last_offset,
             )
-        return outcome
+        return result
 
 
-def _flush_noted(failure: StorageError | None) -> None:
-    """The high watermark tells; a flush that failed is tried again by whoever looks after the logs."""
+def _ignore_flush_result(failure: StorageError | None) -> None:
+    """Ignore the result: the high watermark shows it, and a failed flush is retried."""

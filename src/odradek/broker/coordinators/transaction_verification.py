@@ -1,11 +1,11 @@
-"""Asks the coordinator of a transaction whether a partition is in it, before its first write there (KIP-890).
+"""Verification of the first write of a transaction to a partition with its coordinator (KIP-890).
 
-Without this, a write that was held up on its way and arrives after its transaction ended would open one that
-nobody ever ends, and readers of committed records would wait for it for ever. Once a partition has the
-transaction open, its writes ask no more: the marker is what ends it.
+Without it, a delayed write that arrives after its transaction ended would open a hanging transaction, and
+read_committed consumers would wait for it forever. Once a partition has the transaction open, its writes are
+not verified: the marker ends it.
 
-Invariant: what is not refused was in the transaction when the coordinator was asked, and no marker was
-written since. A log replaces what it knows of a producer with every marker, so being the same is the proof.
+Invariant: a partition that is not rejected was in the transaction when the coordinator was asked, and no
+marker was written since. A log replaces its producer state entry with every marker, so identity is the proof.
 """
 
 from __future__ import annotations
@@ -20,79 +20,90 @@ from odradek.model.ids import TopicPartition
 from odradek.records.batch_producer import BatchProducer
 from odradek.replication.partition import Partition
 
-Refusals = Mapping[TopicPartition, ErrorCode]
+PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 
-class Coordinators(Protocol):
-    """Whoever finds the coordinator of a transactional id and lets it judge."""
+class CommandSubmitter(Protocol):
+    """Submits commands to the coordinator of a transactional id."""
 
     def submit(
         self, transactional_id: str, command: AddPartitions, reply: Callable[[AddPartitionsResult], None]
     ) -> None: ...
 
 
-class _Seen(NamedTuple):
-    """A partition as it was when its coordinator was asked."""
+class _PartitionSnapshot(NamedTuple):
+    """State of a partition when the verification was sent."""
 
     partition: Partition
     leader_epoch: int
-    producer: ProducerStateEntry | None
+    producer_state: ProducerStateEntry | None
 
-    def is_as_before(self, producer_id: int) -> bool:
+    def is_unchanged(self, producer_id: int) -> bool:
         partition = self.partition
         return (
             partition.leader_epoch == self.leader_epoch
-            and partition.log.producers.get(producer_id) is self.producer
+            and partition.log.producers.get(producer_id) is self.producer_state
         ) or has_transaction_open(partition, producer_id)
 
 
-class Verification:
-    def __init__(self, coordinators: Coordinators, is_enabled: Callable[[], bool]) -> None:
-        self._coordinators = coordinators
+class AddPartitionsToTxnManager:
+    def __init__(self, coordinator: CommandSubmitter, is_enabled: Callable[[], bool]) -> None:
+        self._coordinator = coordinator
         self._is_enabled = is_enabled
 
     def verify(
         self,
         transactional_id: str,
-        author: BatchProducer,
+        producer: BatchProducer,
         partitions: Sequence[Partition],
-        then: Callable[[Refusals], None],
+        on_verified: Callable[[PartitionErrors], None],
         *,
-        knows_abortable: bool,
+        supports_abortable: bool,
     ) -> None:
-        """Call ``then``, now or later, with those partitions that may not be written to, and why."""
-        asked = [one for one in partitions if not has_transaction_open(one, author.producer_id)]
-        if not asked or not self._is_enabled():
-            then({})
+        """Call ``on_verified``, now or later, with the rejected partitions and their error codes."""
+        unverified = [
+            partition for partition in partitions if not has_transaction_open(partition, producer.producer_id)
+        ]
+        if not unverified or not self._is_enabled():
+            on_verified({})
             return
-        names = tuple(one.topic_partition for one in asked)
-        seen = [_Seen(one, one.leader_epoch, one.log.producers.get(author.producer_id)) for one in asked]
+        names = tuple(partition.topic_partition for partition in unverified)
+        snapshots = [
+            _PartitionSnapshot(
+                partition, partition.leader_epoch, partition.log.producers.get(producer.producer_id)
+            )
+            for partition in unverified
+        ]
 
-        def answered(answer: AddPartitionsResult) -> None:
-            codes = {name: as_writers_know(code, knows_abortable) for name, code in answer.errors.items()}
-            stale = [
-                one.partition.topic_partition for one in seen if not one.is_as_before(author.producer_id)
+        def on_result(result: AddPartitionsResult) -> None:
+            codes = {
+                name: error_for_producer(code, supports_abortable) for name, code in result.errors.items()
+            }
+            changed = [
+                snapshot.partition.topic_partition
+                for snapshot in snapshots
+                if not snapshot.is_unchanged(producer.producer_id)
             ]
-            codes.update({name: ErrorCode.INVALID_TXN_STATE for name in stale if not codes.get(name)})
-            then({name: code for name, code in codes.items() if code})
+            codes.update({name: ErrorCode.INVALID_TXN_STATE for name in changed if not codes.get(name)})
+            on_verified({name: code for name, code in codes.items() if code})
 
-        command = AddPartitions(transactional_id, *author, names, verify_only=True)
+        command = AddPartitions(transactional_id, *producer, names, verify_only=True)
         try:
-            self._coordinators.submit(transactional_id, command, answered)
-        except BrokerError as refused:
-            then(dict.fromkeys(names, refused.code))
+            self._coordinator.submit(transactional_id, command, on_result)
+        except BrokerError as error:
+            on_verified(dict.fromkeys(names, error.code))
 
 
 def transaction_check(partition: Partition, producer_id: int) -> Callable[[], None]:
-    """A check that no marker was written since now; it raises INVALID_TXN_STATE.
+    """Return a check that raises INVALID_TXN_STATE if a marker was written since this call.
 
-    For writes that were let through and wait for something else: a marker ends their transaction.
+    For verified writes that are delayed for another reason: a marker may end their transaction meanwhile.
     """
-    seen = _Seen(partition, partition.leader_epoch, partition.log.producers.get(producer_id))
+    snapshot = _PartitionSnapshot(partition, partition.leader_epoch, partition.log.producers.get(producer_id))
 
     def check() -> None:
-        if not seen.is_as_before(producer_id):
-            raise BrokerError(ErrorCode.INVALID_TXN_STATE, "the transaction ended before the write")
+        if not snapshot.is_unchanged(producer_id):
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE, "The transaction ended before the write")
 
     return check
 
@@ -102,10 +113,10 @@ def has_transaction_open(partition: Partition, producer_id: int) -> bool:
     return producer is not None and producer.transaction_first_offset >= 0
 
 
-def as_writers_know(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
-    """The codes of coordinators, as those understand them who write."""
+def error_for_producer(code: ErrorCode, supports_abortable: bool) -> ErrorCode:
+    """Map an error code of the coordinator to one that producers of this version know."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not supports_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return code

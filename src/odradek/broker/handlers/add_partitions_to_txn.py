@@ -1,10 +1,10 @@
-"""AddPartitionsToTxn, versions 0 to 5: partitions join a transaction, or it is asked whether they are in it.
+"""AddPartitionsToTxn, versions 0 to 5: add partitions to a transaction, or verify that they are in it.
 
-Versions 0 to 3 are for clients and name one transaction; v2 clients know PRODUCER_FENCED, v3 is flexible.
-Versions 4 and 5 are for brokers, which ask for many at once; v5 only adds an error.
+Versions 0 to 3 are for clients and have one transaction; v2 clients know PRODUCER_FENCED, v3 is flexible.
+Versions 4 and 5 are for brokers and have many; v5 only adds an error.
 
-A transaction gets all of its partitions or none: if one of them is not there, or belongs to the brokers, the
-others are answered OPERATION_NOT_ATTEMPTED.
+Partitions are added all or none: if one does not exist, or is of an internal topic, the others get
+OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from odradek.broker.handlers.transaction_requests import fenced_as_known, require_id
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.handlers.transaction_requests import producer_fenced_for_version, require_transactional_id
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.transactions.commands import AddPartitions, AddPartitionsResult
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS, TopicPartition
@@ -28,35 +28,35 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-FENCED_SINCE: Final = 2
-MANY_SINCE: Final = 4
+PRODUCER_FENCED_SINCE: Final = 2
+MULTIPLE_TRANSACTIONS_SINCE: Final = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
-Result = AddPartitionsToTxnResponse | Pending[AddPartitionsToTxnResponse]
+Result = AddPartitionsToTxnResponse | PendingResponse[AddPartitionsToTxnResponse]
 
 
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, call: Call) -> Result:
-    transactions = _transactions(request, call.version)
-    results = [AddPartitionsToTxnResult(one.transactional_id) for one in transactions]
-    pending: Pending[AddPartitionsToTxnResponse] = Pending()
-    left = len(results)
-    if not left:
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Result:
+    transactions = _transactions(request, context.version)
+    results = [AddPartitionsToTxnResult(transaction.transactional_id) for transaction in transactions]
+    pending: PendingResponse[AddPartitionsToTxnResponse] = PendingResponse()
+    remaining = len(results)
+    if not remaining:
         return AddPartitionsToTxnResponse()
 
-    def told(result: AddPartitionsToTxnResult, codes: Codes) -> None:
-        nonlocal left
-        left -= 1
-        result.topic_results = _topic_results(codes, call.version)
-        if left == 0:
-            pending.complete(_response(results, call.version))
+    def on_result(result: AddPartitionsToTxnResult, codes: Codes) -> None:
+        nonlocal remaining
+        remaining -= 1
+        result.topic_results = _topic_results(codes, context.version)
+        if remaining == 0:
+            pending.complete(_response(results, context.version))
 
     for transaction, result in zip(transactions, results, strict=True):
-        _add(transaction, call, partial(told, result))
+        _add(transaction, context, partial(on_result, result))
     return pending
 
 
 def _transactions(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
-    if version >= MANY_SINCE:
+    if version >= MULTIPLE_TRANSACTIONS_SINCE:
         return request.transactions
     return [
         AddPartitionsToTxnTransaction(
@@ -69,11 +69,15 @@ def _transactions(request: AddPartitionsToTxnRequest, version: int) -> list[AddP
     ]
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, call: Call, told: Callable[[Codes], None]) -> None:
+def _add(
+    transaction: AddPartitionsToTxnTransaction, context: RequestContext, on_codes: Callable[[Codes], None]
+) -> None:
     partitions = _partitions(transaction)
-    faults = _faults(partitions, call)
-    if faults:
-        told({one: faults.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions})
+    errors = _partition_errors(partitions, context)
+    if errors:
+        on_codes(
+            {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
+        )
         return
     command = AddPartitions(
         transaction.transactional_id,
@@ -83,14 +87,14 @@ def _add(transaction: AddPartitionsToTxnTransaction, call: Call, told: Callable[
         transaction.verify_only,
     )
 
-    def answered(answer: AddPartitionsResult) -> None:
-        told(answer.errors)
+    def on_result(result: AddPartitionsResult) -> None:
+        on_codes(result.errors)
 
     try:
-        require_id(transaction.transactional_id)
-        call.broker.transactions.submit(transaction.transactional_id, command, answered)
-    except BrokerError as refused:
-        told(dict.fromkeys(partitions, refused.code))
+        require_transactional_id(transaction.transactional_id)
+        context.broker.transaction_coordinator.submit(transaction.transactional_id, command, on_result)
+    except BrokerError as error:
+        on_codes(dict.fromkeys(partitions, error.code))
 
 
 def _partitions(transaction: AddPartitionsToTxnTransaction) -> tuple[TopicPartition, ...]:
@@ -98,37 +102,37 @@ def _partitions(transaction: AddPartitionsToTxnTransaction) -> tuple[TopicPartit
     return tuple(dict.fromkeys(named))
 
 
-def _faults(partitions: Iterable[TopicPartition], call: Call) -> Codes:
-    """What cannot join a transaction, and why. Brokers answer for their own topics themselves."""
-    faults = {}
+def _partition_errors(partitions: Iterable[TopicPartition], context: RequestContext) -> Codes:
+    """Return the partitions that cannot be added, with their errors. Brokers may add internal topics."""
+    errors = {}
     for partition in partitions:
-        if call.version < MANY_SINCE and partition.topic in INTERNAL_TOPICS:
-            faults[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif call.broker.image.partition(*partition) is None:
-            faults[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return faults
+        if context.version < MULTIPLE_TRANSACTIONS_SINCE and partition.topic in INTERNAL_TOPICS:
+            errors[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif context.broker.metadata_cache.partition(*partition) is None:
+            errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return errors
 
 
 def _topic_results(codes: Codes, version: int) -> list[AddPartitionsToTxnTopicResult]:
     by_topic: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (topic, index), code in codes.items():
-        known = fenced_as_known(code, version, FENCED_SINCE)
+        known = producer_fenced_for_version(code, version, PRODUCER_FENCED_SINCE)
         result = by_topic.setdefault(topic, AddPartitionsToTxnTopicResult(topic, []))
         result.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, known))
     return list(by_topic.values())
 
 
 def _response(results: list[AddPartitionsToTxnResult], version: int) -> AddPartitionsToTxnResponse:
-    if version >= MANY_SINCE:
+    if version >= MULTIPLE_TRANSACTIONS_SINCE:
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def refuse(
+def error_response(
     request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None
 ) -> AddPartitionsToTxnResponse:
     single = _transactions(request, 0)[0]
     codes = dict.fromkeys(_partitions(single), code)
     return AddPartitionsToTxnResponse(
-        error_code=code, results_by_topic_v3_and_below=_topic_results(codes, FENCED_SINCE)
+        error_code=code, results_by_topic_v3_and_below=_topic_results(codes, PRODUCER_FENCED_SINCE)
     )

@@ -1,12 +1,12 @@
-"""AlterReplicaLogDirs, versions 0 to 2: move replicas between the data directories of this broker.
+"""AlterReplicaLogDirs, versions 0 to 2: move replicas between the log directories of this broker.
 
-An answer without an error says that the move is begun; DescribeLogDirs shows how far it is. A partition that
-is asked for twice goes where it is asked to last, as in Kafka. v1 is as v0, v2 is flexible.
+A response without an error means that the move has started; DescribeLogDirs shows its progress. For a
+partition with several targets the last one applies, as in Kafka. v1 is as v0, v2 is flexible.
 """
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.telemetry import events
@@ -21,30 +21,30 @@ log = events.logger("alter_replica_log_dirs")
 
 
 async def alter_replica_log_dirs(
-    request: AlterReplicaLogDirsRequest, call: Call
+    request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     codes = {
-        topic_partition: await _one(topic_partition, path, call)
-        for topic_partition, path in _wanted(request).items()
+        topic_partition: await _move(topic_partition, path, context)
+        for topic_partition, path in _targets(request).items()
     }
     return _response(codes)
 
 
-async def _one(topic_partition: TopicPartition, path: str, call: Call) -> ErrorCode:
+async def _move(topic_partition: TopicPartition, path: str, context: RequestContext) -> ErrorCode:
     try:
-        await call.broker.replicas.alter_log_dirs.request(topic_partition, path)
-    except BrokerError as refused:
-        log.warning("replica_move_rejected", partition=topic_partition, path=path, reason=str(refused))
-        return refused.code
+        await context.broker.replica_manager.alter_log_dirs.request(topic_partition, path)
+    except BrokerError as error:
+        log.warning("replica_move_rejected", partition=topic_partition, path=path, reason=str(error))
+        return error.code
     return ErrorCode.NONE
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:
-    """Where each partition is to go."""
+def _targets(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:
+    """Return the target log directory of each partition."""
     return {
-        TopicPartition(topic.name, number): wanted.path
-        for wanted in request.dirs
-        for topic in wanted.topics
+        TopicPartition(topic.name, number): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
         for number in topic.partitions
     }
 
@@ -57,7 +57,7 @@ def _response(codes: dict[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsResp
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def refuse(
+def error_response(
     request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None
 ) -> AlterReplicaLogDirsResponse:
-    return _response(dict.fromkeys(_wanted(request), code))
+    return _response(dict.fromkeys(_targets(request), code))

@@ -1,10 +1,10 @@
-"""CreatePartitions, versions 0 to 3: more partitions for topics that exist."""
+"""CreatePartitions, versions 0 to 3: add partitions to existing topics."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.broker.topics.topic_planning import PartitionIncrease
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.create_partitions import (
@@ -15,29 +15,33 @@ from odradek.wire.messages.create_partitions import (
 )
 
 
-async def create_partitions(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+async def create_partitions(
+    request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
     names = Counter(topic.name for topic in request.topics)
-    wanted = [_wanted(topic) for topic in request.topics if names[topic.name] == 1]
-    outcomes = await call.broker.topics.add_partitions(
-        wanted, request.timeout_ms, validate_only=request.validate_only
+    increases = [_partition_increase(topic) for topic in request.topics if names[topic.name] == 1]
+    outcomes = await context.broker.admin_manager.create_partitions(
+        increases, request.timeout_ms, validate_only=request.validate_only
     )
-    results = [CreatePartitionsTopicResult(o.name, o.code, o.message) for o in outcomes]
+    results = [
+        CreatePartitionsTopicResult(outcome.name, outcome.code, outcome.message) for outcome in outcomes
+    ]
     results += [
-        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "named more than once")
+        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         for name, count in names.items()
         if count > 1
     ]
     return CreatePartitionsResponse(results=results)
 
 
-def _wanted(topic: CreatePartitionsTopic) -> PartitionIncrease:
+def _partition_increase(topic: CreatePartitionsTopic) -> PartitionIncrease:
     assignments = None
     if topic.assignments is not None:
-        assignments = [tuple(one.broker_ids) for one in topic.assignments]
+        assignments = [tuple(assignment.broker_ids) for assignment in topic.assignments]
     return PartitionIncrease(topic.name, topic.count, assignments)
 
 
-def refuse(
+def error_response(
     request: CreatePartitionsRequest, code: ErrorCode, message: str | None
 ) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(

@@ -1,16 +1,16 @@
 """CreateTopics, versions 0 to 7.
 
 v1 adds validate-only and error messages, v4 allows -1 for partitions and replicas (the broker's defaults), v5
-answers with the topic's settings, v7 with its id. The answer waits until every partition has a leader, or the
-time is up.
+returns the topic's configs, v7 its id. The response waits until every partition has a leader, or for the
+timeout.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.topics.admin import TopicOutcome
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.topics.admin import TopicResult
 from odradek.broker.topics.topic_planning import NewTopic
 from odradek.config.dynamic.describe_configs import describe_topic
 from odradek.model.errors import ErrorCode
@@ -25,17 +25,19 @@ from odradek.wire.messages.create_topics import (
 SETTINGS_SINCE = 5
 
 
-async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     names = Counter(topic.name for topic in request.topics)
-    wanted = [_wanted(topic) for topic in request.topics if names[topic.name] == 1]
-    outcomes = await call.broker.topics.create(
-        wanted, request.timeout_ms, validate_only=request.validate_only
+    new_topics = [_new_topic(topic) for topic in request.topics if names[topic.name] == 1]
+    outcomes = await context.broker.admin_manager.create_topics(
+        new_topics, request.timeout_ms, validate_only=request.validate_only
     )
-    results = {outcome.name: _result(outcome, call) for outcome in outcomes}
-    return CreateTopicsResponse(topics=[results.get(one.name) or _twice(one) for one in request.topics])
+    results = {outcome.name: _result(outcome, context) for outcome in outcomes}
+    return CreateTopicsResponse(
+        topics=[results.get(topic.name) or _duplicate(topic) for topic in request.topics]
+    )
 
 
-def _twice(topic: CreatableTopic) -> CreatableTopicResult:
+def _duplicate(topic: CreatableTopic) -> CreatableTopicResult:
     return CreatableTopicResult(
         topic.name,
         error_code=ErrorCode.INVALID_REQUEST,
@@ -43,7 +45,7 @@ def _twice(topic: CreatableTopic) -> CreatableTopicResult:
     )
 
 
-def _wanted(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -53,7 +55,7 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(outcome: TopicOutcome, call: Call) -> CreatableTopicResult:
+def _result(outcome: TopicResult, context: RequestContext) -> CreatableTopicResult:
     result = CreatableTopicResult(
         outcome.name,
         error_code=outcome.code,
@@ -61,17 +63,19 @@ def _result(outcome: TopicOutcome, call: Call) -> CreatableTopicResult:
     )
     if outcome.code == ErrorCode.NONE:
         result.topic_id = outcome.topic_id
-        if call.version >= SETTINGS_SINCE:
+        if context.version >= SETTINGS_SINCE:
             result.num_partitions = outcome.partitions
             result.replication_factor = outcome.replication_factor
             result.configs = [
                 CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, row.sensitive)
-                for row in describe_topic(call.broker.config, outcome.settings)
+                for row in describe_topic(context.broker.config, outcome.settings)
             ]
     return result
 
 
-def refuse(request: CreateTopicsRequest, code: ErrorCode, message: str | None) -> CreateTopicsResponse:
+def error_response(
+    request: CreateTopicsRequest, code: ErrorCode, message: str | None
+) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
             CreatableTopicResult(topic.name, error_code=code, error_message=message)

@@ -1,14 +1,14 @@
-"""DeleteGroups, versions 0 to 2: forget groups without members, and their offsets. v1 is as v0, v2 flexible.
+"""DeleteGroups, versions 0 to 2: delete empty groups and their offsets. v1 is as v0, v2 is flexible.
 
-Each group succeeds or fails alone; one that is named twice is deleted once and answered once.
+Groups succeed or fail independently; a duplicate is deleted once and returned once.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import DeleteGroup
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.delete_groups import (
@@ -17,33 +17,37 @@ from odradek.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
-Result = DeleteGroupsResponse | Pending[DeleteGroupsResponse]
+Result = DeleteGroupsResponse | PendingResponse[DeleteGroupsResponse]
 
 
-def delete_groups(request: DeleteGroupsRequest, call: Call) -> Result:
+def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> Result:
     results = [DeletableGroupResult(group) for group in dict.fromkeys(request.groups_names)]
     response = DeleteGroupsResponse(results=results)
     if not results:
         return response
-    pending: Pending[DeleteGroupsResponse] = Pending()
-    left = len(results)
+    pending: PendingResponse[DeleteGroupsResponse] = PendingResponse()
+    remaining = len(results)
 
-    def told(result: DeletableGroupResult, code: ErrorCode) -> None:
-        nonlocal left
-        left -= 1
+    def on_result(result: DeletableGroupResult, code: ErrorCode) -> None:
+        nonlocal remaining
+        remaining -= 1
         result.error_code = code
-        if left == 0:
+        if remaining == 0:
             pending.complete(response)
 
     for result in results:
         try:
-            call.broker.groups.submit(result.group_id, DeleteGroup(result.group_id), partial(told, result))
-        except BrokerError as refused:
-            told(result, refused.code)
+            context.broker.group_coordinator.submit(
+                result.group_id, DeleteGroup(result.group_id), partial(on_result, result)
+            )
+        except BrokerError as error:
+            on_result(result, error.code)
     return pending
 
 
-def refuse(request: DeleteGroupsRequest, code: ErrorCode, message: str | None) -> DeleteGroupsResponse:
+def error_response(
+    request: DeleteGroupsRequest, code: ErrorCode, message: str | None
+) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=[DeletableGroupResult(group, code) for group in dict.fromkeys(request.groups_names)]
     )

@@ -1,13 +1,12 @@
-"""DeleteRecords, versions 0 to 2: move a partition's start forward.
+"""DeleteRecords, versions 0 to 2: advance the log start offset of partitions.
 
-Offset -1 means the high watermark; nothing past the high watermark can go. Topics of the brokers' own are
-refused by name. The answer waits until every
-replica has moved its start (with one replica: at once), or the time is up.
+Offset -1 means the high watermark; records beyond the high watermark cannot be deleted. Internal topics are
+rejected. The response waits until every replica has advanced (with one replica: at once), or for the timeout.
 """
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS
 from odradek.wire.messages.delete_records import (
@@ -19,29 +18,35 @@ from odradek.wire.messages.delete_records import (
 )
 
 
-def delete_records(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(topic.name, [_one(topic.name, part, call) for part in topic.partitions])
+            DeleteRecordsTopicResult(
+                topic.name, [_delete(topic.name, part, context) for part in topic.partitions]
+            )
             for topic in request.topics
         ]
     )
 
 
-def _one(topic: str, part: DeleteRecordsPartition, call: Call) -> DeleteRecordsPartitionResult:
-    image = call.broker.image
-    if topic in INTERNAL_TOPICS and image.partition(topic, part.partition_index) is not None:
+def _delete(
+    topic: str, part: DeleteRecordsPartition, context: RequestContext
+) -> DeleteRecordsPartitionResult:
+    metadata_cache = context.broker.metadata_cache
+    if topic in INTERNAL_TOPICS and metadata_cache.partition(topic, part.partition_index) is not None:
         return DeleteRecordsPartitionResult(part.partition_index, -1, ErrorCode.INVALID_TOPIC_EXCEPTION)
     try:
-        low_watermark = call.broker.replicas.get_leader_partition(
+        low_watermark = context.broker.replica_manager.get_leader_partition(
             topic, part.partition_index
         ).delete_records_on_leader(part.offset)
-    except BrokerError as refused:
-        return DeleteRecordsPartitionResult(part.partition_index, -1, refused.code)
+    except BrokerError as error:
+        return DeleteRecordsPartitionResult(part.partition_index, -1, error.code)
     return DeleteRecordsPartitionResult(part.partition_index, low_watermark)
 
 
-def refuse(request: DeleteRecordsRequest, code: ErrorCode, message: str | None) -> DeleteRecordsResponse:
+def error_response(
+    request: DeleteRecordsRequest, code: ErrorCode, message: str | None
+) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

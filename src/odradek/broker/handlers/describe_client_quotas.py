@@ -1,11 +1,11 @@
-"""DescribeClientQuotas, versions 0 and 1: quotas cannot be set, so every valid filter matches none."""
+"""DescribeClientQuotas, versions 0 and 1: always empty, because quotas cannot be set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -17,13 +17,15 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 
-def describe_client_quotas(request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQuotasResponse:
+def describe_client_quotas(
+    request: DescribeClientQuotasRequest, context: RequestContext
+) -> DescribeClientQuotasResponse:
     check_filter([component.entity_type for component in request.components])
     return DescribeClientQuotasResponse(entries=[])
 
 
 def check_filter(types: Sequence[str]) -> None:
-    """Refuse entity types that cannot stand in one filter."""
+    """Reject invalid combinations of entity types."""
     for entity_type in types:
         if not entity_type:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "Unexpected empty filter component entity type")
@@ -43,7 +45,7 @@ def check_filter(types: Sequence[str]) -> None:
         )
 
 
-def refuse(
+def error_response(
     request: DescribeClientQuotasRequest, code: ErrorCode, message: str | None
 ) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)

@@ -1,8 +1,8 @@
-"""DescribeCluster, versions 0 and 1: brokers, controller and cluster id. v1 asks for a kind of endpoint."""
+"""DescribeCluster, versions 0 and 1: brokers, controller and cluster id. v1 adds the endpoint type."""
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.acl_operations import CLUSTER_OPERATIONS
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_cluster import (
@@ -15,22 +15,22 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-def describe_cluster(request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise BrokerError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller quorum's"
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This endpoint is a broker, not a controller quorum."
         )
     if request.endpoint_type != BROKERS:
         raise BrokerError(
-            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type} is unknown"
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type must be 1 or 2, got {request.endpoint_type}"
         )
-    broker = call.broker
+    broker = context.broker
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.image.controller_id,
+        controller_id=broker.metadata_cache.controller_id,
         brokers=[
             DescribeClusterBroker(node.id, endpoint.host, endpoint.port, node.rack)
-            for node, endpoint in broker.image.nodes(call.session.listener_name)
+            for node, endpoint in broker.metadata_cache.nodes(context.session.listener_name)
         ],
     )
     if request.include_cluster_authorized_operations:
@@ -38,7 +38,9 @@ def describe_cluster(request: DescribeClusterRequest, call: Call) -> DescribeClu
     return response
 
 
-def refuse(request: DescribeClusterRequest, code: ErrorCode, message: str | None) -> DescribeClusterResponse:
+def error_response(
+    request: DescribeClusterRequest, code: ErrorCode, message: str | None
+) -> DescribeClusterResponse:
     return DescribeClusterResponse(
         error_code=code, error_message=message, endpoint_type=request.endpoint_type
     )

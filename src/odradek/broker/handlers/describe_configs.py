@@ -1,14 +1,12 @@
-"""DescribeConfigs, versions 0 to 4: settings of topics and brokers, with where each value came from.
+"""DescribeConfigs, versions 0 to 4: configs of topics and brokers, and log levels of this broker.
 
-Levels of this broker's loggers are described as settings too.
-
-v1 adds sources and synonyms, v3 types and documentation. A broker is asked by its id; the empty name stands
-for what was set for all brokers.
+v1 adds sources and synonyms, v3 types and documentation. A broker is named by its id; the empty name stands
+for the cluster-wide default.
 """
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.cluster.topic_names import check_topic_name
 from odradek.config.dynamic import describe_configs as describe
 from odradek.config.dynamic.describe_configs import DescribedSetting
@@ -27,30 +25,32 @@ from odradek.wire.messages.describe_configs import (
 SOURCES_SINCE = 1
 
 
-def describe_configs(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_one(request, resource, call) for resource in request.resources])
+def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(request, resource, context) for resource in request.resources]
+    )
 
 
-def _one(
-    request: DescribeConfigsRequest, resource: DescribeConfigsResource, call: Call
+def _describe(
+    request: DescribeConfigsRequest, resource: DescribeConfigsResource, context: RequestContext
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
-        facts = _facts(resource, call)
-    except BrokerError as refused:
-        result.error_code, result.error_message = refused.code, refused.message
+        facts = _facts(resource, context)
+    except BrokerError as error:
+        result.error_code, result.error_message = error.code, error.message
         return result
-    result.configs = [_entry(fact, request, call.version) for fact in facts]
+    result.configs = [_entry(fact, request, context.version) for fact in facts]
     return result
 
 
-def _facts(resource: DescribeConfigsResource, call: Call) -> list[DescribedSetting]:
-    broker, name, keys = call.broker, resource.resource_name, resource.configuration_keys
+def _facts(resource: DescribeConfigsResource, context: RequestContext) -> list[DescribedSetting]:
+    broker, name, keys = context.broker, resource.resource_name, resource.configuration_keys
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
-        if broker.image.topic(name) is None:
+        if broker.metadata_cache.topic(name) is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe.describe_topic(broker.config, broker.topics.overrides_of(name), keys)
+        return describe.describe_topic(broker.config, broker.admin_manager.topic_overrides(name), keys)
     if resource.resource_type == ResourceType.BROKER:
         if not name:
             return describe.describe_cluster(broker.config, keys)
@@ -65,7 +65,7 @@ def _facts(resource: DescribeConfigsResource, call: Call) -> list[DescribedSetti
 
 
 def check_broker_name(name: str, broker_id: int) -> None:
-    """A broker's settings can be asked and changed only at that broker."""
+    """Reject the configs of any broker but this one."""
     if name != str(broker_id):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
@@ -74,7 +74,7 @@ def check_broker_name(name: str, broker_id: int) -> None:
 
 
 def check_logger_broker(name: str, broker_id: int) -> None:
-    """Refuse the loggers of any broker but this one."""
+    """Reject the loggers of any broker but this one."""
     if name != str(broker_id):
         reason = (
             f"Unexpected broker id, expected {broker_id} but received {name[:40]}"
@@ -102,7 +102,9 @@ def _entry(
     )
 
 
-def refuse(request: DescribeConfigsRequest, code: ErrorCode, message: str | None) -> DescribeConfigsResponse:
+def error_response(
+    request: DescribeConfigsRequest, code: ErrorCode, message: str | None
+) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(code, message, resource.resource_type, resource.resource_name)

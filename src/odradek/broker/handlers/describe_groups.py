@@ -1,11 +1,11 @@
-"""DescribeGroups, versions 0 to 5: state and members of groups; one that is not there is Dead, and no error.
+"""DescribeGroups, versions 0 to 5: state and members of groups; an unknown group is Dead, without an error.
 
-v3 can ask for the operations that are permitted, v4 adds static members, v5 is flexible.
+v3 adds authorized operations, v4 static members, v5 is flexible.
 """
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.groups.commands import MemberDescription
 from odradek.model.acl_operations import GROUP_OPERATIONS
 from odradek.model.errors import BrokerError, ErrorCode
@@ -17,8 +17,8 @@ from odradek.wire.messages.describe_groups import (
 )
 
 
-def describe_groups(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
-    described = [_described(group, call) for group in request.groups]
+def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    described = [_describe(group, context) for group in request.groups]
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == ErrorCode.NONE:
@@ -26,18 +26,18 @@ def describe_groups(request: DescribeGroupsRequest, call: Call) -> DescribeGroup
     return DescribeGroupsResponse(groups=described)
 
 
-def _described(group: str, call: Call) -> DescribedGroup:
+def _describe(group: str, context: RequestContext) -> DescribedGroup:
     try:
-        found = call.broker.groups.shard_of(group).describe(group)
-    except BrokerError as refused:
-        return DescribedGroup(refused.code, group)
+        description = context.broker.group_coordinator.shard_of(group).describe(group)
+    except BrokerError as error:
+        return DescribedGroup(error.code, group)
     return DescribedGroup(
-        found.error,
+        description.error,
         group,
-        found.state,
-        found.protocol_type,
-        found.protocol,
-        [_member(member) for member in found.members],
+        description.state,
+        description.protocol_type,
+        description.protocol,
+        [_member(member) for member in description.members],
     )
 
 
@@ -52,5 +52,7 @@ def _member(member: MemberDescription) -> DescribedGroupMember:
     )
 
 
-def refuse(request: DescribeGroupsRequest, code: ErrorCode, message: str | None) -> DescribeGroupsResponse:
+def error_response(
+    request: DescribeGroupsRequest, code: ErrorCode, message: str | None
+) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[DescribedGroup(code, group) for group in request.groups])

@@ -1,17 +1,17 @@
-"""DescribeLogDirs, versions 0 to 4: the data directories, and the size of each replica in them.
+"""DescribeLogDirs, versions 0 to 4: log directories, and the size of each replica in them.
 
-A null list of topics asks for all; partitions that are not here are passed over. v1 is as v0, v2 is flexible,
-v3 adds an error for the whole, v4 the size of each directory's disk and what is left of it.
+A null list of topics means all; partitions without a local replica are skipped. v1 is as v0, v2 is flexible,
+v3 adds an error code for the whole response, v4 total and usable bytes of each directory's disk.
 
-A directory that failed is listed with KAFKA_STORAGE_ERROR and nothing in it. The lag of a replica is 0, that
-of one that is being moved in is what it still lacks.
+An offline directory is listed with KAFKA_STORAGE_ERROR and no topics. The lag of a replica is 0, that of a
+future replica is its distance to the current one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.log.log import Log
 from odradek.log.log_directory import LogDirectory
 from odradek.model.errors import ErrorCode, StorageError
@@ -31,62 +31,70 @@ UNKNOWN_LAG = -1
 log = events.logger("describe_log_dirs")
 
 
-async def describe_log_dirs(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
-    wanted = _wanted(request)
+async def describe_log_dirs(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
+    requested = _requested_partitions(request)
     return DescribeLogDirsResponse(
-        results=[await _one(path, wanted, call) for path in call.broker.directories.paths]
+        results=[
+            await _describe_directory(path, requested, context) for path in context.broker.log_manager.paths
+        ]
     )
 
 
-def _wanted(request: DescribeLogDirsRequest) -> Collection[TopicPartition] | None:
-    """The partitions asked for; None for all."""
+def _requested_partitions(request: DescribeLogDirsRequest) -> Collection[TopicPartition] | None:
+    """Return the requested partitions; None for all."""
     if request.topics is None:
         return None
     return {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
 
 
-async def _one(path: str, wanted: Collection[TopicPartition] | None, call: Call) -> DescribeLogDirsResult:
-    directory = call.broker.directories.find_directory(path)
+async def _describe_directory(
+    path: str, requested: Collection[TopicPartition] | None, context: RequestContext
+) -> DescribeLogDirsResult:
+    directory = context.broker.log_manager.find_directory(path)
     if directory is None:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
     try:
         space: Space = await directory.space()
-    except StorageError as failure:
-        log.warning("disk_space_unknown", path=path, reason=str(failure))
+    except StorageError as error:
+        log.warning("disk_space_unknown", path=path, reason=str(error))
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
-    if directory.failure is not None:  # meanwhile
+    if directory.failure is not None:  # failed meanwhile
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
-    return DescribeLogDirsResult(0, path, _topics(directory, wanted, call), *space)
+    return DescribeLogDirsResult(0, path, _topics(directory, requested, context), *space)
 
 
 def _topics(
-    directory: LogDirectory, wanted: Collection[TopicPartition] | None, call: Call
+    directory: LogDirectory, requested: Collection[TopicPartition] | None, context: RequestContext
 ) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for found, is_future in _logs(directory):
-        topic, number = found.topic_partition
-        if wanted is None or found.topic_partition in wanted:
+    for replica_log, is_future in _logs(directory):
+        topic, number = replica_log.topic_partition
+        if requested is None or replica_log.topic_partition in requested:
             lag = (
-                _lag_of_future(found, call)
+                _future_lag(replica_log, context)
                 if is_future
-                else max(found.high_watermark - found.log_end_offset, 0)
+                else max(replica_log.high_watermark - replica_log.log_end_offset, 0)
             )
-            entry = DescribeLogDirsPartition(number, found.size_bytes, lag, is_future)
+            entry = DescribeLogDirsPartition(number, replica_log.size_bytes, lag, is_future)
             topics.setdefault(topic, DescribeLogDirsTopic(topic, [])).partitions.append(entry)
     return list(topics.values())
 
 
 def _logs(directory: LogDirectory) -> Iterator[tuple[Log, bool]]:
-    for found in directory:
-        yield found, False
-    for found in directory.future.values():
-        yield found, True
+    for replica_log in directory:
+        yield replica_log, False
+    for replica_log in directory.future.values():
+        yield replica_log, True
 
 
-def _lag_of_future(future: Log, call: Call) -> int:
-    place = call.broker.directories.find(future.topic_partition)
-    return UNKNOWN_LAG if place is None else place[1].log_end_offset - future.log_end_offset
+def _future_lag(future: Log, context: RequestContext) -> int:
+    current = context.broker.log_manager.find(future.topic_partition)
+    return UNKNOWN_LAG if current is None else current[1].log_end_offset - future.log_end_offset
 
 
-def refuse(request: DescribeLogDirsRequest, code: ErrorCode, message: str | None) -> DescribeLogDirsResponse:
+def error_response(
+    request: DescribeLogDirsRequest, code: ErrorCode, message: str | None
+) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(error_code=code)

@@ -1,6 +1,6 @@
-"""DescribeProducers, version 0: what partitions remember of the producers that write to them.
+"""DescribeProducers, version 0: producer state of partitions.
 
-Any replica answers. Partitions with very many producers are gone over in turns.
+Served by any replica. Yields to the event loop for partitions with very many producers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.cluster.topic_names import check_topic_name
 from odradek.log.producers.producer_states import ProducerStateEntry
 from odradek.model.errors import BrokerError, ErrorCode
@@ -20,36 +20,38 @@ from odradek.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-PRODUCERS_A_TURN: Final = 500
-"""Described before others on the loop have their turn: about a millisecond."""
+PRODUCERS_PER_BATCH: Final = 500
+"""Producers described before yielding to the event loop: about a millisecond."""
 
 
-async def describe_producers(request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
+async def describe_producers(
+    request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     for topic in request.topics:
-        entries = [await _described(topic.name, index, call) for index in topic.partition_indexes]
+        entries = [await _describe(topic.name, index, context) for index in topic.partition_indexes]
         response.topics.append(TopicResponse(topic.name, entries))
     return response
 
 
-async def _described(topic: str, index: int, call: Call) -> PartitionResponse:
-    replicas = call.broker.replicas
+async def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    replica_manager = context.broker.replica_manager
     try:
         check_topic_name(topic)
-        partition = replicas.find(topic, index)
+        partition = replica_manager.find(topic, index)
         if partition is None:
-            raise replicas.partition_error(topic, index)
-    except BrokerError as refused:
-        return PartitionResponse(index, refused.code, refused.message)
-    found = PartitionResponse(index)
+            raise replica_manager.partition_error(topic, index)
+    except BrokerError as error:
+        return PartitionResponse(index, error.code, error.message)
+    entry = PartitionResponse(index)
     for count, producer in enumerate(partition.log.producers.entries(), 1):
-        found.active_producers.append(_state(producer))
-        if count % PRODUCERS_A_TURN == 0:
+        entry.active_producers.append(_producer_state(producer))
+        if count % PRODUCERS_PER_BATCH == 0:
             await asyncio.sleep(0)
-    return found
+    return entry
 
 
-def _state(producer: ProducerStateEntry) -> ProducerState:
+def _producer_state(producer: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer.producer_id,
         producer.producer_epoch,
@@ -60,7 +62,7 @@ def _state(producer: ProducerStateEntry) -> ProducerState:
     )
 
 
-def refuse(
+def error_response(
     request: DescribeProducersRequest, code: ErrorCode, message: str | None
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(

@@ -1,12 +1,12 @@
-"""DescribeTransactions, version 0: the state of transactional ids, and the partitions of their transactions.
+"""DescribeTransactions, version 0: state of transactional ids, and the partitions of their transactions.
 
-Each id succeeds or fails alone.
+Transactional ids succeed or fail independently.
 """
 
 from __future__ import annotations
 
-from odradek.broker.handlers.transaction_requests import require_id
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.handlers.transaction_requests import require_transactional_id
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.transactions.commands import TransactionDescription
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.describe_transactions import (
@@ -17,41 +17,47 @@ from odradek.wire.messages.describe_transactions import (
 )
 
 
-def describe_transactions(request: DescribeTransactionsRequest, call: Call) -> DescribeTransactionsResponse:
-    states = [_described(transactional_id, call) for transactional_id in request.transactional_ids]
+def describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    states = [_describe(transactional_id, context) for transactional_id in request.transactional_ids]
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described(transactional_id: str, call: Call) -> TransactionState:
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     try:
-        require_id(transactional_id)
-        found = call.broker.transactions.shard_of(transactional_id).describe(transactional_id)
-    except BrokerError as refused:
-        return TransactionState(refused.code, transactional_id)
-    if found.error:
-        return TransactionState(found.error, transactional_id)
+        require_transactional_id(transactional_id)
+        description = context.broker.transaction_coordinator.shard_of(transactional_id).describe(
+            transactional_id
+        )
+    except BrokerError as error:
+        return TransactionState(error.code, transactional_id)
+    if description.error:
+        return TransactionState(description.error, transactional_id)
     return TransactionState(
         ErrorCode.NONE,
         transactional_id,
-        found.state,
-        found.timeout_ms,
-        found.start_ms,
-        found.producer_id,
-        found.producer_epoch,
-        _topics(found),
+        description.state,
+        description.timeout_ms,
+        description.start_ms,
+        description.producer_id,
+        description.producer_epoch,
+        _topics(description),
     )
 
 
-def _topics(found: TransactionDescription) -> list[TopicData]:
+def _topics(description: TransactionDescription) -> list[TopicData]:
     by_topic: dict[str, TopicData] = {}
-    for topic, number in found.partitions:
+    for topic, number in description.partitions:
         by_topic.setdefault(topic, TopicData(topic, [])).partitions.append(number)
     return list(by_topic.values())
 
 
-def refuse(
+def error_response(
     request: DescribeTransactionsRequest, code: ErrorCode, message: str | None
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[TransactionState(code, one) for one in request.transactional_ids]
+        transaction_states=[
+            TransactionState(code, transactional_id) for transactional_id in request.transactional_ids
+        ]
     )

@@ -1,10 +1,10 @@
-"""DescribeUserScramCredentials, version 0: nobody has SCRAM credentials, because none can be set."""
+"""DescribeUserScramCredentials, version 0: always none, because SCRAM credentials cannot be set."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -14,7 +14,7 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 
 
 def describe_user_scram_credentials(
-    request: DescribeUserScramCredentialsRequest, call: Call
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     counts = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(results=[_result(*item) for item in counts.items()])
@@ -34,7 +34,7 @@ def _result(user: str, count: int) -> DescribeUserScramCredentialsResult:
     )
 
 
-def refuse(
+def error_response(
     request: DescribeUserScramCredentialsRequest, code: ErrorCode, message: str | None
 ) -> DescribeUserScramCredentialsResponse:
     return DescribeUserScramCredentialsResponse(error_code=code, error_message=message)

@@ -1,7 +1,7 @@
-"""ElectLeaders, versions 0 to 2: have the preferred replica lead, or any live one.
+"""ElectLeaders, versions 0 to 2: preferred and unclean leader election.
 
-There is one broker. It leads whatever it can, so that an election is either not needed or cannot help.
-Asked for all partitions, those that need no election are left out.
+There is one broker. It leads every partition it can, so that an election is either not needed or impossible.
+For a request of all partitions, those that need no election are omitted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.cluster.metadata_cache import MetadataCache, PartitionMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.elect_leaders import (
@@ -24,32 +24,36 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-def elect_leaders(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
-    kind, image = request.election_type, call.broker.image
-    if kind not in (PREFERRED, UNCLEAN):
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"election type must be 0 or 1, got {kind}")
+def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    election_type, metadata_cache = request.election_type, context.broker.metadata_cache
+    if election_type not in (PREFERRED, UNCLEAN):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"election type must be 0 or 1, got {election_type}")
     is_for_all = request.topic_partitions is None
+    live = metadata_cache.alive_brokers
     results = []
-    for topic in _all_partitions(image) if request.topic_partitions is None else request.topic_partitions:
-        judged = [
-            (number, judge_election(kind, image.partition(topic.topic, number), image.alive_brokers))
+    topics = request.topic_partitions
+    for topic in _all_partitions(metadata_cache) if topics is None else topics:
+        errors = [
+            (number, election_error(election_type, metadata_cache.partition(topic.topic, number), live))
             for number in topic.partitions
         ]
         entries = [
-            PartitionResult(number, refusal.code, refusal.message)
-            for number, refusal in judged
-            if not is_for_all or refusal.code is not ErrorCode.ELECTION_NOT_NEEDED
+            PartitionResult(number, error.code, error.message)
+            for number, error in errors
+            if not is_for_all or error.code is not ErrorCode.ELECTION_NOT_NEEDED
         ]
         if entries:
             results.append(ReplicaElectionResult(topic.topic, entries))
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def judge_election(kind: int, partition: PartitionMetadata | None, live: Collection[int]) -> BrokerError:
-    """Return why no election takes place."""
+def election_error(
+    election_type: int, partition: PartitionMetadata | None, live: Collection[int]
+) -> BrokerError:
+    """Return the reason why no election takes place."""
     if partition is None:
         return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-    if kind == PREFERRED:
+    if election_type == PREFERRED:
         if partition.leader == partition.replicas[0]:
             return BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
         return BrokerError(
@@ -64,11 +68,13 @@ def judge_election(kind: int, partition: PartitionMetadata | None, live: Collect
     )
 
 
-def _all_partitions(image: MetadataCache) -> list[TopicPartitions]:
-    return [TopicPartitions(topic.name, list(topic.partitions)) for topic in image.topics.values()]
+def _all_partitions(metadata_cache: MetadataCache) -> list[TopicPartitions]:
+    return [TopicPartitions(topic.name, list(topic.partitions)) for topic in metadata_cache.topics.values()]
 
 
-def refuse(request: ElectLeadersRequest, code: ErrorCode, message: str | None) -> ElectLeadersResponse:
+def error_response(
+    request: ElectLeadersRequest, code: ErrorCode, message: str | None
+) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[

@@ -1,12 +1,12 @@
 """Fetch, versions 0 to 17: read batches from the partitions this broker leads.
 
-v3 bounds the whole answer, v4 takes the isolation level, v7 brings sessions (KIP-227), v9 leader epochs,
-v10 zstd, v12 is flexible, v13 names topics by id. Versions 0 to 3 get magic 0 or 1, converted from what is
-stored, unless ``message.downconversion.enable`` is false.
+v3 adds max_bytes, v4 the isolation level, v7 fetch sessions (KIP-227), v9 leader epochs, v10 zstd, v12 is
+flexible, v13 uses topic ids. Versions 0 to 3 get magic 0 or 1, down-converted, unless
+``message.downconversion.enable`` is false.
 
-The answer waits in the fetch purgatory until ``min_bytes`` can be read, a partition has something else to
-say, or ``max_wait_ms`` is over. The first batch found is returned whole, however large, so that every reader
-makes progress; up to version 2, where there is no bound on the whole answer, that holds for each partition.
+The request waits in the fetch purgatory until ``min_bytes`` can be read, a partition has an error or a
+diverging epoch, or ``max_wait_ms`` has passed. The first batch is returned whole, however large, so that
+consumers make progress; up to version 2, without max_bytes, that applies to each partition.
 
 The loop waits for no disk here: a partition whose index or batches are not in memory is rehearsed on a thread
 and then read; records are converted on a thread. What is sent is brought by the network port.
@@ -20,8 +20,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal
 
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.config import broker as settings
 from odradek.log.segments.log_segment import WouldBlock
 from odradek.log.segments.page_in import PAGE_IN_ATTEMPTS_MAX
@@ -50,7 +50,7 @@ from odradek.wire.messages.fetch import (
     PartitionData,
 )
 
-TOTAL_BOUND_SINCE = 3
+MAX_BYTES_SINCE = 3
 MAGIC_2_SINCE = 4
 MAGIC_1_SINCE = 2
 ZSTD = "zstd"
@@ -58,157 +58,167 @@ ZSTD_SINCE = 10
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 
-Answer = FetchResponse | Coroutine[None, None, FetchResponse]
-Result = Answer | Pending[Answer] | Coroutine[None, None, Answer | Pending[Answer]]
+Response = FetchResponse | Coroutine[None, None, FetchResponse]
+Result = Response | PendingResponse[Response] | Coroutine[None, None, Response | PendingResponse[Response]]
 
 
-def fetch(request: FetchRequest, call: Call) -> Result:
-    broker = call.broker
-    replica_id = _replica_id(request, call.version)
-    context = broker.fetch_sessions.new_context(
+def fetch(request: FetchRequest, context: RequestContext) -> Result:
+    broker = context.broker
+    replica_id = _replica_id(request, context.version)
+    fetch_context = broker.fetch_session_cache.new_context(
         request.session_id,
         request.session_epoch,
-        _asked(request, call),
-        _forgotten(request, call.version),
-        uses_topic_ids=call.version >= TOPIC_IDS_SINCE,
+        _requested_partitions(request, context),
+        _forgotten_partitions(request, context.version),
+        uses_topic_ids=context.version >= TOPIC_IDS_SINCE,
         from_follower=replica_id >= 0,
         now_ms=broker.clock.monotonic_ms(),
     )
-    reading = Reading(request, call, context, replica_id, may_block=False)
-    if reading.not_at_hand:
-        return _page_in_and_read(reading, request, call, context, replica_id)
-    return _answer(reading, request, call)
+    attempt = FetchAttempt(request, context, fetch_context, replica_id, may_block=False)
+    if attempt.would_block:
+        return _page_in_and_read(attempt, request, context, fetch_context, replica_id)
+    return _respond(attempt, request, context)
 
 
 async def _page_in_and_read(
-    first: Reading, request: FetchRequest, call: Call, context: FetchContext, replica_id: int
-) -> Answer | Pending[Answer]:
-    """Read again, once what was not in memory is; as often as need be."""
-    reading = first
-    for left in reversed(range(PAGE_IN_ATTEMPTS_MAX)):
-        waits = [partition.page_in(asked, why) for partition, asked, why in reading.not_at_hand]
-        await asyncio.gather(*waits)
-        reading = Reading(request, call, context, replica_id, may_block=left == 0)
-        if not reading.not_at_hand:
+    attempt: FetchAttempt,
+    request: FetchRequest,
+    context: RequestContext,
+    fetch_context: FetchContext,
+    replica_id: int,
+) -> Response | PendingResponse[Response]:
+    """Page in the data that was not in memory and read again, a bounded number of times."""
+    for remaining in reversed(range(PAGE_IN_ATTEMPTS_MAX)):
+        loads = [partition.page_in(requested, error) for partition, requested, error in attempt.would_block]
+        await asyncio.gather(*loads)
+        attempt = FetchAttempt(request, context, fetch_context, replica_id, may_block=remaining == 0)
+        if not attempt.would_block:
             break
-    return _answer(reading, request, call)
+    return _respond(attempt, request, context)
 
 
-def _answer(reading: Reading, request: FetchRequest, call: Call) -> Answer | Pending[Answer]:
-    if reading.is_done() or request.max_wait_ms <= 0:
-        return reading.response()
-    pending: Pending[Answer] = Pending()
-    delayed = DelayedFetch(reading.look_again, lambda: pending.complete(reading.response()))
-    call.broker.replicas.delay_fetch(delayed, reading.watched(), request.max_wait_ms)
+def _respond(
+    attempt: FetchAttempt, request: FetchRequest, context: RequestContext
+) -> Response | PendingResponse[Response]:
+    if attempt.can_complete() or request.max_wait_ms <= 0:
+        return attempt.response()
+    pending: PendingResponse[Response] = PendingResponse()
+    delayed = DelayedFetch(attempt.retry, lambda: pending.complete(attempt.response()))
+    context.broker.replica_manager.delay_fetch(delayed, attempt.watched(), request.max_wait_ms)
     return pending
 
 
-class Reading:
-    """One fetch under way: what was read of each partition so far, and whether that is enough.
+class FetchAttempt:
+    """One fetch in progress: the results of each partition so far, and whether they suffice.
 
-    One that may not wait for the disk lists in ``not_at_hand`` what it could not read; it is no answer.
+    If it may not wait for the disk, ``would_block`` lists what was not in memory, and it has no response.
     """
 
     __slots__ = (
         "_bytes_max",
-        "_call",
         "_context",
+        "_fetch_context",
         "_isolation",
         "_may_block",
         "_min_bytes",
+        "_must_respond",
         "_partitions",
         "_replica_id",
         "_results",
         "_size_bytes",
-        "_urgent",
-        "not_at_hand",
+        "would_block",
     )
 
     def __init__(
-        self, request: FetchRequest, call: Call, context: FetchContext, replica_id: int, may_block: bool
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        fetch_context: FetchContext,
+        replica_id: int,
+        may_block: bool,
     ) -> None:
-        self._call = call
         self._context = context
+        self._fetch_context = fetch_context
         self._replica_id = replica_id
         self._isolation = request.isolation_level
-        self._bytes_max = min(request.max_bytes, call.broker.config.broker[settings.FETCH_MAX_BYTES])
+        self._bytes_max = min(request.max_bytes, context.broker.config.broker[settings.FETCH_MAX_BYTES])
         self._min_bytes = min(request.min_bytes, self._bytes_max)
         self._size_bytes = 0
-        self._urgent = bool(context.error)
+        self._must_respond = bool(fetch_context.error)
         self._may_block = may_block
-        self.not_at_hand: list[tuple[Partition, FetchPartition, WouldBlock]] = []
+        self.would_block: list[tuple[Partition, FetchPartition, WouldBlock]] = []
         self._partitions: list[Partition | None] = []
         self._results: list[FetchPartitionData] = []
-        for asked in context.partitions:
-            self._partitions.append(call.broker.replicas.find(asked.topic, asked.partition))
-            self._results.append(self._read(asked, self._partitions[-1]))
+        for requested in fetch_context.partitions:
+            self._partitions.append(context.broker.replica_manager.find(requested.topic, requested.partition))
+            self._results.append(self._read(requested, self._partitions[-1]))
         self._may_block = True
 
-    def is_done(self) -> bool:
-        return self._urgent or self._size_bytes >= self._min_bytes or not self._results
+    def can_complete(self) -> bool:
+        return self._must_respond or self._size_bytes >= self._min_bytes or not self._results
 
-    def look_again(self) -> bool:
-        """Read the partitions that have moved since; say whether there is enough now."""
+    def retry(self) -> bool:
+        """Read the partitions that changed again; return whether the fetch can complete."""
         for index, partition in enumerate(self._partitions):
             result = self._results[index]
             if partition is not None and partition.has_changed_since(result):
                 self._size_bytes -= result.records_bytes
                 self._results[index] = self._read(result.request, partition)
-        return self.is_done()
+        return self.can_complete()
 
     def watched(self) -> list[Partition]:
         return [partition for partition in self._partitions if partition is not None]
 
-    def response(self) -> Answer:
-        if self._call.version < MAGIC_2_SINCE:
-            return self._converted_response()
+    def response(self) -> Response:
+        if self._context.version < MAGIC_2_SINCE:
+            return self._down_converted_response()
         return self._plain_response()
 
-    async def _converted_response(self) -> FetchResponse:
-        """Old readers get the old format."""
-        magic: Literal[0, 1] = 1 if self._call.version >= MAGIC_1_SINCE else 0
-        workers = self._call.broker.workers
+    async def _down_converted_response(self) -> FetchResponse:
+        """Down-convert the records for old clients."""
+        magic: Literal[0, 1] = 1 if self._context.version >= MAGIC_1_SINCE else 0
+        workers = self._context.broker.workers
         for index, partition in enumerate(self._partitions):
             result = self._results[index]
             if partition is not None and result.records_bytes:
                 data = await partition.offload_read(partial(_read_records, result))
-                self._results[index] = await _converted(result, data, magic, workers)
+                self._results[index] = await _down_convert_result(result, data, magic, workers)
         return self._plain_response()
 
     def _plain_response(self) -> FetchResponse:
-        answer = self._context.update_and_generate_response(
-            self._results, self._call.broker.clock.monotonic_ms()
+        session_response = self._fetch_context.update_and_generate_response(
+            self._results, self._context.broker.clock.monotonic_ms()
         )
-        return _response(answer, self._call.version, self._isolation)
+        return _response(session_response, self._context.version, self._isolation)
 
-    def _read(self, asked: FetchPartition, partition: Partition | None) -> FetchPartitionData:
+    def _read(self, requested: FetchPartition, partition: Partition | None) -> FetchPartitionData:
         try:
-            result = self._read_or_refuse(asked, partition)
-        except BrokerError as refused:
-            result = FetchPartitionData(asked, refused.code)
-        except WouldBlock as why:
+            result = self._read_partition(requested, partition)
+        except BrokerError as error:
+            result = FetchPartitionData(requested, error.code)
+        except WouldBlock as error:
             assert partition is not None
-            self.not_at_hand.append((partition, asked, why))
-            return FetchPartitionData(asked, ErrorCode.NONE)
+            self.would_block.append((partition, requested, error))
+            return FetchPartitionData(requested, ErrorCode.NONE)
         if result.error or result.diverging_epoch >= 0:
-            self._urgent = True
+            self._must_respond = True
         self._size_bytes += result.records_bytes
         return result
 
-    def _read_or_refuse(self, asked: FetchPartition, partition: Partition | None) -> FetchPartitionData:
-        if partition is None or asked.topic is None:
-            raise self._call.broker.replicas.partition_error(asked.topic, asked.partition)
-        version = self._call.version
-        if version >= TOPIC_IDS_SINCE and partition.topic_id != asked.topic_id:
+    def _read_partition(self, requested: FetchPartition, partition: Partition | None) -> FetchPartitionData:
+        if partition is None or requested.topic is None:
+            raise self._context.broker.replica_manager.partition_error(requested.topic, requested.partition)
+        version = self._context.version
+        if version >= TOPIC_IDS_SINCE and partition.topic_id != requested.topic_id:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if version < MAGIC_2_SINCE and not partition.log.config.message_downconversion_enable:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if version < ZSTD_SINCE and partition.log.config.compression_type == ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        at_least_one = version < TOTAL_BOUND_SINCE or self._size_bytes == 0
-        bytes_max = min(asked.max_bytes, max(self._bytes_max - self._size_bytes, 0))
+        at_least_one = version < MAX_BYTES_SINCE or self._size_bytes == 0
+        bytes_max = min(requested.max_bytes, max(self._bytes_max - self._size_bytes, 0))
         return partition.read(
-            asked, bytes_max, at_least_one, self._isolation, self._replica_id, self._may_block
+            requested, bytes_max, at_least_one, self._isolation, self._replica_id, self._may_block
         )
 
 
@@ -218,14 +228,14 @@ def _replica_id(request: FetchRequest, version: int) -> int:
     return CONSUMER_REPLICA_ID if request.replica_state is None else request.replica_state.replica_id
 
 
-def _asked(request: FetchRequest, call: Call) -> list[FetchPartition]:
-    by_id = call.version >= TOPIC_IDS_SINCE
-    asked = []
+def _requested_partitions(request: FetchRequest, context: RequestContext) -> list[FetchPartition]:
+    by_id = context.version >= TOPIC_IDS_SINCE
+    requested = []
     for topic in request.topics:
-        name: str | None = call.broker.image.name_of(topic.topic_id) if by_id else topic.topic
+        name: str | None = context.broker.metadata_cache.name_of(topic.topic_id) if by_id else topic.topic
         topic_id: TopicId = topic.topic_id if by_id else ZERO_TOPIC_ID
         for part in topic.partitions:
-            asked.append(
+            requested.append(
                 FetchPartition(
                     name,
                     topic_id,
@@ -237,10 +247,10 @@ def _asked(request: FetchRequest, call: Call) -> list[FetchPartition]:
                     part.last_fetched_epoch,
                 )
             )
-    return asked
+    return requested
 
 
-def _forgotten(request: FetchRequest, version: int) -> list[SessionKey]:
+def _forgotten_partitions(request: FetchRequest, version: int) -> list[SessionKey]:
     by_id = version >= TOPIC_IDS_SINCE
     return [
         (topic.topic_id if by_id else topic.topic, partition)
@@ -250,15 +260,15 @@ def _forgotten(request: FetchRequest, version: int) -> list[SessionKey]:
 
 
 def _read_records(result: FetchPartitionData) -> bytes:
-    """Read what was found. Waits."""
+    """Read the records of a result. Blocks."""
     records = result.records
     return records.read() if isinstance(records, FileSlice) else bytes(records or b"")
 
 
-async def _converted(
+async def _down_convert_result(
     result: FetchPartitionData, data: bytes, magic: Literal[0, 1], workers: Workers
 ) -> FetchPartitionData:
-    """Convert what was found, away from the loop; a batch that unpacks to much, one at a time."""
+    """Down-convert on a thread; batches with a large decompressed size one at a time."""
     convert = partial(down_convert, data, magic, result.request.fetch_offset)
     converted: bytes | None = None
     try:
@@ -266,24 +276,24 @@ async def _converted(
             converted = await workers.run(partial(convert, WORKER_LIMITS.decompressed_bytes_max))
         if converted is None:
             converted = await workers.run_alone(convert)
-    except BrokerError as refused:
-        return FetchPartitionData(result.request, refused.code)
+    except BrokerError as error:
+        return FetchPartitionData(result.request, error.code)
     result.records = converted
     result.records_bytes = len(converted)
     return result
 
 
-def _response(answer: FetchSessionResponse, version: int, isolation: int) -> FetchResponse:
+def _response(session_response: FetchSessionResponse, version: int, isolation: int) -> FetchResponse:
     topics: list[FetchableTopicResponse] = []
     last: tuple[str | None, TopicId] | None = None
     committed = isolation == IsolationLevel.READ_COMMITTED
-    for result in answer.results:
-        asked = result.request
-        if (asked.topic, asked.topic_id) != last:
-            last = (asked.topic, asked.topic_id)
-            topics.append(FetchableTopicResponse(asked.topic or "", asked.topic_id, []))
+    for result in session_response.results:
+        requested = result.request
+        if (requested.topic, requested.topic_id) != last:
+            last = (requested.topic, requested.topic_id)
+            topics.append(FetchableTopicResponse(requested.topic or "", requested.topic_id, []))
         topics[-1].partitions.append(_entry(result, committed))
-    return FetchResponse(0, answer.error, answer.session_id, topics)
+    return FetchResponse(0, session_response.error, session_response.session_id, topics)
 
 
 def _entry(result: FetchPartitionData, committed: bool) -> PartitionData:
@@ -302,11 +312,13 @@ def _entry(result: FetchPartitionData, committed: bool) -> PartitionData:
         records,
     )
     if committed and not result.error:
-        entry.aborted_transactions = [AbortedTransaction(*one) for one in result.aborted or ()]
+        entry.aborted_transactions = [
+            AbortedTransaction(*transaction) for transaction in result.aborted or ()
+        ]
     if result.diverging_epoch >= 0:
         entry.diverging_epoch = EpochEndOffset(result.diverging_epoch, result.diverging_end_offset)
     return entry
 
 
-def refuse(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
+def error_response(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
     return FetchResponse(error_code=code, session_id=request.session_id)

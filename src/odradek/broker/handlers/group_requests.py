@@ -1,7 +1,7 @@
-"""What handlers of the group APIs share: whom they ask, and how an answer that comes later finds its client.
+"""Shared parts of the group API handlers: checks, and submission of commands to the group coordinator.
 
-Versions end here: groups know commands and answers without any. A group is judged in Kafka's order: first its
-name, then whether its coordinator is here and has loaded.
+API versions end here: commands and results of the coordinator have none. Checks are made in Kafka's order:
+first the group id, then whether its coordinator is here and loaded.
 """
 
 from __future__ import annotations
@@ -9,30 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import Command
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
 
 CLASSIC: Final = "classic"
-"""The type of all groups there are; the other one is the protocol of KIP-848."""
+"""Type of all groups; the KIP-848 protocol is not supported."""
 
 R = TypeVar("R")
 
 
-def require_name(group: str) -> None:
-    """Groups with members have a name. Offsets may be kept under the empty one, as they always could."""
+def require_group_id(group: str) -> None:
+    """Reject an empty group id. Only offset commits and fetches allow it, for compatibility."""
     if not group:
-        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "group id must be a non-empty str, got ''")
 
 
-def ask_group(call: Call, group: str, command: Command, told: Callable[[Any], R]) -> Pending[R]:
-    """Have a group judge a command; ``told`` makes the response of its answer."""
-    pending: Pending[R] = Pending()
-    call.broker.groups.submit(group, command, lambda answer: pending.complete(told(answer)))
+def submit_to_group(
+    context: RequestContext, group: str, command: Command, on_result: Callable[[Any], R]
+) -> PendingResponse[R]:
+    """Submit a command to a group; ``on_result`` builds the response from its result."""
+    pending: PendingResponse[R] = PendingResponse()
+    context.broker.group_coordinator.submit(
+        group, command, lambda result: pending.complete(on_result(result))
+    )
     return pending
 
 
-def exists(call: Call, partition: TopicPartition) -> bool:
-    return call.broker.image.partition(*partition) is not None
+def partition_exists(context: RequestContext, partition: TopicPartition) -> bool:
+    return context.broker.metadata_cache.partition(*partition) is not None

@@ -1,28 +1,27 @@
-"""Heartbeat, versions 0 to 4: a member says that it is alive. v3 adds static members.
+"""Heartbeat, versions 0 to 4: keep a member's session alive. v3 adds static members.
 
-While its group is being loaded a member is told that all is well: nobody can say otherwise yet, and its
-session begins anew once the group is there.
+While the group is loading the response has no error, as in Kafka: the session restarts once it is loaded.
 """
 
 from __future__ import annotations
 
-from odradek.broker.handlers.group_requests import ask_group, require_name
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.handlers.group_requests import require_group_id, submit_to_group
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import Heartbeat
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-Result = HeartbeatResponse | Pending[HeartbeatResponse]
+Result = HeartbeatResponse | PendingResponse[HeartbeatResponse]
 
 
-def heartbeat(request: HeartbeatRequest, call: Call) -> Result:
-    require_name(request.group_id)
+def heartbeat(request: HeartbeatRequest, context: RequestContext) -> Result:
+    require_group_id(request.group_id)
     command = Heartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
     try:
-        return ask_group(call, request.group_id, command, _response)
-    except BrokerError as refused:
-        if refused.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return submit_to_group(context, request.group_id, command, _response)
+    except BrokerError as error:
+        if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             raise
         return _response(ErrorCode.NONE)
 
@@ -31,5 +30,5 @@ def _response(code: ErrorCode) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=code)
 
 
-def refuse(request: HeartbeatRequest, code: ErrorCode, message: str | None) -> HeartbeatResponse:
+def error_response(request: HeartbeatRequest, code: ErrorCode, message: str | None) -> HeartbeatResponse:
     return _response(code)

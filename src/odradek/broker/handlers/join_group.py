@@ -1,17 +1,17 @@
-"""JoinGroup, versions 0 to 9: a member enters its group's next generation, and waits until that begins.
+"""JoinGroup, versions 0 to 9: join the next generation of a group. The response waits for the rebalance.
 
-v1 adds the rebalance timeout (before, the session timeout counts for both), v4 the round in which a member is
-given its id, v5 static members, v7 the protocol's type in the answer, where a missing protocol is null and no
-longer empty, v8 the reason for joining, v9 a leader that need not assign.
+v1 adds the rebalance timeout (before, the session timeout serves as both), v4 MEMBER_ID_REQUIRED, v5 static
+members, v7 the protocol type in the response, where a missing protocol is null instead of empty, v8 the
+reason, v9 skip_assignment.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.group_requests import ask_group, require_name
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.handlers.group_requests import require_group_id, submit_to_group
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import JoinGroup, JoinGroupResult
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -21,34 +21,38 @@ MEMBER_ID_ROUND_SINCE: Final = 4
 NULL_PROTOCOL_SINCE: Final = 7
 SKIPPED_ASSIGNMENT_SINCE: Final = 9
 
-Result = JoinGroupResponse | Pending[JoinGroupResponse]
+Result = JoinGroupResponse | PendingResponse[JoinGroupResponse]
 
 
-def join_group(request: JoinGroupRequest, call: Call) -> Result:
+def join_group(request: JoinGroupRequest, context: RequestContext) -> Result:
     try:
-        require_name(request.group_id)
-        return ask_group(
-            call, request.group_id, _command(request, call), lambda joined: _response(joined, call.version)
+        require_group_id(request.group_id)
+        return submit_to_group(
+            context,
+            request.group_id,
+            _command(request, context),
+            lambda joined: _response(joined, context.version),
         )
-    except BrokerError as refused:
-        return _response(JoinGroupResult(refused.code, request.member_id), call.version)
+    except BrokerError as error:
+        return _response(JoinGroupResult(error.code, request.member_id), context.version)
 
 
-def _command(request: JoinGroupRequest, call: Call) -> JoinGroup:
-    has_own_timeout = call.version >= REBALANCE_TIMEOUT_SINCE
+def _command(request: JoinGroupRequest, context: RequestContext) -> JoinGroup:
+    has_own_timeout = context.version >= REBALANCE_TIMEOUT_SINCE
     return JoinGroup(
         request.group_id,
         request.member_id,
         request.group_instance_id,
-        call.client_id or "",
-        # As Java writes an address that it has no name for: tools show it as it is.
-        f"/{call.session.peer_host}",
+        context.client_id or "",
+        # Java's text form of an address without a host name, which tools display.
+        f"/{context.session.peer_host}",
         request.session_timeout_ms,
         request.rebalance_timeout_ms if has_own_timeout else request.session_timeout_ms,
         request.protocol_type,
         tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
-        requires_known_member_id=call.version >= MEMBER_ID_ROUND_SINCE and request.group_instance_id is None,
-        supports_skipping_assignment=call.version >= SKIPPED_ASSIGNMENT_SINCE,
+        requires_known_member_id=context.version >= MEMBER_ID_ROUND_SINCE
+        and request.group_instance_id is None,
+        supports_skipping_assignment=context.version >= SKIPPED_ASSIGNMENT_SINCE,
         reason=request.reason,
     )
 
@@ -69,5 +73,5 @@ def _response(joined: JoinGroupResult, version: int) -> JoinGroupResponse:
     )
 
 
-def refuse(request: JoinGroupRequest, code: ErrorCode, message: str | None) -> JoinGroupResponse:
+def error_response(request: JoinGroupRequest, code: ErrorCode, message: str | None) -> JoinGroupResponse:
     return _response(JoinGroupResult(code, request.member_id, protocol=""), NULL_PROTOCOL_SINCE)

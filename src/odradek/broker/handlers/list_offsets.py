@@ -1,13 +1,13 @@
-"""ListOffsets, versions 0 to 9: offsets by time, or by place (earliest, latest, largest timestamp).
+"""ListOffsets, versions 0 to 9: offsets by timestamp or special timestamp (earliest, latest, max timestamp).
 
-v0 gives a list: the log's end, then the bases of older segments. v1 gives one offset with its timestamp, v2
-takes the isolation level, v4 leader epochs, v7 the offset of the largest timestamp, v8 the earliest local
-offset, v9 the latest tiered one (there is no tiered storage: none is found).
+v0 returns a list: the log end offset, then the base offsets of older segments. v1 returns one offset with its
+timestamp, v2 adds the isolation level, v4 leader epochs, v7 the offset of the max timestamp, v8 the earliest
+local offset, v9 the latest tiered offset (there is no tiered storage, so always -1).
 
-Consumers see nothing past the high watermark (or the last stable offset); replicas, and tools that give
-replica id -2, see to the log's end. Replica id -2 may also ask a replica that does not lead.
+Consumers see offsets up to the high watermark (or the last stable offset); replicas, and tools with replica
+id -2, up to the log end offset. With replica id -2 a follower responds, too.
 
-Times are searched for on threads, one partition after the other: old segments may have to come from the disk.
+Timestamps are searched on threads, one partition after the other: old segments may have to be read from disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Coroutine
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.partition import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -42,13 +42,13 @@ SPECIAL_SINCE = {
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
 }
-"""First versions that may carry each of the timestamps that stand for a place."""
+"""First version of each special timestamp."""
 
 Result = ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]
 
 
-def list_offsets(request: ListOffsetsRequest, call: Call) -> Result:
-    asked = Counter(
+def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> Result:
+    counts = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
     searches: list[tuple[ListOffsetsTopicResponse, int, ListOffsetsPartition]] = []
@@ -57,83 +57,85 @@ def list_offsets(request: ListOffsetsRequest, call: Call) -> Result:
         entries = ListOffsetsTopicResponse(topic.name, [])
         response.topics.append(entries)
         for part in topic.partitions:
-            if asked[topic.name, part.partition_index] > 1:
-                entries.partitions.append(_refused(part, ErrorCode.INVALID_REQUEST))
-            elif not _is_supported(part.timestamp, call.version):
-                entries.partitions.append(_refused(part, ErrorCode.UNSUPPORTED_VERSION))
-            elif call.version > 0 and requires_timestamp_search(part.timestamp):
+            if counts[topic.name, part.partition_index] > 1:
+                entries.partitions.append(_error_entry(part, ErrorCode.INVALID_REQUEST))
+            elif not _is_supported(part.timestamp, context.version):
+                entries.partitions.append(_error_entry(part, ErrorCode.UNSUPPORTED_VERSION))
+            elif context.version > 0 and requires_timestamp_search(part.timestamp):
                 searches.append((entries, len(entries.partitions), part))
                 entries.partitions.append(ListOffsetsPartitionResponse(part.partition_index))
             else:
-                entries.partitions.append(_named(request, topic.name, part, call))
-    return _searched(request, call, response, searches) if searches else response
+                entries.partitions.append(_special_entry(request, topic.name, part, context))
+    return _search(request, context, response, searches) if searches else response
 
 
 def _is_supported(timestamp: int, version: int) -> bool:
-    """Return whether a request of this version may ask for this timestamp; version 0 takes any."""
+    """Return whether this version supports the timestamp; version 0 takes any."""
     return timestamp >= 0 or version == 0 or version >= SPECIAL_SINCE.get(timestamp, version + 1)
 
 
-async def _searched(
+async def _search(
     request: ListOffsetsRequest,
-    call: Call,
+    context: RequestContext,
     response: ListOffsetsResponse,
     searches: list[tuple[ListOffsetsTopicResponse, int, ListOffsetsPartition]],
 ) -> ListOffsetsResponse:
-    """The response once the entries that need a search are filled in."""
-    for entries, place, part in searches:
+    """Fill in the entries that need a search; return the response."""
+    for entries, index, part in searches:
         try:
-            partition = call.broker.replicas.get_readable_partition(
+            partition = context.broker.replica_manager.get_readable_partition(
                 request.replica_id, entries.name, part.partition_index
             )
-            found = await partition.find_time(
+            result = await partition.find_time(
                 part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
             )
-        except BrokerError as refused:
-            entries.partitions[place] = _refused(part, refused.code)
+        except BrokerError as error:
+            entries.partitions[index] = _error_entry(part, error.code)
         else:
-            entries.partitions[place] = _entry(part, found, call.version)
+            entries.partitions[index] = _entry(part, result, context.version)
     return response
 
 
-def _named(
-    request: ListOffsetsRequest, topic: str, part: ListOffsetsPartition, call: Call
+def _special_entry(
+    request: ListOffsetsRequest, topic: str, part: ListOffsetsPartition, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
-    """An entry that needs no search in segments."""
+    """Return an entry that needs no search in segments."""
     index = part.partition_index
     try:
-        partition = call.broker.replicas.get_readable_partition(request.replica_id, topic, index)
-        if call.version == 0:
-            now_ms = call.broker.clock.wall_ms()
+        partition = context.broker.replica_manager.get_readable_partition(request.replica_id, topic, index)
+        if context.version == 0:
+            now_ms = context.broker.clock.wall_ms()
             offsets = partition.legacy_offsets_for_timestamp(
                 part.timestamp, part.max_num_offsets, request.replica_id, now_ms
             )
             return ListOffsetsPartitionResponse(index, old_style_offsets=offsets)
-        found = partition.find_special_offset(
+        result = partition.find_special_offset(
             part.timestamp, request.isolation_level, part.current_leader_epoch, request.replica_id
         )
-    except BrokerError as refused:
-        return _refused(part, refused.code)
-    return _entry(part, found, call.version)
+    except BrokerError as error:
+        return _error_entry(part, error.code)
+    return _entry(part, result, context.version)
 
 
 def _entry(
-    part: ListOffsetsPartition, found: TimestampAndOffset, version: int
+    part: ListOffsetsPartition, result: TimestampAndOffset, version: int
 ) -> ListOffsetsPartitionResponse:
-    entry = ListOffsetsPartitionResponse(part.partition_index, timestamp=found.timestamp, offset=found.offset)
+    entry = ListOffsetsPartitionResponse(
+        part.partition_index, timestamp=result.timestamp, offset=result.offset
+    )
     if version >= LEADER_EPOCH_SINCE:
-        entry.leader_epoch = found.leader_epoch
+        entry.leader_epoch = result.leader_epoch
     return entry
 
 
-def _refused(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+def _error_entry(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(part.partition_index, code)
 
 
-def refuse(request: ListOffsetsRequest, code: ErrorCode, message: str | None) -> ListOffsetsResponse:
+def error_response(request: ListOffsetsRequest, code: ErrorCode, message: str | None) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(topic.name, [_refused(part, code) for part in topic.partitions])
+            ListOffsetsTopicResponse(topic.name, [_error_entry(part, code) for part in topic.partitions])
             for topic in request.topics
         ]
     )

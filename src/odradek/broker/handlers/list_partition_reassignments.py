@@ -1,8 +1,8 @@
-"""ListPartitionReassignments, version 0: replicas do not move between brokers, so none is listed."""
+"""ListPartitionReassignments, version 0: always empty, because reassignment is not supported yet."""
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -11,12 +11,12 @@ from odradek.wire.messages.list_partition_reassignments import (
 
 
 def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, call: Call
+    request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse()
 
 
-def refuse(
+def error_response(
     request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str | None
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_code=code, error_message=message)

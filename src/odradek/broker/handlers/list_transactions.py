@@ -1,12 +1,12 @@
-"""ListTransactions, versions 0 and 1: the transactional ids this broker coordinates, without those that go.
+"""ListTransactions, versions 0 and 1: the transactional ids this broker coordinates, except Dead ones.
 
-Filters are by state and by producer id; v1 adds one by how long the transaction runs. States that do not
-exist are named in the answer. Nothing is listed while some ids are being loaded.
+Filters are by state and producer id; v1 adds the duration. Unknown states are returned in the response.
+Nothing is listed while some transactional ids are loading.
 """
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.transactions.transaction_state import STATE_NAMES
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.list_transactions import (
@@ -16,18 +16,18 @@ from odradek.wire.messages.list_transactions import (
 )
 
 
-def list_transactions(request: ListTransactionsRequest, call: Call) -> ListTransactionsResponse:
-    transactions = call.broker.transactions
-    if transactions.is_loading:
+def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    coordinator = context.broker.transaction_coordinator
+    if coordinator.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    found = [
-        one
-        for shard in transactions.shards()
-        for one in shard.listing(
+    listings = [
+        listing
+        for shard in coordinator.shards()
+        for listing in shard.listing(
             frozenset(request.state_filters),
             frozenset(request.producer_id_filters),
             request.duration_filter,
-            call.broker.clock.wall_ms(),
+            context.broker.clock.wall_ms(),
         )
     ]
     return ListTransactionsResponse(
@@ -35,12 +35,13 @@ def list_transactions(request: ListTransactionsRequest, call: Call) -> ListTrans
             name for name in dict.fromkeys(request.state_filters) if name not in STATE_NAMES
         ],
         transaction_states=[
-            TransactionState(one.transactional_id, one.producer_id, one.state) for one in found
+            TransactionState(listing.transactional_id, listing.producer_id, listing.state)
+            for listing in listings
         ],
     )
 
 
-def refuse(
+def error_response(
     request: ListTransactionsRequest, code: ErrorCode, message: str | None
 ) -> ListTransactionsResponse:
     return ListTransactionsResponse(error_code=code)

@@ -1,13 +1,13 @@
-"""OffsetDelete, version 0: forget a group's offsets in partitions that it does not read any more.
+"""OffsetDelete, version 0: delete a group's offsets of partitions that it is not subscribed to.
 
-Partitions that are not there are refused one by one; an error of the group is the only answer then.
+Unknown partitions get their own error; with an error of the group the response has no partitions.
 """
 
 from __future__ import annotations
 
-from odradek.broker.handlers.group_requests import ask_group, exists, require_name
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.handlers.group_requests import partition_exists, require_group_id, submit_to_group
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import DeleteOffsets, DeleteOffsetsResult
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -19,15 +19,19 @@ from odradek.wire.messages.offset_delete import (
 )
 
 
-def offset_delete(request: OffsetDeleteRequest, call: Call) -> Pending[OffsetDeleteResponse]:
-    require_name(request.group_id)
-    asked = dict.fromkeys(
+def offset_delete(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> PendingResponse[OffsetDeleteResponse]:
+    require_group_id(request.group_id)
+    requested = dict.fromkeys(
         TopicPartition(topic.name, part.partition_index)
         for topic in request.topics
         for part in topic.partitions
     )
-    command = DeleteOffsets(request.group_id, tuple(one for one in asked if exists(call, one)))
-    return ask_group(call, request.group_id, command, lambda deleted: _response(request, deleted))
+    command = DeleteOffsets(
+        request.group_id, tuple(partition for partition in requested if partition_exists(context, partition))
+    )
+    return submit_to_group(context, request.group_id, command, lambda deleted: _response(request, deleted))
 
 
 def _response(request: OffsetDeleteRequest, deleted: DeleteOffsetsResult) -> OffsetDeleteResponse:
@@ -51,5 +55,7 @@ def _response(request: OffsetDeleteRequest, deleted: DeleteOffsetsResult) -> Off
     )
 
 
-def refuse(request: OffsetDeleteRequest, code: ErrorCode, message: str | None) -> OffsetDeleteResponse:
+def error_response(
+    request: OffsetDeleteRequest, code: ErrorCode, message: str | None
+) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=code)

@@ -1,13 +1,12 @@
-"""OffsetFetch, versions 0 to 9: how far groups have read.
+"""OffsetFetch, versions 0 to 9: the committed offsets of groups.
 
-v0 reads from the cluster's store, later ones what is committed in the offsets topic. v2 may ask for all that
-a group has, and has a place for an error of the group; v5 adds leader epochs, v7 can insist on offsets that
-no open transaction may still change, v8 asks for several groups, each with an error of its own. v9 is for the
-protocol of KIP-848 as well, and changes nothing for others.
+v0 reads from the store (ZooKeeper in Kafka), later versions from the offsets topic. v2 adds null for all
+partitions of a group, and a top-level error; v5 leader epochs, v7 require_stable, v8 several groups, each
+with its own error. v9 is for KIP-848 and changes nothing for classic groups.
 
-A partition without an offset is answered with -1, in v0 with an error. Up to v7 an error of the group is told
-with every partition too, which Kafka does in v1 alone: aiokafka looks nowhere else, takes an answer without
-partitions for one without offsets, and would begin anew if it asked while groups are loaded.
+A partition without an offset gets -1, in v0 an error. Up to v7 an error of the group is also set for every
+partition, which Kafka does in v1 only: aiokafka ignores the top-level error, takes a response without
+partitions for a group without offsets, and would restart from the beginning while groups are loading.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from odradek.broker.handlers.group_requests import exists
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.handlers.group_requests import partition_exists
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.coordinators.groups.commands import FetchedOffset
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import TopicPartition
@@ -32,107 +31,118 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-SEVERAL_GROUPS_SINCE: Final = 8
+MULTIPLE_GROUPS_SINCE: Final = 8
 
 Topics = list[tuple[str, list[tuple[int, FetchedOffset]]]]
-"""Partitions with their offsets, topic by topic."""
+"""Partitions with their offsets, by topic."""
 Result = OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]
 
 
-class Asked(Protocol):
-    """A topic of a request, in any version."""
+class RequestedTopic(Protocol):
+    """Topic of a request, in any version."""
 
     name: str
     partition_indexes: list[int]
 
 
-class Answer(NamedTuple):
-    """Of one group; a group's error is all that is said of it."""
+class GroupOffsets(NamedTuple):
+    """Result of one group; no topics if it has an error."""
 
     error: ErrorCode
     topics: Topics
 
 
-def offset_fetch(request: OffsetFetchRequest, call: Call) -> Result:
-    if call.version == 0:
-        return _from_store(request, call)
-    if call.version >= SEVERAL_GROUPS_SINCE:
+def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Result:
+    if context.version == 0:
+        return _fetch_from_store(request, context)
+    if context.version >= MULTIPLE_GROUPS_SINCE:
         groups = [
-            _in_group(asked.group_id, _fetch(asked.group_id, asked.topics, request.require_stable, call))
-            for asked in request.groups
+            _group_response(
+                requested.group_id,
+                _fetch(requested.group_id, requested.topics, request.require_stable, context),
+            )
+            for requested in request.groups
         ]
         return OffsetFetchResponse(groups=groups)
-    answer = _fetch(request.group_id, request.topics, request.require_stable, call)
-    if answer.error is not ErrorCode.NONE:
-        return refuse(request, answer.error, None)
-    return _alone(answer)
+    result = _fetch(request.group_id, request.topics, request.require_stable, context)
+    if result.error is not ErrorCode.NONE:
+        return error_response(request, result.error, None)
+    return _single_group_response(result)
 
 
-def _fetch(group: str, asked: Sequence[Asked] | None, require_stable: bool, call: Call) -> Answer:
-    partitions = None if asked is None else _partitions(asked)
+def _fetch(
+    group: str, requested: Sequence[RequestedTopic] | None, require_stable: bool, context: RequestContext
+) -> GroupOffsets:
+    partitions = None if requested is None else _partitions(requested)
     try:
-        shard = call.broker.groups.shard_of(group)
-        code, found = shard.fetch_offsets(group, partitions, require_stable)
-    except BrokerError as refused:
-        return Answer(refused.code, [])
+        shard = context.broker.group_coordinator.shard_of(group)
+        code, offsets = shard.fetch_offsets(group, partitions, require_stable)
+    except BrokerError as error:
+        return GroupOffsets(error.code, [])
     if code is not ErrorCode.NONE:
-        return Answer(code, [])
-    return Answer(code, _all(found) if asked is None else _each(asked, found))
+        return GroupOffsets(code, [])
+    return GroupOffsets(
+        code, _sorted_by_topic(offsets) if requested is None else _in_request_order(requested, offsets)
+    )
 
 
-def _partitions(asked: Iterable[Asked]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in asked for index in topic.partition_indexes]
+def _partitions(requested: Iterable[RequestedTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in requested for index in topic.partition_indexes]
 
 
-def _each(asked: Iterable[Asked], found: dict[TopicPartition, FetchedOffset]) -> Topics:
-    """What was found for each partition asked for, in the order of the request."""
+def _in_request_order(
+    requested: Iterable[RequestedTopic], offsets: dict[TopicPartition, FetchedOffset]
+) -> Topics:
+    """Return the offset of each requested partition, in the order of the request."""
     return [
         (
             topic.name,
-            [(index, found[TopicPartition(topic.name, index)]) for index in topic.partition_indexes],
+            [(index, offsets[TopicPartition(topic.name, index)]) for index in topic.partition_indexes],
         )
-        for topic in asked
+        for topic in requested
     ]
 
 
-def _all(found: dict[TopicPartition, FetchedOffset]) -> Topics:
+def _sorted_by_topic(offsets: dict[TopicPartition, FetchedOffset]) -> Topics:
     topics: dict[str, list[tuple[int, FetchedOffset]]] = {}
-    for partition in sorted(found):
-        topics.setdefault(partition.topic, []).append((partition.partition, found[partition]))
+    for partition in sorted(offsets):
+        topics.setdefault(partition.topic, []).append((partition.partition, offsets[partition]))
     return list(topics.items())
 
 
-async def _from_store(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     topics = request.topics or []
     if "/" in request.group_id:
-        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group's id is no name of a node")
-    known = [one for one in _partitions(topics) if exists(call, one)]
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "group id must be a valid znode name, got a '/' in it")
+    existing = [partition for partition in _partitions(topics) if partition_exists(context, partition)]
     try:
-        offsets = await read_consumer_offsets(call.broker.store, request.group_id, known)
-    except BadPath as bad:
-        raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(bad)) from bad
-    found = dict.fromkeys(_partitions(topics), FetchedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    found.update({one: FetchedOffset(ErrorCode.NONE, offset) for one, offset in offsets.items()})
-    return _alone(Answer(ErrorCode.NONE, _each(topics, found)))
+        stored = await read_consumer_offsets(context.broker.store, request.group_id, existing)
+    except BadPath as error:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, str(error)) from error
+    offsets = dict.fromkeys(_partitions(topics), FetchedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    offsets.update({partition: FetchedOffset(ErrorCode.NONE, offset) for partition, offset in stored.items()})
+    return _single_group_response(GroupOffsets(ErrorCode.NONE, _in_request_order(topics, offsets)))
 
 
-def _alone(answer: Answer) -> OffsetFetchResponse:
+def _single_group_response(result: GroupOffsets) -> OffsetFetchResponse:
     return OffsetFetchResponse(
-        error_code=answer.error,
+        error_code=result.error,
         topics=[
             OffsetFetchResponseTopic(
                 name,
                 [
-                    OffsetFetchResponsePartition(index, one.offset, one.leader_epoch, one.metadata, one.error)
-                    for index, one in partitions
+                    OffsetFetchResponsePartition(
+                        index, offset.offset, offset.leader_epoch, offset.metadata, offset.error
+                    )
+                    for index, offset in partitions
                 ],
             )
-            for name, partitions in answer.topics
+            for name, partitions in result.topics
         ],
     )
 
 
-def _in_group(group: str, answer: Answer) -> OffsetFetchResponseGroup:
+def _group_response(group: str, result: GroupOffsets) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(
         group,
         [
@@ -140,22 +150,24 @@ def _in_group(group: str, answer: Answer) -> OffsetFetchResponseGroup:
                 name,
                 [
                     OffsetFetchResponsePartitions(
-                        index, one.offset, one.leader_epoch, one.metadata, one.error
+                        index, offset.offset, offset.leader_epoch, offset.metadata, offset.error
                     )
-                    for index, one in partitions
+                    for index, offset in partitions
                 ],
             )
-            for name, partitions in answer.topics
+            for name, partitions in result.topics
         ],
-        answer.error,
+        result.error,
     )
 
 
-def refuse(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> OffsetFetchResponse:
+def error_response(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> OffsetFetchResponse:
     if request.groups:
         return OffsetFetchResponse(
-            groups=[_in_group(asked.group_id, Answer(code, [])) for asked in request.groups]
+            groups=[
+                _group_response(requested.group_id, GroupOffsets(code, [])) for requested in request.groups
+            ]
         )
     topics = request.topics or []
-    refused = dict.fromkeys(_partitions(topics), FetchedOffset(code))
-    return _alone(Answer(code, _each(topics, refused)))
+    errors = dict.fromkeys(_partitions(topics), FetchedOffset(code))
+    return _single_group_response(GroupOffsets(code, _in_request_order(topics, errors)))

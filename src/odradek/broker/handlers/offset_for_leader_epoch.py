@@ -1,12 +1,12 @@
-"""OffsetForLeaderEpoch, versions 0 to 4: where a leader epoch ends in this log.
+"""OffsetForLeaderEpoch, versions 0 to 4: end offset of a leader epoch.
 
-Followers ask it to find where to cut, consumers to see whether what they read was cut off. v1 answers with
-the epoch found, v2 fences by the current leader epoch, v3 carries the replica id (-1 consumer, -2 debugger).
+Followers use it to find their truncation offset, consumers to detect log truncation. v1 adds the epoch to the
+response, v2 fencing by the current leader epoch, v3 the replica id (-1 consumer, -2 debugger).
 """
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,29 +17,31 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_one(topic.topic, part, call) for part in topic.partitions]
+                topic.topic, [_end_offset(topic.topic, part, context) for part in topic.partitions]
             )
             for topic in request.topics
         ]
     )
 
 
-def _one(topic: str, part: OffsetForLeaderPartition, call: Call) -> EpochEndOffset:
+def _end_offset(topic: str, part: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
-        partition = call.broker.replicas.get_leader_partition(topic, part.partition)
+        partition = context.broker.replica_manager.get_leader_partition(topic, part.partition)
         leader_epoch, end_offset = partition.last_offset_for_leader_epoch(
             part.leader_epoch, part.current_leader_epoch
         )
-    except BrokerError as refused:
-        return EpochEndOffset(refused.code, part.partition)
+    except BrokerError as error:
+        return EpochEndOffset(error.code, part.partition)
     return EpochEndOffset(ErrorCode.NONE, part.partition, leader_epoch, end_offset)
 
 
-def refuse(
+def error_response(
     request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str | None
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(

@@ -1,15 +1,17 @@
-"""SaslHandshake, versions 0 and 1: out of place on PLAINTEXT listeners, and there are no others."""
+"""SaslHandshake, versions 0 and 1: fails, because all listeners are PLAINTEXT."""
 
 from __future__ import annotations
 
-from odradek.broker.requests.dispatcher import Call
+from odradek.broker.requests.dispatcher import RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def sasl_handshake(request: SaslHandshakeRequest, call: Call) -> SaslHandshakeResponse:
-    return refuse(request, ErrorCode.ILLEGAL_SASL_STATE, None)
+def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    return error_response(request, ErrorCode.ILLEGAL_SASL_STATE, None)
 
 
-def refuse(request: SaslHandshakeRequest, code: ErrorCode, message: str | None) -> SaslHandshakeResponse:
+def error_response(
+    request: SaslHandshakeRequest, code: ErrorCode, message: str | None
+) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=code)

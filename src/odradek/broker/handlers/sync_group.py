@@ -1,44 +1,43 @@
-"""SyncGroup, versions 0 to 5: the leader hands out assignments, every member waits for its own.
+"""SyncGroup, versions 0 to 5: the leader sends the assignments, every member waits for its own.
 
-v3 adds static members; v5 tells protocol type and name, which must then be there, and repeats them in the
-answer.
+v3 adds static members; v5 requires protocol type and name, and returns them in the response.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.handlers.group_requests import ask_group, require_name
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.handlers.group_requests import require_group_id, submit_to_group
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import SyncGroup, SyncGroupResult
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE: Final = 5
 
-Result = SyncGroupResponse | Pending[SyncGroupResponse]
+Result = SyncGroupResponse | PendingResponse[SyncGroupResponse]
 
 
-def sync_group(request: SyncGroupRequest, call: Call) -> Result:
+def sync_group(request: SyncGroupRequest, context: RequestContext) -> Result:
     names = (request.protocol_type, request.protocol_name)
-    if call.version >= PROTOCOL_SINCE and None in names:
+    if context.version >= PROTOCOL_SINCE and None in names:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    require_name(request.group_id)
+    require_group_id(request.group_id)
     command = SyncGroup(
         request.group_id,
         request.generation_id,
         request.member_id,
         request.group_instance_id,
         *names,
-        {given.member_id: bytes(given.assignment) for given in request.assignments},
+        {member.member_id: bytes(member.assignment) for member in request.assignments},
     )
     try:
-        return ask_group(call, request.group_id, command, _response)
-    except BrokerError as refused:
-        if refused.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return submit_to_group(context, request.group_id, command, _response)
+    except BrokerError as error:
+        if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             raise
-        # What waited here is lost with the coordinator before: the member joins again.
+        # The assignment is lost with the previous coordinator: the member must rejoin.
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -51,5 +50,5 @@ def _response(synced: SyncGroupResult) -> SyncGroupResponse:
     )
 
 
-def refuse(request: SyncGroupRequest, code: ErrorCode, message: str | None) -> SyncGroupResponse:
+def error_response(request: SyncGroupRequest, code: ErrorCode, message: str | None) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code)

@@ -1,6 +1,6 @@
-"""What handlers of the transaction APIs share: whom they ask, and which error an old client understands.
+"""Shared parts of the transaction API handlers: checks, submission of commands, errors by client version.
 
-Versions end here: coordinators know commands and answers without any.
+API versions end here: commands and results of the coordinator have none.
 """
 
 from __future__ import annotations
@@ -8,35 +8,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.transactions.commands import Command
 from odradek.model.errors import BrokerError, ErrorCode
 
 R = TypeVar("R")
 
 
-def require_id(transactional_id: str) -> None:
-    """Refuse a transactional id that is none."""
+def require_transactional_id(transactional_id: str) -> None:
+    """Reject an empty transactional id."""
     if not transactional_id:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "transactional id must be a non-empty str, got ''")
 
 
-def ask_coordinator(
-    call: Call, transactional_id: str, command: Command, told: Callable[[Any], R]
-) -> Pending[R]:
-    """Have the coordinator of a transactional id judge a command; ``told`` makes the response of its answer.
+def submit_to_coordinator(
+    context: RequestContext, transactional_id: str, command: Command, on_result: Callable[[Any], R]
+) -> PendingResponse[R]:
+    """Submit a command to the coordinator; ``on_result`` builds the response from its result.
 
-    Refuses with the code that says why there is none here, or that the id is none.
+    Raises BrokerError if the coordinator is not here, not loaded, or the transactional id is empty.
     """
-    require_id(transactional_id)
-    pending: Pending[R] = Pending()
-    call.broker.transactions.submit(transactional_id, command, lambda answer: pending.complete(told(answer)))
+    require_transactional_id(transactional_id)
+    pending: PendingResponse[R] = PendingResponse()
+    context.broker.transaction_coordinator.submit(
+        transactional_id, command, lambda result: pending.complete(on_result(result))
+    )
     return pending
 
 
-def fenced_as_known(code: ErrorCode, version: int, since: int) -> ErrorCode:
-    """Clients before version ``since`` of an API do not know PRODUCER_FENCED."""
+def producer_fenced_for_version(code: ErrorCode, version: int, since: int) -> ErrorCode:
+    """Replace PRODUCER_FENCED for clients before version ``since``, which do not know it."""
     if code is ErrorCode.PRODUCER_FENCED and version < since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

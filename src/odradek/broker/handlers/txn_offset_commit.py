@@ -1,10 +1,9 @@
-"""TxnOffsetCommit, versions 0 to 4: offsets of a group that count once the transaction commits.
+"""TxnOffsetCommit, versions 0 to 4: commit offsets of a group as part of a transaction.
 
-v2 adds leader epochs, v3 generation and member, so that a member that was replaced is fenced off; v4 clients
-know TRANSACTION_ABORTABLE. Clients before v2 do not know that a coordinator may be loading.
+v2 adds leader epochs, v3 generation and member, which fence zombie members; v4 clients know
+TRANSACTION_ABORTABLE. Clients before v2 do not know COORDINATOR_LOAD_IN_PROGRESS.
 
-The group's coordinator asks that of the transaction first whether the group's partition of the offsets topic
-is in the transaction, unless it has it open already.
+The offsets partition of the group is verified to be in the transaction, unless it has the transaction open.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.handlers.group_requests import exists, require_name
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.handlers.group_requests import partition_exists, require_group_id
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import OFFSETS_TOPIC, TopicPartition
@@ -31,67 +30,70 @@ LOADING_SINCE: Final = 2
 ABORTABLE_SINCE: Final = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
-Found = Mapping[TopicPartition, TxnOffsetCommitRequestPartition]
-Result = TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]
+Partitions = Mapping[TopicPartition, TxnOffsetCommitRequestPartition]
+Result = TxnOffsetCommitResponse | PendingResponse[TxnOffsetCommitResponse]
 
 
-def txn_offset_commit(request: TxnOffsetCommitRequest, call: Call) -> Result:
-    found = {
+def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Result:
+    partitions = {
         partition: part
         for topic in request.topics
         for part in topic.partitions
-        if exists(call, partition := TopicPartition(topic.name, part.partition_index))
+        if partition_exists(context, partition := TopicPartition(topic.name, part.partition_index))
     }
-    if not found:
-        return _response(request, call, {})
+    if not partitions:
+        return _response(request, context, {})
     try:
-        require_name(request.group_id)
-        call.broker.groups.shard_of(request.group_id)
-        offsets = call.broker.replicas.get_leader_partition(
-            OFFSETS_TOPIC, call.broker.groups.partition_of(request.group_id)
+        require_group_id(request.group_id)
+        context.broker.group_coordinator.shard_of(request.group_id)
+        offsets_partition = context.broker.replica_manager.get_leader_partition(
+            OFFSETS_TOPIC, context.broker.group_coordinator.partition_of(request.group_id)
         )
-    except BrokerError as refused:
-        return _response(request, call, dict.fromkeys(found, refused.code))
-    pending: Pending[TxnOffsetCommitResponse] = Pending()
+    except BrokerError as error:
+        return _response(request, context, dict.fromkeys(partitions, error.code))
+    pending: PendingResponse[TxnOffsetCommitResponse] = PendingResponse()
 
-    def verified(refusals: Codes) -> None:
-        code = refusals.get(offsets.topic_partition)
+    def on_verified(errors: Codes) -> None:
+        code = errors.get(offsets_partition.topic_partition)
         if code is not None:
-            pending.complete(_response(request, call, dict.fromkeys(found, code)))
+            pending.complete(_response(request, context, dict.fromkeys(partitions, code)))
         else:
-            _commit(request, found, call, pending)
+            _commit(request, partitions, context, pending)
 
-    call.broker.verification.verify(
+    context.broker.transaction_verification.verify(
         request.transactional_id,
         BatchProducer(request.producer_id, request.producer_epoch),
-        [offsets],
-        verified,
-        knows_abortable=call.version >= ABORTABLE_SINCE,
+        [offsets_partition],
+        on_verified,
+        supports_abortable=context.version >= ABORTABLE_SINCE,
     )
     return pending
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, found: Found, call: Call, pending: Pending[TxnOffsetCommitResponse]
+    request: TxnOffsetCommitRequest,
+    partitions: Partitions,
+    context: RequestContext,
+    pending: PendingResponse[TxnOffsetCommitResponse],
 ) -> None:
-    now_ms = call.broker.clock.wall_ms()
+    now_ms = context.broker.clock.wall_ms()
     command = CommitOffsets(
         request.group_id,
         request.generation_id,
         request.member_id,
         request.group_instance_id,
-        {partition: _offset(part, now_ms) for partition, part in found.items()},
+        {partition: _offset(part, now_ms) for partition, part in partitions.items()},
         request.producer_id,
         request.producer_epoch,
     )
     try:
-        call.broker.groups.submit(
+        context.broker.group_coordinator.submit(
             request.group_id,
             command,
-            lambda answer: pending.complete(_response(request, call, answer.errors)),
+            lambda result: pending.complete(_response(request, context, result.errors)),
         )
-    except BrokerError as refused:
-        pending.complete(_response(request, call, dict.fromkeys(found, refused.code)))
+    except BrokerError as error:
+        pending.complete(_response(request, context, dict.fromkeys(partitions, error.code)))
 
 
 def _offset(part: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetAndMetadata:
@@ -100,8 +102,10 @@ def _offset(part: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetAndMeta
     )
 
 
-def _response(request: TxnOffsetCommitRequest, call: Call, codes: Codes) -> TxnOffsetCommitResponse:
-    """Partitions without a code are not there."""
+def _response(
+    request: TxnOffsetCommitRequest, context: RequestContext, codes: Codes
+) -> TxnOffsetCommitResponse:
+    """Build the response; partitions without a code do not exist."""
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return TxnOffsetCommitResponse(
         topics=[
@@ -109,7 +113,10 @@ def _response(request: TxnOffsetCommitRequest, call: Call, codes: Codes) -> TxnO
                 topic.name,
                 [
                     TxnOffsetCommitResponsePartition(
-                        index, _as_known(codes.get(TopicPartition(topic.name, index), missing), call.version)
+                        index,
+                        _error_for_version(
+                            codes.get(TopicPartition(topic.name, index), missing), context.version
+                        ),
                     )
                     for index in (part.partition_index for part in topic.partitions)
                 ],
@@ -119,13 +126,15 @@ def _response(request: TxnOffsetCommitRequest, call: Call, codes: Codes) -> TxnO
     )
 
 
-def _as_known(code: ErrorCode, version: int) -> ErrorCode:
+def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
 
 
-def refuse(request: TxnOffsetCommitRequest, code: ErrorCode, message: str | None) -> TxnOffsetCommitResponse:
+def error_response(
+    request: TxnOffsetCommitRequest, code: ErrorCode, message: str | None
+) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

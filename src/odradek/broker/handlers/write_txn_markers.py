@@ -1,7 +1,7 @@
-"""WriteTxnMarkers, versions 0 and 1: end transactions in partitions that are led here. v1 is flexible.
+"""WriteTxnMarkers, versions 0 and 1: append transaction markers to local partitions. v1 is flexible.
 
-Sent by the coordinators of other brokers, and by whoever looks after the cluster, to abort a transaction that
-hangs. Each partition succeeds or fails alone; the answer waits until the markers are committed.
+Sent by coordinators on other brokers, and by operators to abort a hanging transaction. Partitions succeed or
+fail independently; the response waits until the markers are committed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from odradek.broker.coordinators.transaction_marker_writer import Codes, Ending
-from odradek.broker.requests.dispatcher import Call
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.coordinators.transaction_marker_writer import Codes, TxnMarkerEntry
+from odradek.broker.requests.dispatcher import RequestContext
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.messages.write_txn_markers import (
@@ -23,30 +23,32 @@ from odradek.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-Result = WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]
+Result = WriteTxnMarkersResponse | PendingResponse[WriteTxnMarkersResponse]
 
 
-def write_txn_markers(request: WriteTxnMarkersRequest, call: Call) -> Result:
-    pending: Pending[WriteTxnMarkersResponse] = Pending()
+def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Result:
+    pending: PendingResponse[WriteTxnMarkersResponse] = PendingResponse()
     by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
-    left = len(request.markers)
-    if not left:
+    remaining = len(request.markers)
+    if not remaining:
         return WriteTxnMarkersResponse()
 
-    def told(producer_id: int, codes: Codes) -> None:
-        nonlocal left
-        left -= 1
+    def on_result(producer_id: int, codes: Codes) -> None:
+        nonlocal remaining
+        remaining -= 1
         by_producer[producer_id].update(codes)
-        if left == 0:
-            pending.complete(WriteTxnMarkersResponse([_result(*one) for one in by_producer.items()]))
+        if remaining == 0:
+            pending.complete(WriteTxnMarkersResponse([_result(*item) for item in by_producer.items()]))
 
     for marker in request.markers:
         by_producer.setdefault(marker.producer_id, {})
     for marker in request.markers:
-        ending = Ending(
+        marker_entry = TxnMarkerEntry(
             marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result
         )
-        call.broker.markers.write(ending, _partitions(marker), partial(told, marker.producer_id))
+        context.broker.marker_writer.write(
+            marker_entry, _partitions(marker), partial(on_result, marker.producer_id)
+        )
     return pending
 
 
@@ -65,7 +67,9 @@ def _result(producer_id: int, codes: Codes) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(producer_id, list(by_topic.values()))
 
 
-def refuse(request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None) -> WriteTxnMarkersResponse:
+def error_response(
+    request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None
+) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         [_result(marker.producer_id, dict.fromkeys(_partitions(marker), code)) for marker in request.markers]
     )

@@ -1,11 +1,12 @@
-"""Turns of sessions whose requests wait: round robin, a slice of time per pass of the event loop.
+"""Fair scheduling of sessions with queued requests: round robin, with time slices per event loop iteration.
 
-A connection may pipeline thousands of requests. If they were begun as they were read, all other connections
-would wait for the last of them. A session begins requests for at most one turn (``TURN_NS``) and then lines
-up for the next; the turns of one pass take at most ``PASS_NS`` together, and the loop reads and writes in
-between. A connection that sends one request at a time never lines up: it is served as it is read.
+A connection may pipeline thousands of requests. If all were started as they are read, all other connections
+would wait for the last of them. A session starts requests for at most one time slice (``TIME_SLICE_NS``) and
+is then queued again; the slices of one loop iteration take at most ``LOOP_PASS_NS`` together, and the loop
+does I/O in between. A connection that sends one request at a time is never queued: it is served as it is
+read.
 
-Invariant: a session in line is served after all that lined up before it, however many requests those have.
+Invariant: sessions run in the order they were queued, however many requests each has.
 """
 
 from __future__ import annotations
@@ -14,54 +15,54 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-TURN_NS: Final = 1_000_000
-PASS_NS: Final = 4_000_000
+TIME_SLICE_NS: Final = 1_000_000
+LOOP_PASS_NS: Final = 4_000_000
 
 
-class TurnTaker(Protocol):
-    is_in_line: bool
+class Schedulable(Protocol):
+    is_scheduled: bool
 
-    def take_turn(self) -> None:
-        """Work for at most one turn; line up again if there is more to do."""
+    def run_time_slice(self) -> None:
+        """Work for at most one time slice; queue again if there is more to do."""
         ...
 
 
-class Turns:
-    __slots__ = ("_defer", "_is_pass_due", "_line", "now_ns")
+class ConnectionScheduler:
+    __slots__ = ("_defer", "_is_pass_pending", "_queue", "now_ns")
 
     def __init__(self, now_ns: Callable[[], int], defer: Callable[[Callable[[], None]], object]) -> None:
-        """``defer`` calls back in the next pass of the event loop."""
+        """``defer`` calls back in the next event loop iteration."""
         self.now_ns = now_ns
         self._defer = defer
-        self._line: deque[TurnTaker] = deque()
-        self._is_pass_due = False
+        self._queue: deque[Schedulable] = deque()
+        self._is_pass_pending = False
 
     @property
     def is_idle(self) -> bool:
-        return not self._line
+        return not self._queue
 
-    def add(self, session: TurnTaker) -> None:
-        """Line up for a turn; once is enough."""
-        if session.is_in_line:
+    def add(self, session: Schedulable) -> None:
+        """Queue a session, unless it is queued already."""
+        if session.is_scheduled:
             return
-        session.is_in_line = True
-        self._line.append(session)
-        self._call_later()
+        session.is_scheduled = True
+        self._queue.append(session)
+        self._schedule_pass()
 
-    def _call_later(self) -> None:
-        if not self._is_pass_due:
-            self._is_pass_due = True
-            self._defer(self._serve)
+    def _schedule_pass(self) -> None:
+        if not self._is_pass_pending:
+            self._is_pass_pending = True
+            self._defer(self._run_pass)
 
-    def _serve(self) -> None:
-        self._is_pass_due = False
-        line = self._line
-        ends_ns = self.now_ns() + PASS_NS
-        for _ in range(len(line)):
-            session = line.popleft()
-            session.is_in_line = False
-            session.take_turn()
-            if self.now_ns() >= ends_ns:
+    def _run_pass(self) -> None:
+        self._is_pass_pending = False
+        queue = self._queue
+        deadline_ns = self.now_ns() + LOOP_PASS_NS
+        for _ in range(len(queue)):
+            session = queue.popleft()
+            session.is_scheduled = False
+            session.run_time_slice()
+            if self.now_ns() >= deadline_ns:
                 break
-        if line:
-            self._call_later()
+        if queue:
+            self._schedule_pass()

@@ -1,8 +1,8 @@
-"""Accepts connections for one endpoint, within the limits on how many there may be.
+"""Listener: accepts connections for one endpoint, within the connection quotas.
 
-Limits: ``max.connections`` for the broker as a whole and for one listener, ``max.connections.per.ip`` with
-its overrides, and ``connections.max.idle.ms``. The counts are shared by all listeners of a broker. A limit
-that is lowered closes no connection: it holds for new ones.
+Quotas: ``max.connections`` for the broker and per listener, ``max.connections.per.ip`` with its overrides,
+and ``connections.max.idle.ms``. The counts are shared by all listeners of a broker. A lowered limit closes no
+connection; it applies to new ones.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ log = events.logger("listener")
 
 
 @dataclass(slots=True)
-class ConnectionLimits:
-    """Number of connections there may be, and there are. Limits of listeners by lower-case name."""
+class ConnectionQuotas:
+    """Connection limits and counts. Listener limits are by lower-case name."""
 
     total_max: int
     per_host_max: int
@@ -32,8 +32,8 @@ class ConnectionLimits:
     total: int = 0
     by_host: Counter[str] = field(default_factory=Counter)
 
-    def follow(self, values: Settings) -> None:
-        """Take the limits over from these settings."""
+    def update(self, values: Settings) -> None:
+        """Take the limits from these settings."""
         self.total_max = values[settings.MAX_CONNECTIONS]
         self.per_host_max = values[settings.MAX_CONNECTIONS_PER_IP]
         self.host_overrides = derived.connection_limits(values)
@@ -42,16 +42,16 @@ class ConnectionLimits:
             for listener in values.listeners_overriding(settings.MAX_CONNECTIONS)
         }
 
-    def why_not(self, host: str, listener: str, open_there: int) -> str | None:
-        """Return the reason to refuse one more connection, if any; ``open_there`` are of this listener."""
+    def rejection_reason(self, host: str, listener: str, listener_count: int) -> str | None:
+        """Return the reason to reject a new connection, if any; ``listener_count`` counts this listener's."""
         if self.total >= self.total_max:
             return f"max.connections={self.total_max} reached"
         listener_max = self.listener_max.get(listener.lower(), self.total_max)
-        if open_there >= listener_max:
+        if listener_count >= listener_max:
             return f"max.connections={listener_max} reached for listener {listener}"
-        allowed = self.host_overrides.get(host, self.per_host_max)
-        if self.by_host[host] >= allowed:
-            return f"max.connections.per.ip={allowed} reached for {host}"
+        host_max = self.host_overrides.get(host, self.per_host_max)
+        if self.by_host[host] >= host_max:
+            return f"max.connections.per.ip={host_max} reached for {host}"
         return None
 
     def opened(self, host: str) -> None:
@@ -71,10 +71,10 @@ MakeSession = Callable[[Connection, "Listener"], Session]
 class Listener:
     """One endpoint and the sessions accepted through it."""
 
-    def __init__(self, name: str, limits: ConnectionLimits, make_session: MakeSession) -> None:
+    def __init__(self, name: str, quotas: ConnectionQuotas, make_session: MakeSession) -> None:
         self.name = name
         self.sessions: set[Session] = set()
-        self._limits = limits
+        self._quotas = quotas
         self._make_session = make_session
         self._socket: ListeningSocket | None = None
         self._is_serving = False
@@ -85,16 +85,16 @@ class Listener:
         return self._socket.port
 
     async def bind(self, network: Network, host: str, port: int) -> ListeningSocket:
-        """Take an address and accept connections there. Their requests wait for ``serve``."""
+        """Bind an address and accept connections. Their requests wait for ``serve``."""
         return await network.listen(host, port, self._accept)
 
-    def use(self, socket: ListeningSocket) -> None:
-        """Have this socket from now on, and close the one there was."""
+    def replace_socket(self, socket: ListeningSocket) -> None:
+        """Replace the listening socket and close the previous one."""
         self.stop_accepting()
         self._socket = socket
 
     def serve(self) -> None:
-        """Begin the requests that came so far, and all others: the broker can answer them now."""
+        """Start the requests received so far, and all later ones."""
         self._is_serving = True
         for session in list(self.sessions):
             session.release()
@@ -103,29 +103,28 @@ class Listener:
         if self._socket is not None:
             self._socket.close()
 
-    def session_ended(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         self.sessions.discard(session)
-        self._limits.closed(session.peer_host)
+        self._quotas.closed(session.peer_host)
 
     def close_idle(self, now_ms: int, idle_max_ms: int) -> None:
-        """Cut sessions off that have been silent for longer than allowed.
+        """Abort sessions that have been idle for longer than ``idle_max_ms``.
 
-        An answer that the peer has not taken by then never will be: flushing it first would keep the session
-        for good.
+        Without flushing: a client that has not read its response by then would keep the session open forever.
         """
         for session in list(self.sessions):
             if session.was_active():
                 session.idle_since_ms = now_ms
             elif now_ms - session.idle_since_ms > idle_max_ms:
                 log.info("connection_idle", peer=session.peer, idle_ms=now_ms - session.idle_since_ms)
-                session.cut_off()
+                session.abort()
 
     def _accept(self, connection: Connection) -> Session | None:
-        reason = self._limits.why_not(connection.peer_host, self.name, len(self.sessions))
+        reason = self._quotas.rejection_reason(connection.peer_host, self.name, len(self.sessions))
         if reason is not None:
             log.warning("connection_refused", peer=connection.peer, listener=self.name, reason=reason)
             return None
-        self._limits.opened(connection.peer_host)
+        self._quotas.opened(connection.peer_host)
         session = self._make_session(connection, self)
         if not self._is_serving:
             session.hold()

@@ -1,9 +1,8 @@
-"""Requests that wait for work of the broker's own, over all connections (``queued.max.requests``).
+"""Limit on requests that run as tasks, over all connections (``queued.max.requests``).
 
-Most requests are begun and answered within one turn of the loop. Those that wait for the store are counted
-here; at the bound every connection stops reading until some are done. Requests that wait for records or for
-replicas are not counted: they are over by their own deadline, and a few clients that wait must not stop all
-others.
+Most requests complete within one loop iteration. Those that wait for the store are counted here; at the limit
+every connection stops reading until some complete. Requests in a purgatory are not counted: they end by their
+own deadline, and a few waiting clients must not stop all others.
 """
 
 from __future__ import annotations
@@ -11,36 +10,36 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Held(Protocol):
-    def read_on(self) -> None:
-        """The bound that held this one is no longer reached."""
+class PausedSession(Protocol):
+    def try_resume(self) -> None:
+        """Check the limits again, and resume reading if possible."""
         ...
 
 
 class RequestQueue:
-    __slots__ = ("_held", "_limit", "_waiting", "is_full")
+    __slots__ = ("_limit", "_paused", "_task_count", "is_full")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._waiting = 0
-        self._held: set[Held] = set()
+        self._task_count = 0
+        self._paused: set[PausedSession] = set()
         self.is_full = limit <= 0
 
-    def entered(self) -> None:
-        self._waiting += 1
-        self.is_full = self._waiting >= self._limit
+    def task_started(self) -> None:
+        self._task_count += 1
+        self.is_full = self._task_count >= self._limit
 
-    def left(self) -> None:
-        self._waiting -= 1
-        self.is_full = self._waiting >= self._limit
-        if self._held and not self.is_full:
-            held, self._held = self._held, set()
-            for one in held:
-                one.read_on()
+    def task_finished(self) -> None:
+        self._task_count -= 1
+        self.is_full = self._task_count >= self._limit
+        if self._paused and not self.is_full:
+            paused, self._paused = self._paused, set()
+            for session in paused:
+                session.try_resume()
 
-    def hold(self, one: Held) -> None:
-        """Remember who stopped reading because of this bound."""
-        self._held.add(one)
+    def add_paused(self, session: PausedSession) -> None:
+        """Add a session that stopped reading at this limit."""
+        self._paused.add(session)
 
-    def forget(self, one: Held) -> None:
-        self._held.discard(one)
+    def remove_paused(self, session: PausedSession) -> None:
+        self._paused.discard(session)

@@ -1,6 +1,6 @@
-"""What a handler may reach: the broker's parts, and nothing else of the environment.
+"""Components of the broker that handlers may use.
 
-Handlers see these through narrow names, so that a part can later live in another process.
+Handlers reach them by these names only, so that a component can later live in another process.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.broker.coordinators.group_coordinator import Groups
-    from odradek.broker.coordinators.transaction_coordinator import Transactions
-    from odradek.broker.coordinators.transaction_marker_writer import Markers
-    from odradek.broker.coordinators.transaction_verification import Verification
-    from odradek.broker.network.socket_server import Listening
-    from odradek.broker.topics.admin import Topics
-    from odradek.broker.topics.metadata_responses import AllTopicsAnswers
+    from odradek.broker.coordinators.group_coordinator import GroupCoordinator
+    from odradek.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from odradek.broker.coordinators.transaction_marker_writer import TransactionMarkerWriter
+    from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager
+    from odradek.broker.network.socket_server import SocketServer
+    from odradek.broker.topics.admin import AdminManager
+    from odradek.broker.topics.metadata_responses import AllTopicsResponseCache
     from odradek.cluster.metadata_cache import MetadataCache
     from odradek.config.dynamic.broker_config import DynamicBrokerConfig
     from odradek.log.log_manager import LogManager
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Context:
+class BrokerContext:
     broker_id: int
     cluster_id: str
     clock: Clock
     config: DynamicBrokerConfig
-    image: MetadataCache
-    all_topics_answers: AllTopicsAnswers
-    replicas: ReplicaManager
-    directories: LogManager
-    topics: Topics
-    fetch_sessions: FetchSessionCache
-    producer_ids: ProducerIdManager
-    groups: Groups
-    transactions: Transactions
-    markers: Markers
-    verification: Verification
+    metadata_cache: MetadataCache
+    all_topics_cache: AllTopicsResponseCache
+    replica_manager: ReplicaManager
+    log_manager: LogManager
+    admin_manager: AdminManager
+    fetch_session_cache: FetchSessionCache
+    producer_id_manager: ProducerIdManager
+    group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    marker_writer: TransactionMarkerWriter
+    transaction_verification: AddPartitionsToTxnManager
     store: Store
     workers: Workers
-    listening: Listening
-    refusals: RateLimitedEvents
-    """The trace of batches that were refused."""
+    socket_server: SocketServer
+    rejected_batches: RateLimitedEvents
+    """Log of rejected batches, rate-limited."""

@@ -1,7 +1,7 @@
-"""From a request to its handler, and from the handler's result to the answer.
+"""Dispatch of requests to handlers, and of their results to the client.
 
-The one place where a request's version is checked, its body decoded, an error turned into an answer, and a
-response encoded. Routes are compiled on first use, one per API and version.
+The only place where a request's version is checked, its body decoded, an error turned into an error response,
+and a response encoded. Routes are compiled on first use, one per API and version.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.network.request_queue import RequestQueue
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.ports.files import Part
 from odradek.store.port import Unavailable
@@ -25,19 +25,19 @@ from odradek.wire.server_connection import Request
 
 if TYPE_CHECKING:
     from odradek.broker.network.session import Session
-    from odradek.broker.requests.context import Context
+    from odradek.broker.requests.context import BrokerContext
 
 API_VERSIONS_KEY = 18
 
 log = events.logger("dispatch")
 
 
-class Call:
-    """What a handler is told beside the request's body."""
+class RequestContext:
+    """Context of one request."""
 
     __slots__ = ("broker", "client_id", "session", "version")
 
-    def __init__(self, broker: Context, version: int, client_id: str | None, session: Session) -> None:
+    def __init__(self, broker: BrokerContext, version: int, client_id: str | None, session: Session) -> None:
         self.broker = broker
         self.version = version
         self.client_id = client_id
@@ -46,13 +46,13 @@ class Call:
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
 Encode = Callable[[Any], list[Part]]
-Handle = Callable[[Any, Call], Any]
-Refuse = Callable[[Any, ErrorCode, str | None], Any]
-LoadHandler = Callable[[], tuple[Handle, Refuse | None]]
+Handle = Callable[[Any, RequestContext], Any]
+MakeErrorResponse = Callable[[Any, ErrorCode, str | None], Any]
+LoadHandler = Callable[[], tuple[Handle, MakeErrorResponse | None]]
 
 
-class NoAnswer:
-    """A handler's result when the request asked for none; ``close`` says why the connection must end."""
+class NoResponse:
+    """Result of a handler that sends no response; ``close`` is the reason to close the connection, if any."""
 
     __slots__ = ("close",)
 
@@ -60,8 +60,8 @@ class NoAnswer:
         self.close = close
 
 
-class Encoded:
-    """A handler's result that is encoded already, because others get the same; its parts must not change."""
+class EncodedResponse:
+    """Encoded response, shared between requests; its parts must not be modified."""
 
     __slots__ = ("parts",)
 
@@ -71,11 +71,11 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One API: its versions, and where to get what serves it and what refuses a whole request.
+    """One API: its versions, and a loader of its handler and of its error response.
 
-    What serves it is a plain function. What that does before it returns happens in the order requests
-    arrived; it returns a response, an ``Encoded`` or ``Pending`` one, a coroutine of one, or ``NoAnswer``.
-    What is pending may come to a coroutine, and a coroutine to something pending.
+    A handler is a plain function. Its synchronous part runs in the order requests arrived; it returns a
+    response, an ``EncodedResponse``, a ``PendingResponse``, a coroutine of one of these, or ``NoResponse``.
+    A pending response may complete with a coroutine, and a coroutine return a pending response.
     """
 
     api_key: int
@@ -86,80 +86,94 @@ class Handler:
 class Route:
     """Everything needed to serve one version of one API."""
 
-    __slots__ = ("decode", "encode", "handle", "name", "refuse")
+    __slots__ = ("decode", "encode", "error_response", "handle", "name")
 
     def __init__(
-        self, name: str, decode: Decode, handle: Handle, encode: Encode, refuse: Refuse | None = None
+        self,
+        name: str,
+        decode: Decode,
+        handle: Handle,
+        encode: Encode,
+        error_response: MakeErrorResponse | None = None,
     ) -> None:
         self.name = name
         self.decode = decode
         self.handle = handle
         self.encode = encode
-        self.refuse = refuse
+        self.error_response = error_response
 
 
 class Dispatcher:
-    def __init__(self, handlers: Iterable[Handler], context: Context, queue: RequestQueue) -> None:
-        self._queue = queue
+    def __init__(
+        self, handlers: Iterable[Handler], context: BrokerContext, request_queue: RequestQueue
+    ) -> None:
+        self._request_queue = request_queue
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._context = context
         self._routes: dict[tuple[int, int], Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, request: Request, session: Session) -> None:
-        """Start a request. Its answer goes to the session: at once, or when it is there.
+    def dispatch(self, request: Request, session: Session) -> None:
+        """Start a request. Its response goes to the session, now or on completion.
 
-        Raises RemoteProtocolViolation for what only closing the connection can answer.
+        Raises RemoteProtocolViolation if the connection must be closed.
         """
         route = self._routes.get((request.api_key, request.api_version))
         if route is None:
             route = self._find_route(request)
         message, _ = route.decode(request.frame, request.body_position)
-        call = Call(self._context, request.api_version, request.client_id, session)
+        context = RequestContext(self._context, request.api_version, request.client_id, session)
         try:
-            result = route.handle(message, call)
-        except BrokerError as refused:
-            result = _refusal(route, message, refused)
+            result = route.handle(message, context)
+        except BrokerError as error:
+            result = _error_response(route, message, error)
         kind = type(result)
-        if kind is Pending:
-            result.then(lambda later: self._go_on(session, request, route, message, later))
+        if kind is PendingResponse:
+            result.then(lambda result: self._send_result(session, request, route, message, result))
         elif kind is CoroutineType:
-            self._spawn(self._finish(session, request, route, message, result))
+            self._spawn(self._await_result(session, request, route, message, result))
         else:
-            _answer(session, request, route, result)
+            _send(session, request, route, result)
 
-    async def settle(self) -> None:
-        """Wait for what is under way in tasks; part of a graceful stop."""
+    async def drain(self) -> None:
+        """Wait for requests that run as tasks; part of a graceful stop."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _go_on(self, session: Session, request: Request, route: Route, message: Any, later: Any) -> None:
-        """Answer with what a ``Pending`` or a coroutine came to; that may be one of these again."""
-        kind = type(later)
-        if kind is Pending:
-            later.then(lambda last: self._go_on(session, request, route, message, last))
+    def _send_result(
+        self, session: Session, request: Request, route: Route, message: Any, result: Any
+    ) -> None:
+        """Send the result of a pending response or a coroutine, which may itself be either."""
+        kind = type(result)
+        if kind is PendingResponse:
+            result.then(lambda result: self._send_result(session, request, route, message, result))
         elif kind is CoroutineType:
-            self._spawn(self._finish(session, request, route, message, later))
+            self._spawn(self._await_result(session, request, route, message, result))
         else:
-            # Called from inside another session's work, which a defect in this answer must not disturb.
+            # Called from within another session's request, which an exception here must not disturb.
             try:
-                _answer(session, request, route, later)
-            except Exception as broken:  # noqa: BLE001 - the edge of a connection
-                _give_up(session, route, broken)
+                _send(session, request, route, result)
+            except Exception as error:  # noqa: BLE001 - the edge of a connection
+                _close_session(session, route, error)
 
-    async def _finish(
-        self, session: Session, request: Request, route: Route, message: Any, work: Coroutine[Any, Any, Any]
+    async def _await_result(
+        self,
+        session: Session,
+        request: Request,
+        route: Route,
+        message: Any,
+        coroutine: Coroutine[Any, Any, Any],
     ) -> None:
         try:
             try:
-                response = await work
-            except BrokerError as refused:
-                response = _refusal(route, message, refused)
-            except Unavailable as unavailable:
-                response = _refusal(route, message, _told(unavailable, route))
-            self._go_on(session, request, route, message, response)
-        except Exception as broken:  # noqa: BLE001 - the edge of a connection
-            _give_up(session, route, broken)
+                response = await coroutine
+            except BrokerError as error:
+                response = _error_response(route, message, error)
+            except Unavailable as error:
+                response = _error_response(route, message, _store_error(error, route))
+            self._send_result(session, request, route, message, response)
+        except Exception as error:  # noqa: BLE001 - the edge of a connection
+            _close_session(session, route, error)
 
     def _find_route(self, request: Request) -> Route:
         key, version = request.api_key, request.api_version
@@ -168,63 +182,67 @@ class Dispatcher:
             raise RemoteProtocolViolation(f"unknown API key {key}")
         api = API_BY_KEY[key]
         if version in handler.versions:
-            handle, refuse = handler.load()
+            handle, error_response = handler.load()
             route = Route(
-                api.name, decoder(api.request, version), handle, parts_encoder(api.response, version), refuse
+                api.name,
+                decoder(api.request, version),
+                handle,
+                parts_encoder(api.response, version),
+                error_response,
             )
             self._routes[key, version] = route
             return route
         if key == API_VERSIONS_KEY:
             return _unsupported_api_versions(handler)
-        raise RemoteProtocolViolation(f"{api.name} version {version} is not served")
+        raise RemoteProtocolViolation(f"{api.name} version {version} is not supported")
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
-        self._queue.entered()
-        task.add_done_callback(self._task_ended)
+        self._request_queue.task_started()
+        task.add_done_callback(self._on_task_done)
 
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._queue.left()
+        self._request_queue.task_finished()
 
 
-def _answer(session: Session, request: Request, route: Route, response: Any) -> None:
+def _send(session: Session, request: Request, route: Route, response: Any) -> None:
     kind = type(response)
-    if kind is NoAnswer:
-        session.answer_nothing(request)
+    if kind is NoResponse:
+        session.send_no_response(request)
         if response.close is not None:
-            session.end(response.close)
-    elif kind is Encoded:
-        session.answer(request, response.parts)
+            session.close_with_reason(response.close)
+    elif kind is EncodedResponse:
+        session.send_response(request, response.parts)
     else:
-        session.answer(request, route.encode(response))
+        session.send_response(request, route.encode(response))
 
 
-def _refusal(route: Route, message: Any, refused: BrokerError) -> Any:
-    if route.refuse is None:
-        raise AssertionError(f"{route.name} has no form for refusing a whole request") from refused
-    return route.refuse(message, refused.code, refused.message)
+def _error_response(route: Route, message: Any, error: BrokerError) -> Any:
+    if route.error_response is None:
+        raise AssertionError(f"{route.name} has no error response") from error
+    return route.error_response(message, error.code, error.message)
 
 
-def _told(unavailable: Unavailable, route: Route) -> BrokerError:
-    """What a client hears of a store that cannot be written now (its disk is full): try again."""
-    log.error("store_unavailable", api=route.name, reason=str(unavailable))
-    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(unavailable))
+def _store_error(error: Unavailable, route: Route) -> BrokerError:
+    """Return the retriable error for a store that cannot be written now (full disk)."""
+    log.error("store_unavailable", api=route.name, reason=str(error))
+    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 
-def _give_up(session: Session, route: Route, broken: Exception) -> None:
-    log.failure("request_failed", broken, api=route.name, peer=session.peer)
-    session.end(f"{route.name} failed inside the broker")
+def _close_session(session: Session, route: Route, error: Exception) -> None:
+    log.failure("request_failed", error, api=route.name, peer=session.peer)
+    session.close_with_reason(f"{route.name} failed inside the broker")
 
 
 def _unsupported_api_versions(handler: Handler) -> Route:
-    """KIP-511: a client that is too new gets a version 0 body with the one range it needs to go on."""
-    known = ApiVersion(API_VERSIONS_KEY, handler.versions.start, handler.versions.stop - 1)
-    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+    """Return the KIP-511 fallback: a version 0 response with the supported range of ApiVersions."""
+    supported = ApiVersion(API_VERSIONS_KEY, handler.versions.start, handler.versions.stop - 1)
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[supported])
     return Route(
         "ApiVersions",
         lambda frame, position: (None, position),
-        lambda message, call: response,
+        lambda message, context: response,
         parts_encoder(ApiVersionsResponse, 0),
     )

@@ -1,8 +1,8 @@
-"""An answer that is not there yet.
+"""Response that is completed later.
 
-Handlers run in arrival order and must not wait; one whose answer depends on something later returns a
-``Pending``. It is completed at most once, from the event loop, and tells its one listener at once: no task,
-no future, no extra turn of the loop.
+Handlers run in arrival order and must not wait; a handler whose response depends on a later event returns a
+``PendingResponse``. It is completed at most once, on the event loop, and calls its one callback directly,
+without a task, a future or another loop iteration.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 R = TypeVar("R")
 
 
-class Pending(Generic[R]):
+class PendingResponse(Generic[R]):
     __slots__ = ("_done", "_then", "_value")
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Pending(Generic[R]):
         self._then: Callable[[R], None] | None = None
 
     def complete(self, value: R) -> None:
-        assert not self._done, "an answer is given once"
+        assert not self._done, "a response is completed once"
         self._done = True
         if self._then is None:
             self._value = value
@@ -30,7 +30,7 @@ class Pending(Generic[R]):
             self._then(value)
 
     def then(self, callback: Callable[[R], None]) -> None:
-        """Call back with the value: now if it is there, else when it comes."""
+        """Call back with the value, now or on completion."""
         if self._done:
             callback(self._value)  # type: ignore[arg-type]
         else:

@@ -1,7 +1,7 @@
-"""Topics and settings as handlers change them: plan, write to the store, wait until the cluster has followed.
+"""Topic and config changes: plan, write to the store, wait until this broker's metadata shows the change.
 
-A change is done when it shows in this broker's image: a new topic when each partition has a leader, a deleted
-one when it is gone. Waiting happens in the topic purgatory, under the topic's name.
+A topic is created once each partition has a leader in the metadata cache, and deleted once it is gone from
+there. Requests wait in the topic purgatory, keyed by topic name.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek.broker.timer_driver import TimerDriver
-from odradek.broker.topics.auto_topic_creation import plan_automatic
+from odradek.broker.topics.auto_topic_creation import plan_auto_created_topic
 from odradek.broker.topics.topic_planning import (
     Assignment,
+    ClusterView,
     NewTopic,
     PartitionIncrease,
-    Surroundings,
-    plan_more_partitions,
+    plan_partition_increase,
     plan_topic,
 )
 from odradek.cluster.metadata_cache import MetadataCache
@@ -38,17 +38,17 @@ from odradek.store.znodes import ReplicaAssignment, TopicAssignment
 from odradek.telemetry import events
 from odradek.timers.purgatory import DelayedOperation, DelayedOperationPurgatory
 
-# How long a metadata request waits for the leaders of a topic it created.
+# Time a Metadata request waits for the leaders of a topic it created.
 AUTO_CREATE_WAIT_MS = 5_000
 ALL_BROKERS = "<default>"
-"""The name under which the store keeps settings for all brokers."""
+"""Entity name in the store of the cluster-wide default config."""
 
 log = events.logger("topics")
 
 
 @dataclass(slots=True)
-class TopicOutcome:
-    """How one topic fared in a request."""
+class TopicResult:
+    """Result of one topic in a request."""
 
     name: str
     code: ErrorCode = ErrorCode.NONE
@@ -59,43 +59,46 @@ class TopicOutcome:
     settings: Mapping[str, str] = field(default_factory=dict)
     assignment: Assignment = field(default_factory=dict)
 
-    def refuse(self, refused: BrokerError) -> None:
-        self.code, self.message = refused.code, refused.message
+    def set_error(self, error: BrokerError) -> None:
+        self.code, self.message = error.code, error.message
 
 
 class DelayedTopics(DelayedOperation):
-    """Waits until something holds for each of some topics, or the time is up."""
+    """Waits until a condition holds for each topic, or for the deadline."""
 
-    __slots__ = ("_holds", "_then", "_topics")
+    __slots__ = ("_condition", "_on_done", "_topics")
 
     def __init__(
-        self, topics: Sequence[str], holds: Callable[[str], bool], then: Callable[[Sequence[str]], None]
+        self,
+        topics: Sequence[str],
+        condition: Callable[[str], bool],
+        on_done: Callable[[Sequence[str]], None],
     ) -> None:
         super().__init__()
         self._topics = list(topics)
-        self._holds = holds
-        self._then = then
+        self._condition = condition
+        self._on_done = on_done
 
     def try_complete(self) -> bool:
-        self._topics = [topic for topic in self._topics if not self._holds(topic)]
+        self._topics = [topic for topic in self._topics if not self._condition(topic)]
         return not self._topics and self.force_complete()
 
     def on_complete(self) -> None:
-        self._then(self._topics)
+        self._on_done(self._topics)
 
 
-class Topics:
+class AdminManager:
     def __init__(
         self,
         store: Store,
-        image: MetadataCache,
+        metadata_cache: MetadataCache,
         config: DynamicBrokerConfig,
         timer_driver: TimerDriver,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._store = store
-        self._image = image
+        self._metadata_cache = metadata_cache
         self._config = config
         self._timer_driver = timer_driver
         self._clock = clock
@@ -103,133 +106,139 @@ class Topics:
         self._purgatory = DelayedOperationPurgatory("topic", timer_driver.wheel)
         self._overrides: dict[str, dict[str, str]] = {}
         self._creating: Counter[str] = Counter()
-        """Names being written to the store, and how many requests write each."""
-        self._unseen: set[str] = set()
-        """Topics this broker created that its image does not show yet."""
-        self.changing_settings = asyncio.Lock()
-        """Held from reading settings to writing them changed, so that no change is lost to another."""
+        """Topics being written to the store, with the number of requests that write each."""
+        self._not_in_cache: set[str] = set()
+        """Topics created by this broker that are not in the metadata cache yet."""
+        self.config_lock = asyncio.Lock()
+        """Held from reading configs to writing them, so that concurrent changes are not lost."""
 
-    def overrides_of(self, topic: str) -> Mapping[str, str]:
-        """A topic's own settings, as the store has them."""
+    def topic_overrides(self, topic: str) -> Mapping[str, str]:
+        """Return the configs of a topic in the store."""
         return self._overrides.get(topic, {})
 
-    def know_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+    def put_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         if overrides:
             self._overrides[topic] = dict(overrides)
         else:
             self._overrides.pop(topic, None)
 
-    def changed(self, topic: str) -> None:
-        """The image has news of this topic: look whether somebody waited for them."""
-        self._unseen.discard(topic)
+    def on_topic_changed(self, topic: str) -> None:
+        """Check the requests waiting for a topic after a metadata update."""
+        self._not_in_cache.discard(topic)
         self._purgatory.check_and_complete(topic)
 
-    async def create(
-        self, wishes: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
-    ) -> list[TopicOutcome]:
-        outcomes = [TopicOutcome(wish.name) for wish in wishes]
+    async def create_topics(
+        self, requests: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
+    ) -> list[TopicResult]:
+        outcomes = [TopicResult(request.name) for request in requests]
         accepted: set[str] = set()
-        for wish, outcome in zip(wishes, outcomes, strict=True):
+        for request, outcome in zip(requests, outcomes, strict=True):
             try:
-                self._plan_one(wish, outcome, accepted)
+                self._plan_topic(request, outcome, accepted)
                 if not validate_only:
-                    await self._create_one(wish, outcome)
-            except BrokerError as refused:
-                outcome.refuse(refused)
+                    await self._create_topic(request, outcome)
+            except BrokerError as error:
+                outcome.set_error(error)
             else:
-                accepted.add(wish.name)
+                accepted.add(request.name)
         if not validate_only:
             counts = {outcome.name: outcome.partitions for outcome in outcomes}
-            await self._wait(outcomes, lambda name: self._has_leaders(name, counts[name]), timeout_ms)
+            await self._await_topics(outcomes, lambda name: self._has_leaders(name, counts[name]), timeout_ms)
         return outcomes
 
-    async def create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Create topics a client asked about, if that is allowed; give the errors of those that failed."""
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Auto-create topics, if enabled; return the errors of those that failed."""
         if not self._config.broker[settings.AUTO_CREATE_TOPICS_ENABLE]:
             return {}
-        wishes = [plan_automatic(name, self._config.broker) for name in dict.fromkeys(names)]
-        outcomes = await self.create(wishes, AUTO_CREATE_WAIT_MS, validate_only=False)
-        # Somebody else may have been quicker: that topic is waited for as well.
-        raced = [TopicOutcome(one.name) for one in outcomes if one.code == ErrorCode.TOPIC_ALREADY_EXISTS]
-        await self._wait(raced, lambda name: self._has_leaders(name, 1), AUTO_CREATE_WAIT_MS)
-        # A topic that takes its time will be asked for again.
-        mild = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
-        return {outcome.name: outcome.code for outcome in outcomes if outcome.code not in mild}
+        requests = [plan_auto_created_topic(name, self._config.broker) for name in dict.fromkeys(names)]
+        outcomes = await self.create_topics(requests, AUTO_CREATE_WAIT_MS, validate_only=False)
+        # Wait also for topics that another request created first.
+        existing = [
+            TopicResult(outcome.name)
+            for outcome in outcomes
+            if outcome.code == ErrorCode.TOPIC_ALREADY_EXISTS
+        ]
+        await self._await_topics(existing, lambda name: self._has_leaders(name, 1), AUTO_CREATE_WAIT_MS)
+        # Clients retry while a topic has no leaders.
+        ignored = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
+        return {outcome.name: outcome.code for outcome in outcomes if outcome.code not in ignored}
 
-    async def create_internal(self, name: str) -> str | None:
-        """Create a topic of the brokers' own, whether clients may create topics or not; give why not."""
-        wish = plan_automatic(name, self._config.broker)
-        outcome = (await self.create([wish], AUTO_CREATE_WAIT_MS, validate_only=False))[0]
+    async def create_internal_topic(self, name: str) -> str | None:
+        """Create an internal topic, even if auto-creation is disabled; return the problem, or None."""
+        request = plan_auto_created_topic(name, self._config.broker)
+        outcome = (await self.create_topics([request], AUTO_CREATE_WAIT_MS, validate_only=False))[0]
         if outcome.code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return None
         return outcome.message or outcome.code.name
 
-    async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
-        outcomes = [TopicOutcome(name) for name in names]
+    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
+        outcomes = [TopicResult(name) for name in names]
         for outcome in outcomes:
             try:
-                await self._delete_one(outcome)
-            except BrokerError as refused:
-                outcome.refuse(refused)
-        await self._wait(outcomes, lambda name: self._image.topic(name) is None, timeout_ms)
+                await self._delete_topic(outcome)
+            except BrokerError as error:
+                outcome.set_error(error)
+        await self._await_topics(outcomes, lambda name: self._metadata_cache.topic(name) is None, timeout_ms)
         return outcomes
 
-    async def add_partitions(
-        self, wishes: Sequence[PartitionIncrease], timeout_ms: int, *, validate_only: bool
-    ) -> list[TopicOutcome]:
-        outcomes = [TopicOutcome(wish.topic) for wish in wishes]
-        for wish, outcome in zip(wishes, outcomes, strict=True):
+    async def create_partitions(
+        self, requests: Sequence[PartitionIncrease], timeout_ms: int, *, validate_only: bool
+    ) -> list[TopicResult]:
+        outcomes = [TopicResult(request.topic) for request in requests]
+        for request, outcome in zip(requests, outcomes, strict=True):
             try:
-                await self._grow_one(wish, validate_only=validate_only)
-                outcome.partitions = wish.count
-            except BrokerError as refused:
-                outcome.refuse(refused)
+                await self._increase_partitions(request, validate_only=validate_only)
+                outcome.partitions = request.count
+            except BrokerError as error:
+                outcome.set_error(error)
         if not validate_only:
-            counts = {wish.topic: wish.count for wish in wishes}
-            await self._wait(outcomes, lambda name: self._is_gone_or_led(name, counts[name]), timeout_ms)
-            self._refuse_gone(outcomes)
+            counts = {request.topic: request.count for request in requests}
+            await self._await_topics(
+                outcomes, lambda name: self._is_deleted_or_has_leaders(name, counts[name]), timeout_ms
+            )
+            self._fail_deleted(outcomes)
         return outcomes
 
-    async def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         await change_config(self._store, "topics", topic, overrides)
-        self.know_overrides(topic, overrides)
+        self.put_topic_overrides(topic, overrides)
 
     async def set_broker_overrides(self, broker_id: str | None, overrides: Mapping[str, str]) -> None:
-        """Settings of this broker, or with None of all. They hold at once; logs follow the store's note."""
+        """Store and apply configs of this broker, or with None of all; logs follow by notification."""
         await change_config(self._store, "brokers", broker_id or ALL_BROKERS, overrides)
         if broker_id is None:
             self._config.set_cluster_overrides(overrides)
         else:
             self._config.set_broker_overrides(overrides)
 
-    def _plan_one(self, wish: NewTopic, outcome: TopicOutcome, accepted: Collection[str]) -> None:
-        """``accepted`` are the names that the same request creates before this one."""
-        around = self._surroundings({*accepted, *self._creating, *self._unseen})
-        outcome.assignment = plan_topic(wish, around)
-        outcome.settings = alter_configs.create_topic(self._config, wish.settings.items())
+    def _plan_topic(self, request: NewTopic, outcome: TopicResult, accepted: Collection[str]) -> None:
+        """Plan one topic; ``accepted`` are the names created earlier by the same request."""
+        cluster = self._cluster_view({*accepted, *self._creating, *self._not_in_cache})
+        outcome.assignment = plan_topic(request, cluster)
+        outcome.settings = alter_configs.create_topic(self._config, request.settings.items())
         outcome.partitions = len(outcome.assignment)
         outcome.replication_factor = len(outcome.assignment[0])
 
-    async def _create_one(self, wish: NewTopic, outcome: TopicOutcome) -> None:
+    async def _create_topic(self, request: NewTopic, outcome: TopicResult) -> None:
         outcome.topic_id = random_uuid(self._entropy.uuid)
         stored = TopicAssignment(outcome.topic_id, _replicas(outcome.assignment))
-        self._creating[wish.name] += 1
+        self._creating[request.name] += 1
         try:
-            await create_topic(self._store, wish.name, stored, outcome.settings)
+            await create_topic(self._store, request.name, stored, outcome.settings)
         except NodeExists:
             raise BrokerError(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists."
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{request.name}' already exists."
             ) from None
         finally:
-            self._creating[wish.name] -= 1
-            self._creating += Counter()  # drops names that nobody creates any longer
-        if self._image.topic(wish.name) is None:
-            self._unseen.add(wish.name)
-        self.know_overrides(wish.name, outcome.settings)
-        log.info("topic_created", topic=wish.name, partitions=outcome.partitions)
+            self._creating[request.name] -= 1
+            self._creating += Counter()  # drops zero counts
+        if self._metadata_cache.topic(request.name) is None:
+            self._not_in_cache.add(request.name)
+        self.put_topic_overrides(request.name, outcome.settings)
+        log.info("topic_created", topic=request.name, partitions=outcome.partitions)
 
-    async def _delete_one(self, outcome: TopicOutcome) -> None:
-        topic = self._image.topic(outcome.name)
+    async def _delete_topic(self, outcome: TopicResult) -> None:
+        topic = self._metadata_cache.topic(outcome.name)
         if topic is None:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -240,43 +249,43 @@ class Topics:
         try:
             await mark_for_deletion(self._store, outcome.name)
         except NodeExists:
-            return  # asked for before: wait with whoever did
+            return  # deletion is in progress: wait for it
 
-    async def _grow_one(self, wish: PartitionIncrease, *, validate_only: bool) -> None:
-        found = (await read_topics(self._store, [wish.topic])).get(wish.topic)
-        if found is None:
+    async def _increase_partitions(self, request: PartitionIncrease, *, validate_only: bool) -> None:
+        stored = (await read_topics(self._store, [request.topic])).get(request.topic)
+        if stored is None:
             raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.topic[:249]}' does not exist."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{request.topic[:249]}' does not exist."
             )
-        present = found.assignment.partitions
-        if any(one.adding or one.removing for one in present.values()):
+        partitions = stored.assignment.partitions
+        if any(replicas.adding or replicas.removing for replicas in partitions.values()):
             raise BrokerError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"A partition reassignment is in progress for the topic '{wish.topic}'.",
+                f"A partition reassignment is in progress for the topic '{request.topic}'.",
             )
-        existing = {number: one.replicas for number, one in present.items()}
-        added = plan_more_partitions(wish, existing, self._surroundings())
+        existing = {number: assigned.replicas for number, assigned in partitions.items()}
+        added = plan_partition_increase(request, existing, self._cluster_view())
         if validate_only:
             return
-        grown = TopicAssignment(found.assignment.topic_id, {**present, **_replicas(added)})
+        assignment = TopicAssignment(stored.assignment.topic_id, {**partitions, **_replicas(added)})
         try:
-            await write_assignment(self._store, wish.topic, grown, found.version)
+            await write_assignment(self._store, request.topic, assignment, stored.version)
         except (BadVersion, NoNode):
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"the topic '{wish.topic}' was changed at the same time"
+                ErrorCode.INVALID_REQUEST, f"The topic '{request.topic}' was changed by another request."
             ) from None
 
-    async def _wait(
-        self, outcomes: Sequence[TopicOutcome], holds: Callable[[str], bool], timeout_ms: int
+    async def _await_topics(
+        self, outcomes: Sequence[TopicResult], condition: Callable[[str], bool], timeout_ms: int
     ) -> None:
-        """Wait for those that went well so far; late ones become REQUEST_TIMED_OUT."""
+        """Wait for the topics without an error; late ones become REQUEST_TIMED_OUT."""
         names = [outcome.name for outcome in outcomes if outcome.code == ErrorCode.NONE]
         late: Sequence[str] = names
         if names and timeout_ms > 0:
             done: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
             self._purgatory.try_complete_else_watch(
-                DelayedTopics(names, holds, done.set_result), names, deadline_ms
+                DelayedTopics(names, condition, done.set_result), names, deadline_ms
             )
             self._timer_driver.arm(deadline_ms)
             late = await done
@@ -284,26 +293,26 @@ class Topics:
             if outcome.name in late and outcome.code == ErrorCode.NONE:
                 outcome.code, outcome.message = ErrorCode.REQUEST_TIMED_OUT, None
 
-    def _is_gone_or_led(self, topic: str, count: int) -> bool:
-        """Of a topic that was there: nobody need wait for partitions of one that was deleted meanwhile."""
-        return self._image.topic(topic) is None or self._has_leaders(topic, count)
+    def _is_deleted_or_has_leaders(self, topic: str, count: int) -> bool:
+        """Return whether all partitions have leaders, or the topic was deleted meanwhile."""
+        return self._metadata_cache.topic(topic) is None or self._has_leaders(topic, count)
 
-    def _refuse_gone(self, outcomes: Sequence[TopicOutcome]) -> None:
+    def _fail_deleted(self, outcomes: Sequence[TopicResult]) -> None:
         for outcome in outcomes:
-            if outcome.code == ErrorCode.NONE and self._image.topic(outcome.name) is None:
+            if outcome.code == ErrorCode.NONE and self._metadata_cache.topic(outcome.name) is None:
                 outcome.code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 outcome.message = f"The topic '{outcome.name}' was deleted meanwhile."
 
     def _has_leaders(self, topic: str, count: int) -> bool:
-        known = self._image.topic(topic)
-        return known is not None and len(known.partitions) >= count and known.has_all_leaders
+        metadata = self._metadata_cache.topic(topic)
+        return metadata is not None and len(metadata.partitions) >= count and metadata.has_all_leaders
 
-    def _surroundings(self, pending: Collection[str] = ()) -> Surroundings:
+    def _cluster_view(self, pending: Collection[str] = ()) -> ClusterView:
         values = self._config.broker
-        brokers = [BrokerRack(node.id, node.rack) for node in self._image.brokers.values()]
+        brokers = [BrokerRack(node.id, node.rack) for node in self._metadata_cache.brokers.values()]
         count = max(len(brokers), 1)
-        return Surroundings(
-            self._image.topics,
+        return ClusterView(
+            self._metadata_cache.topics,
             brokers,
             values[settings.NUM_PARTITIONS],
             values[settings.DEFAULT_REPLICATION_FACTOR],

@@ -1,7 +1,7 @@
-"""Topics that belong to the brokers themselves: what they are made like, and made when first needed.
+"""Automatic topic creation: settings of internal topics, and their creation on first use.
 
-Whoever needs one does not wait: it is told to come again, and the topic is made meanwhile. Too few live
-brokers for its replicas mean that it is tried again with the next need.
+Requests do not wait for an internal topic: clients retry while it is created. A creation that failed, for
+instance with too few live brokers, is tried again by the next request.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from odradek.telemetry import events
 log = events.logger("auto_topic_creation")
 
 
-def plan_automatic(name: str, values: Settings) -> NewTopic:
-    """A topic nobody described; the brokers' own ones have settings of their own."""
+def plan_auto_created_topic(name: str, values: Settings) -> NewTopic:
+    """Return the topic to auto-create under ``name``; internal topics have their own settings."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name,
@@ -48,37 +48,37 @@ def plan_automatic(name: str, values: Settings) -> NewTopic:
     return NewTopic(name)
 
 
-class OwnTopic:
-    """One of them. ``create`` gives why it could not be made, or None."""
+class AutoTopicCreation:
+    """Creation of one internal topic. ``create`` returns the problem, or None."""
 
     def __init__(self, name: str, create: Callable[[str], Awaitable[str | None]]) -> None:
         self._name = name
         self._create = create
-        self._making: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._problem: str | None = None
         self._is_stopped = False
 
-    def need(self) -> None:
-        """Have the topic made, if that is not under way."""
-        if self._making is None and not self._is_stopped:
-            self._making = asyncio.get_running_loop().create_task(self._make())
+    def ensure_created(self) -> None:
+        """Start creating the topic, unless that is in progress."""
+        if self._task is None and not self._is_stopped:
+            self._task = asyncio.get_running_loop().create_task(self._create_topic())
 
     async def stop(self) -> None:
         self._is_stopped = True
-        if self._making is not None:
-            self._making.cancel()
-            await asyncio.gather(self._making, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _make(self) -> None:
+    async def _create_topic(self) -> None:
         try:
             problem = await self._create(self._name)
-        except StoreError as failed:
-            problem = str(failed)
-        except Exception as broken:  # noqa: BLE001 - the edge of a task
-            log.failure("topic_creation_crashed", broken, topic=self._name)
+        except StoreError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            log.failure("topic_creation_crashed", error, topic=self._name)
             return
         finally:
-            self._making = None
-        if problem is not None and problem != self._problem:  # clients ask again and again: told once
+            self._task = None
+        if problem is not None and problem != self._problem:  # clients retry: logged once
             log.warning("topic_not_created", topic=self._name, reason=problem)
         self._problem = problem

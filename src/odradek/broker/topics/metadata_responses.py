@@ -1,7 +1,7 @@
-"""Metadata answers from the cluster image.
+"""Metadata responses from the metadata cache.
 
-An answer about all topics can be a thousand times larger than its request. It is encoded once per change of
-the image and form of the answer, and then sent to everyone who asks.
+A response with all topics can be a thousand times larger than its request. It is encoded once per metadata
+change and variant, and then shared by all requests.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from odradek.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-FORMS_KEPT_MAX: Final = 16
-"""Clients of a cluster are of few kinds; each form is as large as the answer."""
+CACHED_VARIANTS_MAX: Final = 16
+"""Clients of a cluster are of few kinds; each variant is as large as the response."""
 
 
-ON_THE_LOOP_PARTITIONS_MAX: Final = 500
-"""An answer about more partitions takes more than some milliseconds to make."""
+EVENT_LOOP_PARTITIONS_MAX: Final = 500
+"""Encoding more partitions takes more than a few milliseconds, so it runs on a thread."""
 
 
-class AnswerForm(NamedTuple):
-    """All that an answer about all topics depends on, besides the image."""
+class ResponseVariant(NamedTuple):
+    """Everything that an all-topics response depends on, besides the metadata."""
 
     version: int
     listener: str
@@ -43,79 +43,80 @@ class AnswerForm(NamedTuple):
 Encode = Callable[[MetadataCache], list[Part]]
 
 
-class AllTopicsAnswers:
-    """Encoded answers about all topics, each made once per change of the image.
+class AllTopicsResponseCache:
+    """Encoded responses with all topics, each encoded once per metadata change.
 
-    Those of a large cluster take long to make, which a thread does from a snapshot of the image. Whoever asks
-    meanwhile waits for the same answer, unless the image has changed by then.
+    For a large cluster, a thread encodes a snapshot. Requests that arrive meanwhile wait for the same
+    response, unless the metadata changes first.
     """
 
-    def __init__(self, image: MetadataCache, workers: Workers) -> None:
-        self._image = image
+    def __init__(self, metadata_cache: MetadataCache, workers: Workers) -> None:
+        self._metadata_cache = metadata_cache
         self._workers = workers
         self._change_count = -1
-        self._kept: dict[AnswerForm, list[Part]] = {}
-        self._making: dict[AnswerForm, asyncio.Future[list[Part]]] = {}
+        self._cached: dict[ResponseVariant, list[Part]] = {}
+        self._encoding: dict[ResponseVariant, asyncio.Future[list[Part]]] = {}
 
-    def get(self, form: AnswerForm, encode: Encode) -> list[Part] | Awaitable[list[Part]]:
-        """The answer of this form: at once, or what will be it."""
-        if self._change_count != self._image.change_count or len(self._kept) > FORMS_KEPT_MAX:
-            self._kept.clear()
-            self._making.clear()
-            self._change_count = self._image.change_count
-        parts = self._kept.get(form)
+    def get(self, variant: ResponseVariant, encode: Encode) -> list[Part] | Awaitable[list[Part]]:
+        """Return the response of this variant, or an awaitable of it."""
+        if self._change_count != self._metadata_cache.change_count or len(self._cached) > CACHED_VARIANTS_MAX:
+            self._cached.clear()
+            self._encoding.clear()
+            self._change_count = self._metadata_cache.change_count
+        parts = self._cached.get(variant)
         if parts is not None:
             return parts
-        if sum(len(topic.partitions) for topic in self._image.topics.values()) > ON_THE_LOOP_PARTITIONS_MAX:
-            return self._made_by_thread(form, encode)
-        parts = self._kept[form] = encode(self._image)
+        partition_count = sum(len(topic.partitions) for topic in self._metadata_cache.topics.values())
+        if partition_count > EVENT_LOOP_PARTITIONS_MAX:
+            return self._encode_on_thread(variant, encode)
+        parts = self._cached[variant] = encode(self._metadata_cache)
         return parts
 
-    async def _made_by_thread(self, form: AnswerForm, encode: Encode) -> list[Part]:
-        making = self._making.get(form)
-        if making is None:
-            snapshot = self._image.snapshot()
-            making = asyncio.ensure_future(self._workers.run(lambda: _uncollected(encode, snapshot)))
-            self._making[form] = making
+    async def _encode_on_thread(self, variant: ResponseVariant, encode: Encode) -> list[Part]:
+        encoding = self._encoding.get(variant)
+        if encoding is None:
+            snapshot = self._metadata_cache.snapshot()
+            encoding = asyncio.ensure_future(self._workers.run(lambda: _encode_without_gc(encode, snapshot)))
+            self._encoding[variant] = encoding
         change_count = self._change_count
-        parts = await asyncio.shield(making)
+        parts = await asyncio.shield(encoding)
         if change_count == self._change_count:
-            self._making.pop(form, None)
-            self._kept[form] = parts
+            self._encoding.pop(variant, None)
+            self._cached[variant] = parts
         return parts
 
 
-def _uncollected(encode: Encode, image: MetadataCache) -> list[Part]:
-    """Encode without a full garbage collection in its midst.
+def _encode_without_gc(encode: Encode, metadata_cache: MetadataCache) -> list[Part]:
+    """Encode without a full garbage collection.
 
-    So many objects bring one about, though all of them are dropped at the end. It would hold the
-    interpreter's lock, and so the event loop, while it goes over all partitions of the broker.
+    The many short-lived objects would trigger one. It would hold the GIL, and so block the event loop, while
+    it traverses all partitions of the broker.
     """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return encode(image)
+        return encode(metadata_cache)
     finally:
         if was_enabled:
             gc.enable()
 
 
-def brokers(image: MetadataCache, listener: str) -> list[MetadataResponseBroker]:
-    """The brokers that can be reached through this listener."""
+def brokers(metadata_cache: MetadataCache, listener: str) -> list[MetadataResponseBroker]:
+    """Return the brokers with an endpoint for this listener."""
     return [
         MetadataResponseBroker(node.id, endpoint.host, endpoint.port, node.rack)
-        for node, endpoint in image.nodes(listener)
+        for node, endpoint in metadata_cache.nodes(listener)
     ]
 
 
-def all_topics(image: MetadataCache, listener: str) -> list[MetadataResponseTopic]:
-    return [_known(topic, image, listener) for topic in image.topics.values()]
+def all_topics(metadata_cache: MetadataCache, listener: str) -> list[MetadataResponseTopic]:
+    return [_topic_entry(topic, metadata_cache, listener) for topic in metadata_cache.topics.values()]
 
 
-def topic_by_name(image: MetadataCache, name: str, listener: str) -> MetadataResponseTopic:
-    topic = image.topic(name)
+def topic_by_name(metadata_cache: MetadataCache, name: str, listener: str) -> MetadataResponseTopic:
+    topic = metadata_cache.topic(name)
     if topic is not None:
-        return _known(topic, image, listener)
+        return _topic_entry(topic, metadata_cache, listener)
     code = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_legal_topic_name(name)
@@ -124,37 +125,39 @@ def topic_by_name(image: MetadataCache, name: str, listener: str) -> MetadataRes
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def topic_by_id(image: MetadataCache, topic_id: TopicId, listener: str) -> MetadataResponseTopic:
-    topic = image.topic_by_id(topic_id)
+def topic_by_id(metadata_cache: MetadataCache, topic_id: TopicId, listener: str) -> MetadataResponseTopic:
+    topic = metadata_cache.topic_by_id(topic_id)
     if topic is not None:
-        return _known(topic, image, listener)
+        return _topic_entry(topic, metadata_cache, listener)
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
 
 
-def _known(topic: TopicMetadata, image: MetadataCache, listener: str) -> MetadataResponseTopic:
+def _topic_entry(topic: TopicMetadata, metadata_cache: MetadataCache, listener: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         ErrorCode.NONE,
         topic.name,
         topic.topic_id,
         topic.name in INTERNAL_TOPICS,
-        [_partition(one, image, listener) for one in topic.partitions.values()],
+        [_partition_entry(partition, metadata_cache, listener) for partition in topic.partitions.values()],
     )
 
 
-def _partition(one: PartitionMetadata, image: MetadataCache, listener: str) -> MetadataResponsePartition:
-    """A leader that is gone, or that this listener does not reach, is no leader for this client."""
-    leader = image.brokers.get(one.leader)
-    code, leader_id = ErrorCode.NONE, one.leader
+def _partition_entry(
+    partition: PartitionMetadata, metadata_cache: MetadataCache, listener: str
+) -> MetadataResponsePartition:
+    """Return the entry of a partition; a leader that is dead or not on this listener is an error."""
+    leader = metadata_cache.brokers.get(partition.leader)
+    code, leader_id = ErrorCode.NONE, partition.leader
     if leader is None:
         code, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
     elif listener not in leader.endpoints:
         code, leader_id = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
     return MetadataResponsePartition(
         code,
-        one.partition,
+        partition.partition,
         leader_id,
-        one.leader_epoch,
-        list(one.replicas),
-        list(one.isr),
-        list(one.offline_replicas),
+        partition.leader_epoch,
+        list(partition.replicas),
+        list(partition.isr),
+        list(partition.offline_replicas),
     )

@@ -1,4 +1,4 @@
-"""What a wish for a topic, or for more partitions, amounts to: pure, with Kafka's refusals."""
+"""Validation and replica assignment of CreateTopics and CreatePartitions: pure, with Kafka's errors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import INTERNAL_TOPICS
 
 PARTITIONS_MAX = 100_000
-"""Of one topic. More than whole clusters are advised to hold; a wish for two thousand million must not cost
-the memory to plan it."""
+"""Limit per topic, beyond what a whole cluster should hold: a request for two billion partitions must not
+allocate the memory to plan them."""
 
 DEFAULT = -1
-"""Stands for the broker's own number of partitions or replicas."""
+"""Stands for the broker's default number of partitions or replicas."""
 
 Assignment = dict[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic somebody wants: counts, or the replicas of each partition."""
+    """Requested topic: counts, or the replicas of each partition."""
 
     name: str
     partitions: int = DEFAULT
@@ -40,8 +40,8 @@ class PartitionIncrease:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a plan depends on beside the wish: topics, live brokers, defaults, and two drawn numbers."""
+class ClusterView:
+    """Inputs of a plan besides the request: topics, live brokers, defaults, and two random numbers."""
 
     topics: Mapping[str, object]
     brokers: Sequence[BrokerRack]
@@ -50,109 +50,113 @@ class Surroundings:
     start_index: int
     start_shift: int
     pending: Collection[str] = ()
-    """Names of topics that are being created and are not among ``topics`` yet."""
+    """Names of topics that are being created and not in ``topics`` yet."""
 
 
-def plan_topic(wish: NewTopic, around: Surroundings) -> Assignment:
-    """Replicas for each partition of a new topic; settings are judged elsewhere."""
-    check_topic_name(wish.name)
-    if wish.name in around.topics:
-        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
-    other = colliding_topic(wish.name, chain(around.topics, around.pending))
+def plan_topic(request: NewTopic, cluster: ClusterView) -> Assignment:
+    """Return the replica assignment of a new topic; its configs are validated elsewhere."""
+    check_topic_name(request.name)
+    if request.name in cluster.topics:
+        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{request.name}' already exists.")
+    other = colliding_topic(request.name, chain(cluster.topics, cluster.pending))
     if other is not None:
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{wish.name}' collides with existing topic '{other}': "
+            f"Topic '{request.name}' collides with existing topic '{other}': "
             "names that differ only in '.' and '_' share their metrics",
         )
-    empty = [name for name, value in wish.settings.items() if value is None]
+    empty = [name for name, value in request.settings.items() if value is None]
     if empty:
         raise BrokerError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(empty)}"
         )
-    if wish.assignments:
-        if wish.partitions != DEFAULT or wish.replication_factor != DEFAULT:
+    if request.assignments:
+        if request.partitions != DEFAULT or request.replication_factor != DEFAULT:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                "give numPartitions and replicationFactor, or replica assignments, not both",
+                "numPartitions and replicationFactor must be -1 with replica assignments",
             )
-        return _given(wish.assignments, {broker.id for broker in around.brokers})
-    partitions = around.partitions_default if wish.partitions == DEFAULT else wish.partitions
+        return _manual_assignment(request.assignments, {broker.id for broker in cluster.brokers})
+    partitions = cluster.partitions_default if request.partitions == DEFAULT else request.partitions
     _check_count(partitions)
-    factor = wish.replication_factor
+    factor = request.replication_factor
     if factor == DEFAULT:
-        factor = around.replication_factor_default
-    return assign_replicas(around.brokers, partitions, factor, around.start_index, around.start_shift)
+        factor = cluster.replication_factor_default
+    return assign_replicas(cluster.brokers, partitions, factor, cluster.start_index, cluster.start_shift)
 
 
-def plan_more_partitions(wish: PartitionIncrease, existing: Assignment, around: Surroundings) -> Assignment:
-    """Replicas for the partitions to be added."""
-    if wish.topic in INTERNAL_TOPICS:
-        # Who belongs to which partition is computed from their number.
+def plan_partition_increase(
+    request: PartitionIncrease, existing: Assignment, cluster: ClusterView
+) -> Assignment:
+    """Return the replica assignment of the added partitions."""
+    if request.topic in INTERNAL_TOPICS:
+        # Keys are mapped to partitions by the partition count.
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"The number of partitions of {wish.topic} cannot be changed: groups and transactional ids would "
-            "be looked for in other partitions than those that hold them.",
+            f"The number of partitions of {request.topic} cannot be changed: groups and transactional ids "
+            "are mapped to partitions by their number.",
         )
-    present, wanted = len(existing), wish.count
-    if wanted < present:
+    current, requested = len(existing), request.count
+    if requested < current:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic currently has {present} partitions, which is higher than the requested {wanted}.",
+            f"Topic currently has {current} partitions, which is higher than the requested {requested}.",
         )
-    _check_count(wanted)
-    if wanted == present:
-        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
-    if wish.assignments is None:
-        return assign_added_replicas(around.brokers, wanted - present, present, existing[0])
-    if len(wish.assignments) != wanted - present:
+    _check_count(requested)
+    if requested == current:
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
+    if request.assignments is None:
+        return assign_added_replicas(cluster.brokers, requested - current, current, existing[0])
+    if len(request.assignments) != requested - current:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Increasing the number of partitions by {wanted - present} "
-            f"but {len(wish.assignments)} assignments provided.",
+            f"Increasing the number of partitions by {requested - current} "
+            f"but {len(request.assignments)} assignments provided.",
         )
-    unknown = {b for replicas in wish.assignments for b in replicas} - {b.id for b in around.brokers}
+    unknown = {broker_id for replicas in request.assignments for broker_id in replicas} - {
+        broker.id for broker in cluster.brokers
+    }
     if unknown:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.",
         )
-    added = {present + index: replicas for index, replicas in enumerate(wish.assignments)}
+    added = {current + index: replicas for index, replicas in enumerate(request.assignments)}
     _check_replicas({**existing, **added})
     return added
 
 
-def judge_reassignment(
-    wanted: Sequence[int] | None, current: Sequence[int] | None, live: Collection[int]
+def check_reassignment(
+    requested: Sequence[int] | None, current: Sequence[int] | None, live: Collection[int]
 ) -> None:
-    """Refuse a reassignment that is not to the replicas a partition has; None cancels one under way.
+    """Reject a reassignment to other than the current replicas; None cancels one in progress.
 
     ``current`` is None if there is no such partition.
     """
-    if wanted is None:
+    if requested is None:
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    problem = _replica_list_problem(wanted, current or (), live)
+    problem = _replica_list_problem(requested, current or (), live)
     if problem is not None:
         raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     if current is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-    if list(wanted) != list(current):
+    if list(requested) != list(current):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"replicas cannot be moved between brokers yet: must be {list(current)}, got {list(wanted)}",
+            f"replicas must be {list(current)}, got {list(requested)}: reassignment is not supported yet",
         )
 
 
 def _replica_list_problem(
-    wanted: Sequence[int], current: Collection[int], live: Collection[int]
+    requested: Sequence[int], current: Collection[int], live: Collection[int]
 ) -> str | None:
-    if not wanted:
+    if not requested:
         return "Empty replica list specified in partition reassignment."
-    if len(set(wanted)) != len(wanted):
-        return f"Duplicate replica ids in partition reassignment replica list: {list(wanted)}"
-    if any(broker_id < 0 for broker_id in wanted):
-        return f"Invalid broker id in replica list: {list(wanted)}"
-    absent = [broker_id for broker_id in wanted if broker_id not in current and broker_id not in live]
+    if len(set(requested)) != len(requested):
+        return f"Duplicate replica ids in partition reassignment replica list: {list(requested)}"
+    if any(broker_id < 0 for broker_id in requested):
+        return f"Invalid broker id in replica list: {list(requested)}"
+    absent = [broker_id for broker_id in requested if broker_id not in current and broker_id not in live]
     if absent:
         return (
             f"Replica assignment has brokers that are not alive. Replica list: {absent}, "
@@ -164,11 +168,11 @@ def _replica_list_problem(
 def _check_count(partitions: int) -> None:
     if partitions > PARTITIONS_MAX:
         raise BrokerError(
-            ErrorCode.INVALID_PARTITIONS, f"a topic has at most {PARTITIONS_MAX} partitions, not {partitions}"
+            ErrorCode.INVALID_PARTITIONS, f"partitions must be <= {PARTITIONS_MAX}, got {partitions}"
         )
 
 
-def _given(assignments: Mapping[int, tuple[int, ...]], live: Set[int]) -> Assignment:
+def _manual_assignment(assignments: Mapping[int, tuple[int, ...]], live: Set[int]) -> Assignment:
     if sorted(assignments) != list(range(len(assignments))):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -177,10 +181,10 @@ def _given(assignments: Mapping[int, tuple[int, ...]], live: Set[int]) -> Assign
     _check_replicas(assignments)
     for partition, replicas in assignments.items():
         if live.isdisjoint(replicas):
-            # It could never come online: a topic nobody sees, nobody can delete, and whose name is taken.
+            # The topic could be neither described nor deleted, and its name would be taken.
             raise BrokerError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"none of the brokers {list(replicas)} given for partition {partition} is there",
+                f"partition {partition} must have a live replica, got {list(replicas)}",
             )
     return dict(assignments)
 
@@ -189,12 +193,12 @@ def _check_replicas(assignments: Mapping[int, tuple[int, ...]]) -> None:
     for partition, replicas in assignments.items():
         if not replicas:
             raise BrokerError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} is given no replica"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} must have a replica, got none"
             )
         if len(set(replicas)) != len(replicas):
             raise BrokerError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partition {partition} is given a broker twice: {list(replicas)}",
+                f"replicas of partition {partition} must be distinct, got {list(replicas)}",
             )
     if len({len(replicas) for replicas in assignments.values()}) > 1:
         raise BrokerError(

@@ -1,4 +1,4 @@
-"""Groups in a whole broker: the topic they live in, who coordinates them, and what restarts leave of them."""
+"""Group coordinator in a whole broker: offsets topic, coordinator lookup, restarts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinators.group_coordinator import Groups
+from odradek.broker.coordinators.group_coordinator import GroupCoordinator
 from odradek.coordinators.groups.commands import (
     CommitOffsets,
     CommitOffsetsResult,
@@ -33,44 +33,44 @@ SMALL = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions"
 ORDERS = TopicPartition("orders", 0)
 
 
-class Town:
+class BrokerHarness:
     def __init__(self, cluster: MemoryCluster, memory: MemoryBroker, client: Client) -> None:
         self.cluster, self.memory, self.client = cluster, memory, client
         self.broker = memory.broker
-        self.groups: Groups = memory.broker._groups
+        self.groups: GroupCoordinator = memory.broker._group_coordinator
 
     def coordinator(self, group: str = "g", listener: str = "PLAINTEXT") -> Any:
         try:
             node, endpoint = self.groups.coordinator_of(group, listener)
-        except BrokerError as refused:
-            return refused.code
+        except BrokerError as error:
+            return error.code
         return node.id, endpoint.host, endpoint.port
 
-    async def settle(self) -> None:
-        """Have the topic, and all of it loaded."""
+    async def drain(self) -> None:
+        """Create the offsets topic and wait until it is loaded."""
         while self.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE or self.groups.is_loading:
             await self.cluster.clock.sleep_ms(5)
 
-    def ask(self, group: str, command: Any) -> list[Any]:
-        answers: list[Any] = []
-        self.groups.submit(group, command, answers.append)
-        return answers
+    def request(self, group: str, command: Any) -> list[Any]:
+        responses: list[Any] = []
+        self.groups.submit(group, command, responses.append)
+        return responses
 
     def commit(self, group: str, offset: int, partition: TopicPartition = ORDERS) -> list[Any]:
         committed = OffsetAndMetadata(offset, -1, "", self.cluster.clock.wall_ms())
-        return self.ask(group, CommitOffsets(group, -1, "", None, {partition: committed}))
+        return self.request(group, CommitOffsets(group, -1, "", None, {partition: committed}))
 
     def committed(self, group: str, partition: TopicPartition = ORDERS) -> int:
-        code, found = self.groups.shard_of(group).fetch_offsets(group, None, False)
+        code, result = self.groups.shard_of(group).fetch_offsets(group, None, False)
         assert code is ErrorCode.NONE
-        return found[partition].offset if partition in found else -1
+        return result[partition].offset if partition in result else -1
 
 
-Scenario = Callable[[Town], Awaitable[None]]
+Scenario = Callable[[BrokerHarness], Awaitable[None]]
 
 
-def play(*scenarios: Scenario, settings: Mapping[str, str] = SMALL, kills: bool = False) -> None:
-    """Run scenarios, each in another life of the broker on the same files."""
+def run_scenario(*scenarios: Scenario, settings: Mapping[str, str] = SMALL, kills: bool = False) -> None:
+    """Run scenarios, each after a restart of the broker on the same files."""
 
     async def main() -> None:
         cluster = MemoryCluster()
@@ -78,7 +78,7 @@ def play(*scenarios: Scenario, settings: Mapping[str, str] = SMALL, kills: bool 
             for scenario in scenarios:
                 memory = await cluster.start(settings)
                 try:
-                    await scenario(Town(cluster, memory, await memory.connect()))
+                    await scenario(BrokerHarness(cluster, memory, await memory.connect()))
                 finally:
                     await (memory.kill() if kills else memory.stop())
         finally:
@@ -87,162 +87,162 @@ def play(*scenarios: Scenario, settings: Mapping[str, str] = SMALL, kills: bool 
     run_virtually(main)
 
 
-def test_the_offsets_topic_is_made_when_a_coordinator_is_first_asked_for() -> None:
-    async def scenario(town: Town) -> None:
-        assert town.broker.image.topic(OFFSETS_TOPIC) is None
-        assert town.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await town.settle()
-        topic = town.broker.image.topic(OFFSETS_TOPIC)
+def test_offsets_topic_is_created_by_the_first_find_coordinator() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        assert harness.broker.metadata_cache.topic(OFFSETS_TOPIC) is None
+        assert harness.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await harness.drain()
+        topic = harness.broker.metadata_cache.topic(OFFSETS_TOPIC)
         assert topic is not None
         assert len(topic.partitions) == 5
-        assert town.coordinator() == (town.broker.broker_id, "broker", 9092)
-        assert town.coordinator(listener="ELSEWHERE") is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        log = town.broker._replicas.get_leader_partition(OFFSETS_TOPIC, 0).log
+        assert harness.coordinator() == (harness.broker.broker_id, "broker", 9092)
+        assert harness.coordinator(listener="ELSEWHERE") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        log = harness.broker._replica_manager.get_leader_partition(OFFSETS_TOPIC, 0).log
         assert log.config.cleanup_policy == ("compact",)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_with_too_few_brokers_for_its_replicas_it_is_not_made() -> None:
-    async def scenario(town: Town) -> None:
+def test_offsets_topic_is_not_created_with_too_few_brokers() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
         for _ in range(5):
-            assert town.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            await town.cluster.clock.sleep_ms(100)
-        assert town.broker.image.topic(OFFSETS_TOPIC) is None
+            assert harness.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await harness.cluster.clock.sleep_ms(100)
+        assert harness.broker.metadata_cache.topic(OFFSETS_TOPIC) is None
 
-    play(scenario, settings={})
-
-
-def test_it_is_made_though_clients_may_not_create_topics() -> None:
-    async def scenario(town: Town) -> None:
-        await town.settle()
-        assert town.coordinator() != ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    play(scenario, settings={**SMALL, "auto.create.topics.enable": "false"})
+    run_scenario(scenario, settings={})
 
 
-def test_a_client_that_asks_for_the_topic_has_it_made_the_same_way() -> None:
-    async def scenario(town: Town) -> None:
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS_TOPIC)])
-        answer = await town.client.request(METADATA, 12, asked)
-        assert (len(answer.topics[0].partitions), answer.topics[0].is_internal) == (5, True)
-        await town.settle()
-        assert town.ask("g", Heartbeat("g", 1, "m", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+def test_offsets_topic_is_created_with_auto_creation_disabled() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        await harness.drain()
+        assert harness.coordinator() != ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    play(scenario)
+    run_scenario(scenario, settings={**SMALL, "auto.create.topics.enable": "false"})
 
 
-def test_before_the_topic_is_there_no_group_is_coordinated_here() -> None:
-    async def scenario(town: Town) -> None:
-        for call in (lambda: town.commit("g", 1), lambda: town.groups.shard_of("g")):
-            with pytest.raises(BrokerError) as refused:
+def test_metadata_request_creates_the_offsets_topic_with_its_own_settings() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        requested = MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS_TOPIC)])
+        response = await harness.client.request(METADATA, 12, requested)
+        assert (len(response.topics[0].partitions), response.topics[0].is_internal) == (5, True)
+        await harness.drain()
+        assert harness.request("g", Heartbeat("g", 1, "m", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+    run_scenario(scenario)
+
+
+def test_groups_have_no_coordinator_before_the_offsets_topic_exists() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        for call in (lambda: harness.commit("g", 1), lambda: harness.groups.shard_of("g")):
+            with pytest.raises(BrokerError) as error:
                 call()
-            assert refused.value.code is ErrorCode.NOT_COORDINATOR
-        assert town.groups.shards() == []
-        assert town.groups.partition_of("g") == partition_of("g", 5)
+            assert error.value.code is ErrorCode.NOT_COORDINATOR
+        assert harness.groups.shards() == []
+        assert harness.groups.partition_of("g") == partition_of("g", 5)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_committed_offsets_survive_the_broker(kills: bool) -> None:
-    async def first(town: Town) -> None:
-        await town.settle()
+def test_committed_offsets_survive_a_broker_restart(kills: bool) -> None:
+    async def first(harness: BrokerHarness) -> None:
+        await harness.drain()
         for group in ("g", "h"):
-            assert town.commit(group, 7) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
-            assert town.commit(group, 42) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
-        assert town.committed("g") == 42
+            assert harness.commit(group, 7) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
+            assert harness.commit(group, 42) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
+        assert harness.committed("g") == 42
         if kills:
-            for partition in town.broker._replicas:
+            for partition in harness.broker._replica_manager:
                 await partition.log.flush()
 
-    async def second(town: Town) -> None:
-        await town.settle()
-        assert (town.committed("g"), town.committed("h"), town.committed("none")) == (42, 42, -1)
+    async def second(harness: BrokerHarness) -> None:
+        await harness.drain()
+        assert (harness.committed("g"), harness.committed("h"), harness.committed("none")) == (42, 42, -1)
 
-    play(first, second, kills=kills)
+    run_scenario(first, second, kills=kills)
 
 
-def test_offsets_in_a_deleted_topic_go_with_it() -> None:
-    async def scenario(town: Town) -> None:
-        await town.settle()
-        wishes = [CreatableTopic(name, 1, 1, [], []) for name in ("orders", "letters")]
-        await town.client.request(CREATE_TOPICS, 7, CreateTopicsRequest(wishes))
+def test_deleting_a_topic_deletes_its_committed_offsets() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        await harness.drain()
+        new_topics = [CreatableTopic(name, 1, 1, [], []) for name in ("orders", "letters")]
+        await harness.client.request(CREATE_TOPICS, 7, CreateTopicsRequest(new_topics))
         letters = TopicPartition("letters", 0)
         for group in ("g", "h"):
-            town.commit(group, 7)
-            town.commit(group, 8, letters)
-        gone = DeleteTopicsRequest([DeleteTopicState("orders")], [], 30_000)
-        await town.client.request(DELETE_TOPICS, 6, gone)
+            harness.commit(group, 7)
+            harness.commit(group, 8, letters)
+        deletion = DeleteTopicsRequest([DeleteTopicState("orders")], [], 30_000)
+        await harness.client.request(DELETE_TOPICS, 6, deletion)
         for group in ("g", "h"):
-            assert (town.committed(group), town.committed(group, letters)) == (-1, 8)
+            assert (harness.committed(group), harness.committed(group, letters)) == (-1, 8)
 
-    async def after(town: Town) -> None:
-        await town.settle()
-        assert (town.committed("g"), town.committed("g", TopicPartition("letters", 0))) == (-1, 8)
+    async def after(harness: BrokerHarness) -> None:
+        await harness.drain()
+        assert (harness.committed("g"), harness.committed("g", TopicPartition("letters", 0))) == (-1, 8)
 
-    play(scenario, after)
+    run_scenario(scenario, after)
 
 
-def test_old_offsets_go_and_do_not_come_back() -> None:
+def test_expired_offsets_stay_deleted_after_a_restart() -> None:
     retention = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "10000"}
 
-    async def scenario(town: Town) -> None:
-        await town.settle()
-        town.commit("g", 7)
-        town.commit("h", 8)
-        await town.cluster.clock.sleep_ms(40_000)
-        assert town.commit("h", 9) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
-        assert town.committed("g") == 7
-        await town.cluster.clock.sleep_ms(31_000)
-        assert (town.committed("g"), town.committed("h")) == (-1, 9)
+    async def scenario(harness: BrokerHarness) -> None:
+        await harness.drain()
+        harness.commit("g", 7)
+        harness.commit("h", 8)
+        await harness.cluster.clock.sleep_ms(40_000)
+        assert harness.commit("h", 9) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
+        assert harness.committed("g") == 7
+        await harness.cluster.clock.sleep_ms(31_000)
+        assert (harness.committed("g"), harness.committed("h")) == (-1, 9)
 
-    async def after(town: Town) -> None:
-        await town.settle()
-        assert (town.committed("g"), town.committed("h")) == (-1, 9)
-        assert town.groups.shard_of("g").describe("g").state == "Dead"
+    async def after(harness: BrokerHarness) -> None:
+        await harness.drain()
+        assert (harness.committed("g"), harness.committed("h")) == (-1, 9)
+        assert harness.groups.shard_of("g").describe("g").state == "Dead"
 
-    play(scenario, after, settings={**SMALL, **retention})
-
-
-def test_a_deleted_group_does_not_come_back() -> None:
-    async def scenario(town: Town) -> None:
-        await town.settle()
-        town.commit("g", 7)
-        assert town.ask("g", DeleteGroup("g")) == [ErrorCode.NONE]
-        assert town.ask("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
-
-    async def after(town: Town) -> None:
-        await town.settle()
-        assert town.committed("g") == -1
-        assert town.ask("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
-
-    play(scenario, after)
+    run_scenario(scenario, after, settings={**SMALL, **retention})
 
 
-def test_deleting_the_offsets_topic_ends_its_groups_and_it_can_be_made_anew() -> None:
-    async def scenario(town: Town) -> None:
-        await town.settle()
-        town.commit("g", 7)
-        gone = DeleteTopicsRequest([DeleteTopicState(OFFSETS_TOPIC)], [], 30_000)
-        await town.client.request(DELETE_TOPICS, 6, gone)
-        assert town.groups.shards() == []
-        await town.settle()
-        assert len(town.groups.shards()) == 5
-        assert town.committed("g") == -1
+def test_deleted_group_stays_deleted_after_a_restart() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        await harness.drain()
+        harness.commit("g", 7)
+        assert harness.request("g", DeleteGroup("g")) == [ErrorCode.NONE]
+        assert harness.request("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
 
-    play(scenario)
+    async def after(harness: BrokerHarness) -> None:
+        await harness.drain()
+        assert harness.committed("g") == -1
+        assert harness.request("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+    run_scenario(scenario, after)
 
 
-def test_each_group_is_in_one_partition_and_those_spread() -> None:
-    async def scenario(town: Town) -> None:
-        await town.settle()
-        numbers = {town.groups.partition_of(f"group-{number}") for number in range(50)}
+def test_deleting_the_offsets_topic_removes_its_groups_and_it_can_be_recreated() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        await harness.drain()
+        harness.commit("g", 7)
+        deletion = DeleteTopicsRequest([DeleteTopicState(OFFSETS_TOPIC)], [], 30_000)
+        await harness.client.request(DELETE_TOPICS, 6, deletion)
+        assert harness.groups.shards() == []
+        await harness.drain()
+        assert len(harness.groups.shards()) == 5
+        assert harness.committed("g") == -1
+
+    run_scenario(scenario)
+
+
+def test_groups_are_spread_over_the_offsets_partitions() -> None:
+    async def scenario(harness: BrokerHarness) -> None:
+        await harness.drain()
+        numbers = {harness.groups.partition_of(f"group-{number}") for number in range(50)}
         assert numbers == set(range(5))
-        assert len({id(town.groups.shard_of(f"group-{number}")) for number in range(50)}) == 5
-        assert len(town.groups.shards()) == 5
+        assert len({id(harness.groups.shard_of(f"group-{number}")) for number in range(50)}) == 5
+        assert len(harness.groups.shards()) == 5
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def joining(member: str = "") -> JoinGroup:
@@ -252,53 +252,53 @@ def joining(member: str = "") -> JoinGroup:
     )
 
 
-async def joined(town: Town) -> JoinGroupResult:
-    await town.settle()
-    answers = town.ask("g", joining())
-    while not answers:
-        await town.cluster.clock.sleep_ms(100)
-    answer = answers[0]
-    assert isinstance(answer, JoinGroupResult)
-    assert answer.error is ErrorCode.NONE
-    return answer
+async def joined(harness: BrokerHarness) -> JoinGroupResult:
+    await harness.drain()
+    responses = harness.request("g", joining())
+    while not responses:
+        await harness.cluster.clock.sleep_ms(100)
+    response = responses[0]
+    assert isinstance(response, JoinGroupResult)
+    assert response.error is ErrorCode.NONE
+    return response
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_a_settled_group_goes_on_where_it_was_when_the_broker_comes_back(kills: bool) -> None:
+def test_stable_group_keeps_its_generation_after_a_broker_restart(kills: bool) -> None:
     member = ""
 
-    def beats(town: Town, generation: int) -> list[Any]:
-        return town.ask("g", Heartbeat("g", generation, member, None))
+    def beats(harness: BrokerHarness, generation: int) -> list[Any]:
+        return harness.request("g", Heartbeat("g", generation, member, None))
 
-    async def first(town: Town) -> None:
+    async def first(harness: BrokerHarness) -> None:
         nonlocal member
-        answer = await joined(town)
-        member = answer.member
+        response = await joined(harness)
+        member = response.member
         assert re.fullmatch(r"app-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member)
-        town.ask("g", SyncGroup("g", 1, member, None, "consumer", "range", {member: b"all of it"}))
-        assert beats(town, 1) == [ErrorCode.NONE]
-        for partition in town.broker._replicas:
+        harness.request("g", SyncGroup("g", 1, member, None, "consumer", "range", {member: b"all of it"}))
+        assert beats(harness, 1) == [ErrorCode.NONE]
+        for partition in harness.broker._replica_manager:
             await partition.log.flush()
 
-    async def second(town: Town) -> None:
-        await town.settle()
-        assert beats(town, 1) == [ErrorCode.NONE]
-        assert beats(town, 0) == [ErrorCode.ILLEGAL_GENERATION]
-        synced = town.ask("g", SyncGroup("g", 1, member, None, "consumer", "range", {}))
+    async def second(harness: BrokerHarness) -> None:
+        await harness.drain()
+        assert beats(harness, 1) == [ErrorCode.NONE]
+        assert beats(harness, 0) == [ErrorCode.ILLEGAL_GENERATION]
+        synced = harness.request("g", SyncGroup("g", 1, member, None, "consumer", "range", {}))
         assert synced[0].assignment == b"all of it"
-        await town.cluster.clock.sleep_ms(10_001)
-        assert beats(town, 1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        await harness.cluster.clock.sleep_ms(10_001)
+        assert beats(harness, 1) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
-    play(first, second, kills=kills)
+    run_scenario(first, second, kills=kills)
 
 
-def test_who_waits_for_a_group_when_the_broker_stops_is_answered() -> None:
-    answers: list[Any] = []
+def test_broker_stop_completes_requests_waiting_for_a_group() -> None:
+    responses: list[Any] = []
 
-    async def scenario(town: Town) -> None:
-        await town.settle()
-        town.groups.submit("g", joining(), answers.append)
-        assert answers == []
+    async def scenario(harness: BrokerHarness) -> None:
+        await harness.drain()
+        harness.groups.submit("g", joining(), responses.append)
+        assert responses == []
 
-    play(scenario)
-    assert [answer.error for answer in answers] == [ErrorCode.NOT_COORDINATOR]
+    run_scenario(scenario)
+    assert [response.error for response in responses] == [ErrorCode.NOT_COORDINATOR]

@@ -1,4 +1,4 @@
-"""Markers: what becomes of each partition, and how long a transaction is being ended."""
+"""Marker delivery: error codes per partition, retries, cancellation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from odradek.broker.coordinators.marker_channels import (
-    APPENDS_A_TURN,
+    APPENDS_PER_BATCH,
     RETRY_MS_MAX,
     RETRY_MS_MIN,
-    MarkerTasks,
-    Verdict,
-    judge,
+    MarkerAction,
+    TransactionMarkerChannelManager,
+    action_for,
 )
-from odradek.broker.coordinators.transaction_marker_writer import Ending
+from odradek.broker.coordinators.transaction_marker_writer import TxnMarkerEntry
 from odradek.cluster.metadata_cache import MetadataCache, MetadataUpdate, PartitionMetadata, TopicMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TRANSACTIONS_TOPIC, TopicPartition
@@ -25,38 +25,41 @@ from odradek.records.control_records import ControlRecordType
 from odradek.testing.clock import VirtualClock, run_virtually
 
 NUMBER = 3
-ENDING = Ending(producer_id=7, producer_epoch=2, coordinator_epoch=5, commits=True)
+MARKER_ENTRY = TxnMarkerEntry(producer_id=7, producer_epoch=2, coordinator_epoch=5, commits=True)
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
-Answer = Mapping[TopicPartition, ErrorCode] | None
+Codes = Mapping[TopicPartition, ErrorCode] | None
 
 
-class Partitions:
-    """Stands for the partitions of the cluster: answers each attempt from a list, later or never."""
+class StubMarkerWriter:
+    """Stub marker writer: completes each attempt from a list, later or never."""
 
-    def __init__(self, *answers: Answer, delay_ms: int = 0) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: Codes, delay_ms: int = 0) -> None:
+        self.results = list(responses)
         self.delay_ms = delay_ms
         self.attempts: list[tuple[int, tuple[TopicPartition, ...]]] = []
 
     def write(
-        self, ending: Ending, partitions: Iterable[TopicPartition], told: Callable[[Any], None]
+        self,
+        marker_entry: TxnMarkerEntry,
+        partitions: Iterable[TopicPartition],
+        on_done: Callable[[Any], None],
     ) -> None:
-        asked = tuple(partitions)
+        requested = tuple(partitions)
         loop = asyncio.get_running_loop()
-        self.attempts.append((round(loop.time() * 1000), asked))
-        answer: Answer = self.answers.pop(0) if self.answers else {}
-        if answer is None:
+        self.attempts.append((round(loop.time() * 1000), requested))
+        response: Codes = self.results.pop(0) if self.results else {}
+        if response is None:
             return
-        codes = {partition: answer.get(partition, ErrorCode.NONE) for partition in asked}
+        codes = {partition: response.get(partition, ErrorCode.NONE) for partition in requested}
         if self.delay_ms:
-            loop.call_later(self.delay_ms / 1000, told, codes)
+            loop.call_later(self.delay_ms / 1000, on_done, codes)
         else:
-            told(codes)
+            on_done(codes)
 
 
-def image_of(*topics: str, partitions: int = 40) -> MetadataCache:
-    image = MetadataCache()
+def metadata_cache_of(*topics: str, partitions: int = 40) -> MetadataCache:
+    metadata_cache = MetadataCache()
     known = {
         name: TopicMetadata(
             name,
@@ -65,219 +68,230 @@ def image_of(*topics: str, partitions: int = 40) -> MetadataCache:
         )
         for name in topics
     }
-    image.apply(MetadataUpdate(topics=known))
-    return image
+    metadata_cache.apply(MetadataUpdate(topics=known))
+    return metadata_cache
 
 
-class Stage:
-    def __init__(self, partitions: Partitions, image: MetadataCache) -> None:
-        self.partitions, self.image = partitions, image
+class MarkerHarness:
+    def __init__(self, partitions: StubMarkerWriter, metadata_cache: MetadataCache) -> None:
+        self.partitions, self.metadata_cache = partitions, metadata_cache
         clock = VirtualClock(asyncio.get_running_loop())
-        self.tasks = MarkerTasks(partitions, image, clock)  # type: ignore[arg-type]
-        self.told: list[tuple[TopicPartition, ...]] = []
+        self.tasks = TransactionMarkerChannelManager(partitions, metadata_cache, clock)  # type: ignore[arg-type]
+        self.completed: list[tuple[TopicPartition, ...]] = []
 
-    def begin(self, *partitions: TopicPartition) -> None:
-        self.tasks.begin(NUMBER, ENDING, partitions, self.told.append)
+    def start(self, *partitions: TopicPartition) -> None:
+        self.tasks.add_markers(NUMBER, MARKER_ENTRY, partitions, self.completed.append)
 
 
-def play(
-    scenario: Callable[[Stage], Any], *answers: Answer, topics: Iterable[str] = ("orders",), **how: Any
+def run_scenario(
+    scenario: Callable[[MarkerHarness], Any],
+    *responses: Codes,
+    topics: Iterable[str] = ("orders",),
+    **how: Any,
 ) -> None:
     async def main() -> None:
-        stage = Stage(Partitions(*answers, **how), image_of(TRANSACTIONS_TOPIC, *topics))
-        await scenario(stage)
-        await stage.tasks.stop()
+        harness = MarkerHarness(
+            StubMarkerWriter(*responses, **how), metadata_cache_of(TRANSACTIONS_TOPIC, *topics)
+        )
+        await scenario(harness)
+        await harness.tasks.stop()
 
     run_virtually(main)
 
 
-def test_the_marker_says_how_the_transaction_ends_and_who_decided() -> None:
-    assert ENDING.marker == (ControlRecordType.COMMIT, 5)
-    assert ENDING._replace(commits=False).marker == (ControlRecordType.ABORT, 5)
+def test_marker_holds_control_type_and_coordinator_epoch() -> None:
+    assert MARKER_ENTRY.marker == (ControlRecordType.COMMIT, 5)
+    assert MARKER_ENTRY._replace(commits=False).marker == (ControlRecordType.ABORT, 5)
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict"),
+    ("code", "action"),
     [
-        (ErrorCode.NONE, Verdict.DONE),
-        (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, Verdict.DONE),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.FENCED),
-        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, Verdict.FENCED),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.AGAIN),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Verdict.AGAIN),
-        (ErrorCode.NOT_ENOUGH_REPLICAS, Verdict.AGAIN),
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Verdict.AGAIN),
-        (ErrorCode.REQUEST_TIMED_OUT, Verdict.AGAIN),
-        (ErrorCode.KAFKA_STORAGE_ERROR, Verdict.AGAIN),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, Verdict.AGAIN),
+        (ErrorCode.NONE, MarkerAction.DONE),
+        (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, MarkerAction.DONE),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, MarkerAction.FENCED),
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, MarkerAction.FENCED),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, MarkerAction.RETRY),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, MarkerAction.RETRY),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, MarkerAction.RETRY),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, MarkerAction.RETRY),
+        (ErrorCode.REQUEST_TIMED_OUT, MarkerAction.RETRY),
+        (ErrorCode.KAFKA_STORAGE_ERROR, MarkerAction.RETRY),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, MarkerAction.RETRY),
     ],
 )
-def test_each_code_has_a_verdict(code: ErrorCode, verdict: Verdict) -> None:
-    assert judge(code) is verdict
+def test_each_error_code_maps_to_a_marker_action(code: ErrorCode, action: MarkerAction) -> None:
+    assert action_for(code) is action
 
 
-def test_partitions_that_fail_are_tried_again_less_and_less_often_until_they_are_done() -> None:
+def test_failed_partitions_are_retried_with_backoff_until_done() -> None:
     tries = 9
     failing = [{B: ErrorCode.NOT_ENOUGH_REPLICAS}] * tries
 
-    async def scenario(stage: Stage) -> None:
-        stage.begin(A, B)
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start(A, B)
         await asyncio.sleep(60)
-        assert stage.told == [(A,), (B,)]
-        times = [time for time, _ in stage.partitions.attempts]
+        assert harness.completed == [(A,), (B,)]
+        times = [time for time, _ in harness.partitions.attempts]
         waits = [later - earlier for earlier, later in pairwise(times)]
         assert waits == [min(RETRY_MS_MIN * 2**n, RETRY_MS_MAX) for n in range(tries)]
-        assert [asked for _, asked in stage.partitions.attempts] == [(A, B)] + [(B,)] * tries
+        assert [requested for _, requested in harness.partitions.attempts] == [(A, B)] + [(B,)] * tries
 
-    play(scenario, *failing)
+    run_scenario(scenario, *failing)
 
 
-def test_nobody_is_told_before_the_markers_are_committed() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.begin(A, B)
+def test_completion_waits_until_the_markers_are_committed() -> None:
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start(A, B)
         await asyncio.sleep(0.9)
-        assert stage.told == []
+        assert harness.completed == []
         await asyncio.sleep(0.2)
-        assert stage.told == [(A, B)]
+        assert harness.completed == [(A, B)]
 
-    play(scenario, delay_ms=1_000)
+    run_scenario(scenario, delay_ms=1_000)
 
 
-def test_a_partition_that_the_cluster_no_longer_has_is_done_with() -> None:
-    gone = TopicPartition("gone", 0)
+def test_partition_of_a_deleted_topic_counts_as_done() -> None:
+    deleted = TopicPartition("gone", 0)
 
-    async def scenario(stage: Stage) -> None:
-        stage.begin(A, gone)
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start(A, deleted)
         await asyncio.sleep(1)
-        assert sorted(stage.told[0]) == [gone, A]
-        assert [asked for _, asked in stage.partitions.attempts] == [(A,)]
+        assert sorted(harness.completed[0]) == [deleted, A]
+        assert [requested for _, requested in harness.partitions.attempts] == [(A,)]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_topic_that_is_deleted_while_it_fails_holds_nothing_up() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.begin(A)
+def test_topic_deleted_during_retries_completes_its_markers() -> None:
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start(A)
         await asyncio.sleep(5)
-        assert stage.told == []
-        stage.image.apply(MetadataUpdate(topics={"orders": None}))
+        assert harness.completed == []
+        harness.metadata_cache.apply(MetadataUpdate(topics={"orders": None}))
         await asyncio.sleep(2)
-        assert stage.told == [(A,)]
+        assert harness.completed == [(A,)]
 
-    play(scenario, *[{A: ErrorCode.KAFKA_STORAGE_ERROR}] * 100)
+    run_scenario(scenario, *[{A: ErrorCode.KAFKA_STORAGE_ERROR}] * 100)
 
 
-def test_shortly_after_a_start_nothing_is_taken_for_deleted() -> None:
-    """The image comes after the orders to lead: before it, no partition is known."""
+def test_partition_is_not_taken_for_deleted_before_metadata_is_loaded() -> None:
+    """UpdateMetadata comes after LeaderAndIsr: before it, no partition is known."""
 
     async def main() -> None:
-        image = MetadataCache()
-        stage = Stage(Partitions({A: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}), image)
-        stage.begin(A)
+        metadata_cache = MetadataCache()
+        harness = MarkerHarness(StubMarkerWriter({A: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}), metadata_cache)
+        harness.start(A)
         await asyncio.sleep(0.01)
-        assert stage.told == []
-        known = image_of(TRANSACTIONS_TOPIC, "orders")
-        image.apply(MetadataUpdate(topics=dict(known.topics)))
+        assert harness.completed == []
+        known = metadata_cache_of(TRANSACTIONS_TOPIC, "orders")
+        metadata_cache.apply(MetadataUpdate(topics=dict(known.topics)))
         await asyncio.sleep(1)
-        assert stage.told == [(A,)]
-        assert len(stage.partitions.attempts) == 2
-        await stage.tasks.stop()
+        assert harness.completed == [(A,)]
+        assert len(harness.partitions.attempts) == 2
+        await harness.tasks.stop()
 
     run_virtually(main)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
-def test_who_is_fenced_stops(code: ErrorCode) -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.begin(A, B)
+def test_fenced_coordinator_stops_writing_markers(code: ErrorCode) -> None:
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start(A, B)
         await asyncio.sleep(60)
-        assert stage.told == [(B,)]
-        assert len(stage.partitions.attempts) == 1
+        assert harness.completed == [(B,)]
+        assert len(harness.partitions.attempts) == 1
 
-    play(scenario, {A: code})
+    run_scenario(scenario, {A: code})
 
 
-def test_a_transaction_without_partitions_is_ended_at_once() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.begin()
+def test_transaction_without_partitions_completes_at_once() -> None:
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start()
         await asyncio.sleep(0.001)
-        assert stage.told == [()]
+        assert harness.completed == [()]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_who_no_longer_leads_stops_and_so_does_who_is_stopped() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.begin(A)
+def test_lost_leadership_and_stop_cancel_marker_tasks() -> None:
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start(A)
         await asyncio.sleep(1)
-        stage.tasks.cancel(NUMBER + 1)
-        tried = len(stage.partitions.attempts)
+        harness.tasks.cancel(NUMBER + 1)
+        tried = len(harness.partitions.attempts)
         await asyncio.sleep(5)
-        assert len(stage.partitions.attempts) > tried, "another partition's coordinator went"
-        stage.tasks.cancel(NUMBER)
-        tried = len(stage.partitions.attempts)
+        assert len(harness.partitions.attempts) > tried, "only the other coordinator partition was cancelled"
+        harness.tasks.cancel(NUMBER)
+        tried = len(harness.partitions.attempts)
         await asyncio.sleep(5)
-        assert len(stage.partitions.attempts) == tried
-        await stage.tasks.stop()
-        stage.begin(A)
+        assert len(harness.partitions.attempts) == tried
+        await harness.tasks.stop()
+        harness.start(A)
         await asyncio.sleep(5)
-        assert (len(stage.partitions.attempts), stage.told) == (tried, [])
+        assert (len(harness.partitions.attempts), harness.completed) == (tried, [])
 
-    play(scenario, *[{A: ErrorCode.NOT_ENOUGH_REPLICAS}] * 100)
-
-
-def test_many_partitions_are_written_to_in_turns() -> None:
-    many = [TopicPartition("orders", number) for number in range(2 * APPENDS_A_TURN + 1)]
-
-    async def scenario(stage: Stage) -> None:
-        stage.begin(*many)
-        turns = await attempts_by_turn(stage, 1)
-        assert [len(asked) for _, asked in stage.partitions.attempts] == [APPENDS_A_TURN, APPENDS_A_TURN, 1]
-        assert sorted(stage.told[0]) == many
-        assert {1, 2} <= set(turns), "others had their turn in between"
-
-    play(scenario)
+    run_scenario(scenario, *[{A: ErrorCode.NOT_ENOUGH_REPLICAS}] * 100)
 
 
-def test_so_are_those_of_many_transactions() -> None:
+def test_markers_of_many_partitions_are_written_in_batches() -> None:
+    many = [TopicPartition("orders", number) for number in range(2 * APPENDS_PER_BATCH + 1)]
+
+    async def scenario(harness: MarkerHarness) -> None:
+        harness.start(*many)
+        turns = await attempts_by_turn(harness, 1)
+        assert [len(requested) for _, requested in harness.partitions.attempts] == [
+            APPENDS_PER_BATCH,
+            APPENDS_PER_BATCH,
+            1,
+        ]
+        assert sorted(harness.completed[0]) == many
+        assert {1, 2} <= set(turns), "others ran in between"
+
+    run_scenario(scenario)
+
+
+def test_markers_of_many_transactions_are_written_in_batches() -> None:
     """As after a start that finds very many of them."""
-    count = 3 * APPENDS_A_TURN
+    count = 3 * APPENDS_PER_BATCH
 
-    async def scenario(stage: Stage) -> None:
+    async def scenario(harness: MarkerHarness) -> None:
         for _ in range(count):
-            stage.begin(A)
-        turns = await attempts_by_turn(stage, count)
-        assert len(stage.partitions.attempts) == count
+            harness.start(A)
+        turns = await attempts_by_turn(harness, count)
+        assert len(harness.partitions.attempts) == count
         steps = [later - earlier for earlier, later in pairwise(turns)]
-        assert max(steps) == APPENDS_A_TURN
+        assert max(steps) == APPENDS_PER_BATCH
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-async def attempts_by_turn(stage: Stage, count: int) -> list[int]:
+async def attempts_by_turn(harness: MarkerHarness, count: int) -> list[int]:
     """How many attempts there were after each turn of the loop, until so many transactions are done."""
     turns = [0]
-    while len(stage.told) < count:
+    while len(harness.completed) < count:
         await asyncio.sleep(0)
-        turns.append(len(stage.partitions.attempts))
+        turns.append(len(harness.partitions.attempts))
     return turns
 
 
-def test_a_defect_ends_its_own_task_alone(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Partitions):
-        def write(self, ending: Ending, partitions: Iterable[TopicPartition], told: Any) -> None:
-            asked = tuple(partitions)
-            if B in asked:
+def test_exception_ends_only_its_own_marker_task(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(StubMarkerWriter):
+        def write(
+            self, marker_entry: TxnMarkerEntry, partitions: Iterable[TopicPartition], on_done: Any
+        ) -> None:
+            requested = tuple(partitions)
+            if B in requested:
                 raise RuntimeError("a defect")
-            super().write(ending, asked, told)
+            super().write(marker_entry, requested, on_done)
 
     async def main() -> None:
-        stage = Stage(Broken(), image_of(TRANSACTIONS_TOPIC, "orders"))
-        stage.begin(B)
-        stage.begin(A)
+        harness = MarkerHarness(Broken(), metadata_cache_of(TRANSACTIONS_TOPIC, "orders"))
+        harness.start(B)
+        harness.start(A)
         await asyncio.sleep(1)
-        assert stage.told == [(A,)]
-        await stage.tasks.stop()
+        assert harness.completed == [(A,)]
+        await harness.tasks.stop()
 
     run_virtually(main)
     assert "marker_task_crashed" in caplog.text

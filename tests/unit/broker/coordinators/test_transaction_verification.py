@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinators.transaction_verification import Verification, as_writers_know
+from odradek.broker.coordinators.transaction_verification import AddPartitionsToTxnManager, error_for_producer
 from odradek.coordinators.transactions.commands import AddPartitions, AddPartitionsResult
 from odradek.log.producers.producer_states import ProducerStateEntry
 from odradek.model.errors import BrokerError, ErrorCode
@@ -23,21 +23,23 @@ WHO = BatchProducer(7, 2)
 class Coordinator:
     """Answers when it is told to."""
 
-    def __init__(self, refusal: ErrorCode | None = None) -> None:
-        self.asked: list[AddPartitions] = []
+    def __init__(self, error: ErrorCode | None = None) -> None:
+        self.requested: list[AddPartitions] = []
         self.replies: list[Callable[[AddPartitionsResult], None]] = []
-        self._refusal = refusal
+        self._error = error
 
     def submit(self, transactional_id: str, command: AddPartitions, reply: Any) -> None:
-        if self._refusal is not None:
-            raise BrokerError(self._refusal)
-        self.asked.append(command)
+        if self._error is not None:
+            raise BrokerError(self._error)
+        self.requested.append(command)
         self.replies.append(reply)
 
-    def answer(self, **codes: ErrorCode) -> None:
-        command = self.asked[-1]
+    def complete(self, **codes: ErrorCode) -> None:
+        command = self.requested[-1]
         named = {A: codes.get("a", ErrorCode.NONE), B: codes.get("b", ErrorCode.NONE)}
-        self.replies[-1](AddPartitionsResult({one: named[one] for one in command.partitions}))
+        self.replies[-1](
+            AddPartitionsResult({partition: named[partition] for partition in command.partitions})
+        )
 
 
 def a_partition(name: TopicPartition, producer: ProducerStateEntry | None = None) -> Any:
@@ -47,68 +49,68 @@ def a_partition(name: TopicPartition, producer: ProducerStateEntry | None = None
 
 
 def verify(
-    coordinator: Coordinator, *partitions: Any, enabled: bool = True, knows_abortable: bool = True
+    coordinator: Coordinator, *partitions: Any, enabled: bool = True, supports_abortable: bool = True
 ) -> list[Any]:
-    told: list[Any] = []
-    Verification(coordinator, lambda: enabled).verify(
-        "ledger", WHO, partitions, told.append, knows_abortable=knows_abortable
+    reported: list[Any] = []
+    AddPartitionsToTxnManager(coordinator, lambda: enabled).verify(
+        "ledger", WHO, partitions, reported.append, supports_abortable=supports_abortable
     )
-    return told
+    return reported
 
 
-def test_the_coordinator_is_asked_for_partitions_that_have_no_transaction_open() -> None:
+def test_partitions_without_an_open_transaction_are_verified() -> None:
     coordinator = Coordinator()
-    told = verify(
+    reported = verify(
         coordinator, a_partition(A, ProducerStateEntry(7, 2, transaction_first_offset=4)), a_partition(B)
     )
-    assert coordinator.asked == [AddPartitions("ledger", 7, 2, (B,), verify_only=True)]
-    assert told == []
-    coordinator.answer()
-    assert told == [{}]
+    assert coordinator.requested == [AddPartitions("ledger", 7, 2, (B,), verify_only=True)]
+    assert reported == []
+    coordinator.complete()
+    assert reported == [{}]
 
 
-def test_nobody_is_asked_if_all_have_it_open_or_it_is_turned_off() -> None:
+def test_no_verification_when_all_are_open_or_it_is_disabled() -> None:
     coordinator = Coordinator()
     opened = a_partition(A, ProducerStateEntry(7, 2, transaction_first_offset=0))
     assert verify(coordinator, opened) == [{}]
     assert verify(coordinator, a_partition(A), enabled=False) == [{}]
-    assert coordinator.asked == []
+    assert coordinator.requested == []
 
 
-def test_what_is_not_in_the_transaction_is_refused_and_the_rest_is_not() -> None:
+def test_only_partitions_outside_the_transaction_are_rejected() -> None:
     coordinator = Coordinator()
-    told = verify(coordinator, a_partition(A), a_partition(B))
-    coordinator.answer(b=ErrorCode.TRANSACTION_ABORTABLE)
-    assert told == [{B: ErrorCode.TRANSACTION_ABORTABLE}]
+    reported = verify(coordinator, a_partition(A), a_partition(B))
+    coordinator.complete(b=ErrorCode.TRANSACTION_ABORTABLE)
+    assert reported == [{B: ErrorCode.TRANSACTION_ABORTABLE}]
 
 
-def test_without_a_coordinator_nothing_is_let_through() -> None:
-    told = verify(Coordinator(ErrorCode.NOT_COORDINATOR), a_partition(A), a_partition(B))
-    assert told == [{A: ErrorCode.NOT_COORDINATOR, B: ErrorCode.NOT_COORDINATOR}]
+def test_all_partitions_are_rejected_without_a_coordinator() -> None:
+    reported = verify(Coordinator(ErrorCode.NOT_COORDINATOR), a_partition(A), a_partition(B))
+    assert reported == [{A: ErrorCode.NOT_COORDINATOR, B: ErrorCode.NOT_COORDINATOR}]
 
 
-def test_a_marker_that_came_before_the_answer_makes_it_worthless() -> None:
+def test_marker_written_before_the_response_invalidates_it() -> None:
     coordinator, partition = Coordinator(), a_partition(A, ProducerStateEntry(7, 2))
-    told = verify(coordinator, partition)
+    reported = verify(coordinator, partition)
     partition.log.producers[7] = ProducerStateEntry(7, 2, coordinator_epoch=1)
-    coordinator.answer()
-    assert told == [{A: ErrorCode.INVALID_TXN_STATE}]
+    coordinator.complete()
+    assert reported == [{A: ErrorCode.INVALID_TXN_STATE}]
 
 
-def test_so_does_another_leadership() -> None:
+def test_leader_epoch_change_before_the_response_invalidates_it() -> None:
     coordinator, partition = Coordinator(), a_partition(A)
-    told = verify(coordinator, partition)
+    reported = verify(coordinator, partition)
     partition.leader_epoch += 1
-    coordinator.answer()
-    assert told == [{A: ErrorCode.INVALID_TXN_STATE}]
+    coordinator.complete()
+    assert reported == [{A: ErrorCode.INVALID_TXN_STATE}]
 
 
-def test_but_not_a_write_of_the_transaction_that_was_let_through_meanwhile() -> None:
+def test_verified_write_meanwhile_does_not_invalidate_the_response() -> None:
     coordinator, partition = Coordinator(), a_partition(A)
-    told = verify(coordinator, partition)
+    reported = verify(coordinator, partition)
     partition.log.producers[7] = ProducerStateEntry(7, 2, transaction_first_offset=3)
-    coordinator.answer()
-    assert told == [{}]
+    coordinator.complete()
+    assert reported == [{}]
 
 
 @pytest.mark.parametrize(
@@ -121,20 +123,22 @@ def test_but_not_a_write_of_the_transaction_that_was_let_through_meanwhile() -> 
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, True, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_writers_are_told_what_they_understand(code: ErrorCode, known: bool, told: ErrorCode) -> None:
-    assert as_writers_know(code, known) is told
+def test_error_codes_are_mapped_to_the_producer_version(
+    code: ErrorCode, known: bool, reported: ErrorCode
+) -> None:
+    assert error_for_producer(code, known) is reported
 
 
-def test_authors_are_read_from_batches_of_transactions_alone() -> None:
+def test_producer_is_read_from_transactional_batches_only() -> None:
     def batch(**how: Any) -> bytes:
         builder = BatchBuilder(**how)
         builder.append(1, None, b"v")
         return bytes(builder.build())
 
-    who = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 0}
-    mine = batch(**who, transactional=True)
+    identity = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 0}
+    mine = batch(**identity, transactional=True)
     assert (is_transactional(mine), transactional_producer(mine)) == (True, WHO)
-    for other in (None, b"", mine[:60], batch(**who), batch(), bytes(61)):
+    for other in (None, b"", mine[:60], batch(**identity), batch(), bytes(61)):
         assert (is_transactional(other), transactional_producer(other)) == (False, None)
     old = bytearray(mine)
     old[16] = 1

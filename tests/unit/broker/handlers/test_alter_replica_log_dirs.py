@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: a log moves to another directory while it is written and read."""
+"""AlterReplicaLogDirs: a replica moves to another log directory while it is written and read."""
 
 import asyncio
 import errno
@@ -35,282 +35,282 @@ ORDERS = TopicPartition("orders", 0)
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
-async def alter(town, path, topic="orders", partition=0, version=2):
-    wanted = [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, [partition])])]
-    answer = await town.ask(ALTER_REPLICA_LOG_DIRS, version, AlterReplicaLogDirsRequest(wanted))
-    (result,) = answer.results
+async def alter(harness, path, topic="orders", partition=0, version=2):
+    expected = [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, [partition])])]
+    response = await harness.request(ALTER_REPLICA_LOG_DIRS, version, AlterReplicaLogDirsRequest(expected))
+    (result,) = response.results
     assert result.topic_name == topic
     assert result.partitions[0].partition_index == partition
     return ErrorCode(result.partitions[0].error_code)
 
 
-async def places(town):
-    """Which directories hold a log of the partition, and whether it is on its way there."""
-    answer = await town.ask(DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None))
+async def replica_locations(harness):
+    """Return the directories with a log of the partition: whether it is the future replica, and its lag."""
+    response = await harness.request(DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None))
     return {
         result.log_dir: (part.is_future_key, part.offset_lag)
-        for result in answer.results
+        for result in response.results
         for topic in result.topics
         for part in topic.partitions
         if (topic.name, part.partition_index) == ORDERS
     }
 
 
-async def home(town):
-    """The directory of the partition's log, and the other one."""
-    (path,) = await places(town)
+async def current_and_other_dir(harness):
+    """Return the directory of the partition's log, and the other one."""
+    (path,) = await replica_locations(harness)
     return path, "/b" if path == "/a" else "/a"
 
 
-async def moved(town, path, seconds_max=60):
+async def wait_until_moved(harness, path, seconds_max=60):
     """Wait until the partition's log is in this directory and in no other."""
     for _ in range(seconds_max * 100):
-        if await places(town) == {path: (False, 0)}:
+        if await replica_locations(harness) == {path: (False, 0)}:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(await places(town))
+    raise AssertionError(await replica_locations(harness))
 
 
-async def throttle(town, bytes_per_second):
+async def throttle(harness, bytes_per_second):
     config = AlterableConfig(THROTTLE, 0, str(bytes_per_second))
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(4, "7", [config])])
-    answer = await town.ask(INCREMENTAL_ALTER_CONFIGS, 1, request)
-    assert answer.responses[0].error_code == 0
+    response = await harness.request(INCREMENTAL_ALTER_CONFIGS, 1, request)
+    assert response.responses[0].error_code == 0
 
 
-async def fill(town, count, size=1000, start=0, **how):
-    """Append so many values, one batch each; give them."""
+async def fill(harness, count, size=1000, start=0, **how):
+    """Append ``count`` values, one batch each; return them."""
     values = [b"%d:" % number + bytes(size) for number in range(start, start + count)]
     for value in values:
-        assert (await town.produce("orders", value, **how)).error_code == 0
+        assert (await harness.produce("orders", value, **how)).error_code == 0
     return values
 
 
-def log_of(town):
-    return town.broker._replicas.find(*ORDERS).log
+def log_of(harness):
+    return harness.broker._replica_manager.find(*ORDERS).log
 
 
-def names(town, path):
-    return [name for name in town.cluster.files.list_names(path) if name.startswith("orders")]
+def names(harness, path):
+    return [name for name in harness.cluster.files.list_names(path) if name.startswith("orders")]
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_log_moves_to_another_directory(play, version):
-    async def scenario(town):
-        await town.create("orders", settings={"segment.bytes": "4000"})
-        values = await fill(town, 20)
-        source, target = await home(town)
-        assert await alter(town, target, version=version) == 0
-        await moved(town, target)
-        assert await town.values("orders") == values
-        assert names(town, target) == ["orders-0"]
-        assert [name.endswith("-delete") for name in names(town, source)] == [True]
-        values += await fill(town, 5, start=20)
-        assert await town.values("orders") == values
-        await town.cluster.clock.sleep_ms(120_000)
-        assert names(town, source) == []
+def test_replica_moves_to_another_log_dir(run_scenario, version):
+    async def scenario(harness):
+        await harness.create("orders", settings={"segment.bytes": "4000"})
+        values = await fill(harness, 20)
+        source, target = await current_and_other_dir(harness)
+        assert await alter(harness, target, version=version) == 0
+        await wait_until_moved(harness, target)
+        assert await harness.values("orders") == values
+        assert names(harness, target) == ["orders-0"]
+        assert [name.endswith("-delete") for name in names(harness, source)] == [True]
+        values += await fill(harness, 5, start=20)
+        assert await harness.values("orders") == values
+        await harness.cluster.clock.sleep_ms(120_000)
+        assert names(harness, source) == []
 
-    play(scenario, TWO)
-
-
-def test_an_empty_log_moves_too(play):
-    async def scenario(town):
-        await town.create("orders")
-        _, target = await home(town)
-        assert await alter(town, target) == 0
-        await moved(town, target)
-        assert (await town.produce("orders", b"first")).base_offset == 0
-
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_a_log_is_written_and_read_all_the_while(play):
-    async def scenario(town):
-        await town.create("orders", settings={"segment.bytes": "4000"})
-        values = await fill(town, 30)
-        _, target = await home(town)
-        await throttle(town, 20_000)
-        assert await alter(town, target) == 0
+def test_empty_replica_moves(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        _, target = await current_and_other_dir(harness)
+        assert await alter(harness, target) == 0
+        await wait_until_moved(harness, target)
+        assert (await harness.produce("orders", b"first")).base_offset == 0
+
+    run_scenario(scenario, TWO)
+
+
+def test_replica_is_written_and_read_during_a_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", settings={"segment.bytes": "4000"})
+        values = await fill(harness, 30)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 20_000)
+        assert await alter(harness, target) == 0
         number = len(values)
-        while await places(town) != {target: (False, 0)}:
-            values += await fill(town, 1, start=number)
+        while await replica_locations(harness) != {target: (False, 0)}:
+            values += await fill(harness, 1, start=number)
             number += 1
-            assert (await town.fetch("orders", number - 1)).error_code == 0
-            await town.cluster.clock.sleep_ms(100)
+            assert (await harness.fetch("orders", number - 1)).error_code == 0
+            await harness.cluster.clock.sleep_ms(100)
             assert number < 1000, "the move never ends"
         assert number > 35
-        assert await town.values("orders") == values
+        assert await harness.values("orders") == values
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_a_waiting_reader_gets_what_is_appended_after_the_move(play):
-    async def scenario(town):
-        await town.create("orders")
-        await fill(town, 3)
-        _, target = await home(town)
-        other = await town.memory.connect()
-        waiting = other.begin(FETCH, 17, town.fetch_request("orders", 3, max_wait_ms=20_000))
-        await town.cluster.clock.sleep_ms(10)
-        await alter(town, target)
-        await moved(town, target)
+def test_waiting_fetch_gets_records_appended_after_the_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        await fill(harness, 3)
+        _, target = await current_and_other_dir(harness)
+        other = await harness.memory.connect()
+        waiting = other.begin(FETCH, 17, harness.fetch_request("orders", 3, max_wait_ms=20_000))
+        await harness.cluster.clock.sleep_ms(10)
+        await alter(harness, target)
+        await wait_until_moved(harness, target)
         assert not waiting.done()
-        await town.produce("orders", b"new")
-        answer = await waiting
-        assert len(answer.responses[0].partitions[0].records) > 0
+        await harness.produce("orders", b"new")
+        response = await waiting
+        assert len(response.responses[0].partitions[0].records) > 0
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_a_log_on_its_way_is_described_with_what_it_lacks(play):
-    async def scenario(town):
-        await town.create("orders")
-        await fill(town, 10, size=300_000)
-        source, target = await home(town)
-        await throttle(town, 10_000)
-        assert await alter(town, target) == 0
-        await town.cluster.clock.sleep_ms(50)
-        found = await places(town)
-        assert found[source] == (False, 0)
-        is_future, lag = found[target]
+def test_future_replica_is_described_with_its_lag(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        await fill(harness, 10, size=300_000)
+        source, target = await current_and_other_dir(harness)
+        await throttle(harness, 10_000)
+        assert await alter(harness, target) == 0
+        await harness.cluster.clock.sleep_ms(50)
+        result = await replica_locations(harness)
+        assert result[source] == (False, 0)
+        is_future, lag = result[target]
         assert is_future
         assert 0 < lag < 10
-        await throttle(town, 1_000_000_000)
-        await moved(town, target)
+        await throttle(harness, 1_000_000_000)
+        await wait_until_moved(harness, target)
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_the_throttle_holds_for_all_moves_together(play):
-    async def scenario(town):
-        await town.create("orders")
-        await fill(town, 20, size=100_000)
-        _, target = await home(town)
-        await throttle(town, 100_000)
-        begun_ms = town.cluster.clock.monotonic_ms()
-        await alter(town, target)
-        await moved(town, target)
-        took_ms = town.cluster.clock.monotonic_ms() - begun_ms
+def test_throttle_limits_all_moves_together(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        await fill(harness, 20, size=100_000)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 100_000)
+        begun_ms = harness.cluster.clock.monotonic_ms()
+        await alter(harness, target)
+        await wait_until_moved(harness, target)
+        took_ms = harness.cluster.clock.monotonic_ms() - begun_ms
         assert 15_000 < took_ms < 25_000
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_what_cannot_be_moved_is_refused_by_itself(play):
-    async def scenario(town):
-        await town.create("orders", 2)
-        await town.create("x" * 240)
-        assert await alter(town, "/elsewhere") == ErrorCode.LOG_DIR_NOT_FOUND
-        assert await alter(town, "a") == ErrorCode.LOG_DIR_NOT_FOUND
-        assert await alter(town, "/a", topic="unknown") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await alter(town, "/a", partition=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await alter(town, "/a", topic="x" * 240) == ErrorCode.INVALID_TOPIC_EXCEPTION
-        source, target = await home(town)
-        town.cluster.files.fail_next_write(errno.EIO, name_end=f"{source}/orders-0/{0:020}.log")
-        await town.produce("orders", b"x")
-        assert await alter(town, source) == ErrorCode.KAFKA_STORAGE_ERROR
-        assert await alter(town, target) == ErrorCode.KAFKA_STORAGE_ERROR, "the partition is offline"
-        assert await alter(town, target, partition=1) == 0, "it is there already"
+def test_each_invalid_move_is_rejected(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", 2)
+        await harness.create("x" * 240)
+        assert await alter(harness, "/elsewhere") == ErrorCode.LOG_DIR_NOT_FOUND
+        assert await alter(harness, "a") == ErrorCode.LOG_DIR_NOT_FOUND
+        assert await alter(harness, "/a", topic="unknown") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await alter(harness, "/a", partition=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await alter(harness, "/a", topic="x" * 240) == ErrorCode.INVALID_TOPIC_EXCEPTION
+        source, target = await current_and_other_dir(harness)
+        harness.cluster.files.fail_next_write(errno.EIO, name_end=f"{source}/orders-0/{0:020}.log")
+        await harness.produce("orders", b"x")
+        assert await alter(harness, source) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await alter(harness, target) == ErrorCode.KAFKA_STORAGE_ERROR, "the partition is offline"
+        assert await alter(harness, target, partition=1) == 0, "it is already there"
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_many_partitions_are_answered_each_by_itself(play):
-    async def scenario(town):
-        await town.create("orders", 3)
-        wanted = [
+def test_each_partition_gets_its_own_error_code(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", 3)
+        expected = [
             AlterReplicaLogDir("/b", [AlterReplicaLogDirTopic("orders", [0, 1, 2])]),
             AlterReplicaLogDir("/nowhere", [AlterReplicaLogDirTopic("orders", [1])]),
         ]
-        answer = await town.ask(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(wanted))
-        (result,) = answer.results
+        response = await harness.request(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
+        (result,) = response.results
         codes = {part.partition_index: part.error_code for part in result.partitions}
-        assert codes == {0: 0, 1: ErrorCode.LOG_DIR_NOT_FOUND, 2: 0}, "the last wish for a partition counts"
+        assert codes == {0: 0, 1: ErrorCode.LOG_DIR_NOT_FOUND, 2: 0}, "the last target of a partition applies"
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
 @pytest.mark.parametrize("path", ["/a", "/b", "/c"])
-def test_a_partition_that_is_not_here_yet_is_made_where_it_was_wished(play, path):
-    async def scenario(town):
-        assert await alter(town, path) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        await town.create("orders")
-        assert await places(town) == {path: (False, 0)}
+def test_requested_log_dir_applies_to_a_partition_created_later(run_scenario, path):
+    async def scenario(harness):
+        assert await alter(harness, path) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await harness.create("orders")
+        assert await replica_locations(harness) == {path: (False, 0)}
 
-    play(scenario, THREE)
+    run_scenario(scenario, THREE)
 
 
-def test_a_second_wish_puts_an_end_to_the_first(play):
-    async def scenario(town):
-        await town.create("orders", settings={"retention.ms": "-1"})
-        values = await fill(town, 10, size=300_000)
-        (source,) = await places(town)
+def test_new_move_request_cancels_the_previous_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", settings={"retention.ms": "-1"})
+        values = await fill(harness, 10, size=300_000)
+        (source,) = await replica_locations(harness)
         first, second = sorted({"/a", "/b", "/c"} - {source})
-        await throttle(town, 10_000)
-        assert await alter(town, first) == 0
-        assert await alter(town, second) == 0
-        assert set(await places(town)) == {source, second}
-        assert await alter(town, source) == 0
-        assert await places(town) == {source: (False, 0)}
-        await throttle(town, 1_000_000_000)
-        await town.cluster.clock.sleep_ms(120_000)
-        assert await places(town) == {source: (False, 0)}
-        assert names(town, first) == names(town, second) == []
-        assert await town.values("orders") == values
+        await throttle(harness, 10_000)
+        assert await alter(harness, first) == 0
+        assert await alter(harness, second) == 0
+        assert set(await replica_locations(harness)) == {source, second}
+        assert await alter(harness, source) == 0
+        assert await replica_locations(harness) == {source: (False, 0)}
+        await throttle(harness, 1_000_000_000)
+        await harness.cluster.clock.sleep_ms(120_000)
+        assert await replica_locations(harness) == {source: (False, 0)}
+        assert names(harness, first) == names(harness, second) == []
+        assert await harness.values("orders") == values
 
-    play(scenario, THREE)
+    run_scenario(scenario, THREE)
 
 
-def test_the_same_wish_again_changes_nothing(play):
-    async def scenario(town):
-        await town.create("orders")
-        await fill(town, 10, size=300_000)
-        _, target = await home(town)
-        await throttle(town, 100_000)
-        await alter(town, target)
-        await town.cluster.clock.sleep_ms(15_000)
-        before = await places(town)
+def test_repeated_move_request_changes_nothing(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        await fill(harness, 10, size=300_000)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 100_000)
+        await alter(harness, target)
+        await harness.cluster.clock.sleep_ms(15_000)
+        before = await replica_locations(harness)
         assert before[target][0]
-        assert await alter(town, target) == 0
-        assert await places(town) == before
+        assert await alter(harness, target) == 0
+        assert await replica_locations(harness) == before
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_a_move_goes_on_after_a_restart(outlive):
+def test_move_resumes_after_a_restart(run_with_restarts):
     async def scenario(cluster, begin):
-        town = await begin(TWO)
-        await town.create("orders")
-        values = await fill(town, 10, size=300_000)
-        _, target = await home(town)
-        await throttle(town, 100_000)
-        await alter(town, target)
+        harness = await begin(TWO)
+        await harness.create("orders")
+        values = await fill(harness, 10, size=300_000)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 100_000)
+        await alter(harness, target)
         await cluster.clock.sleep_ms(15_000)
-        _, lag = (await places(town))[target]
+        _, lag = (await replica_locations(harness))[target]
         assert 0 < lag < 10
-        await town.memory.stop()
+        await harness.memory.stop()
 
-        town = await begin(TWO)
-        _, left = (await places(town))[target]
-        assert 0 < left <= lag, "what was copied is not copied again"
-        await moved(town, target)
-        assert await town.values("orders") == values
-        await town.memory.stop()
+        harness = await begin(TWO)
+        _, left = (await replica_locations(harness))[target]
+        assert 0 < left <= lag, "copied data is not copied again"
+        await wait_until_moved(harness, target)
+        assert await harness.values("orders") == values
+        await harness.memory.stop()
 
-        town = await begin(TWO)
-        assert await places(town) == {target: (False, 0)}
-        assert await town.values("orders") == values
-        await town.memory.stop()
+        harness = await begin(TWO)
+        assert await replica_locations(harness) == {target: (False, 0)}
+        assert await harness.values("orders") == values
+        await harness.memory.stop()
 
-    outlive(scenario)
+    run_with_restarts(scenario)
 
 
-def test_a_full_target_makes_a_move_wait_and_harms_nothing(play):
-    async def scenario(town):
-        await town.create("orders")
-        values = await fill(town, 10)
-        source, target = await home(town)
-        files = town.cluster.files
+def test_full_target_log_dir_delays_the_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        values = await fill(harness, 10)
+        source, target = await current_and_other_dir(harness)
+        files = harness.cluster.files
         write, is_full = files.write, True
 
         def write_if_room(path, inode, position, data):
@@ -319,188 +319,192 @@ def test_a_full_target_makes_a_move_wait_and_harms_nothing(play):
             write(path, inode, position, data)
 
         files.write = write_if_room
-        assert await alter(town, target) == 0
-        values += await fill(town, 3, start=10)
-        await town.cluster.clock.sleep_ms(20_000)
-        found = await places(town)
-        assert (found[source], found[target][0]) == ((False, 0), True)
-        assert await town.values("orders") == values
+        assert await alter(harness, target) == 0
+        values += await fill(harness, 3, start=10)
+        await harness.cluster.clock.sleep_ms(20_000)
+        result = await replica_locations(harness)
+        assert (result[source], result[target][0]) == ((False, 0), True)
+        assert await harness.values("orders") == values
         is_full = False
-        await moved(town, target)
-        assert await town.values("orders") == values
-        assert town.broker.failures == []
+        await wait_until_moved(harness, target)
+        assert await harness.values("orders") == values
+        assert harness.broker.failures == []
 
-    play(scenario, TWO)
-
-
-def test_a_failing_target_ends_the_move_and_harms_nothing(play):
-    async def scenario(town):
-        await town.create("orders")
-        values = await fill(town, 10, size=300_000)
-        source, target = await home(town)
-        await throttle(town, 100_000)
-        await alter(town, target)
-        (future,) = names(town, target)
-        town.cluster.files.fail_next_write(errno.EIO, name_end=f"{future}/{0:020}.log")
-        await town.cluster.clock.sleep_ms(20_000)
-        assert town.broker.log_dirs == [source]
-        assert await town.values("orders") == values
-        assert await places(town) == {source: (False, 0)}
-
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_a_failing_source_takes_the_partition_offline_and_keeps_what_was_copied(play):
-    async def scenario(town):
-        await town.create("orders")
-        await fill(town, 10, size=300_000)
-        source, target = await home(town)
-        await throttle(town, 100_000)
-        await alter(town, target)
-        town.cluster.files.fail_next_write(errno.EIO, name_end=f"{source}/orders-0/{0:020}.log")
-        assert (await town.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        await town.cluster.clock.sleep_ms(60_000)
-        assert (await town.fetch("orders")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        (future,) = names(town, target)
+def test_failing_target_log_dir_cancels_the_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        values = await fill(harness, 10, size=300_000)
+        source, target = await current_and_other_dir(harness)
+        await throttle(harness, 100_000)
+        await alter(harness, target)
+        (future,) = names(harness, target)
+        harness.cluster.files.fail_next_write(errno.EIO, name_end=f"{future}/{0:020}.log")
+        await harness.cluster.clock.sleep_ms(20_000)
+        assert harness.broker.log_dirs == [source]
+        assert await harness.values("orders") == values
+        assert await replica_locations(harness) == {source: (False, 0)}
+
+    run_scenario(scenario, TWO)
+
+
+def test_failing_source_log_dir_takes_the_partition_offline_and_keeps_the_copy(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        await fill(harness, 10, size=300_000)
+        source, target = await current_and_other_dir(harness)
+        await throttle(harness, 100_000)
+        await alter(harness, target)
+        harness.cluster.files.fail_next_write(errno.EIO, name_end=f"{source}/orders-0/{0:020}.log")
+        assert (await harness.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await harness.cluster.clock.sleep_ms(60_000)
+        assert (await harness.fetch("orders")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        (future,) = names(harness, target)
         assert future.endswith("-future")
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(play):
-    async def scenario(town):
-        await town.create("orders")
-        await fill(town, 10, size=300_000)
-        source, target = await home(town)
-        await throttle(town, 100_000)
-        await alter(town, target)
+def test_topic_deleted_during_a_move_leaves_no_files(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        await fill(harness, 10, size=300_000)
+        source, target = await current_and_other_dir(harness)
+        await throttle(harness, 100_000)
+        await alter(harness, target)
         request = DeleteTopicsRequest([DeleteTopicState(name="orders")], [], 10_000)
-        assert (await town.ask(DELETE_TOPICS, 6, request)).responses[0].error_code == 0
-        await town.cluster.clock.sleep_ms(120_000)
-        assert names(town, source) == names(town, target) == []
-        assert await town.create("orders") == 0
-        assert await town.values("orders") == []
+        assert (await harness.request(DELETE_TOPICS, 6, request)).responses[0].error_code == 0
+        await harness.cluster.clock.sleep_ms(120_000)
+        assert names(harness, source) == names(harness, target) == []
+        assert await harness.create("orders") == 0
+        assert await harness.values("orders") == []
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
 @pytest.mark.parametrize("start", [1, 4, 7, 10])
-def test_the_start_of_a_log_moves_along(outlive, start):
+def test_log_start_offset_is_kept_by_a_move(run_with_restarts, start):
     async def scenario(cluster, begin):
-        town = await begin(TWO)
-        await town.create("orders", settings={"segment.bytes": "4000"})
+        harness = await begin(TWO)
+        await harness.create("orders", settings={"segment.bytes": "4000"})
         for number in range(5):
-            await town.produce("orders", b"%d" % number, b"%d'" % number)
+            await harness.produce("orders", b"%d" % number, b"%d'" % number)
         part = DeleteRecordsPartition(0, start)
-        await town.ask(DELETE_RECORDS, 2, DeleteRecordsRequest([DeleteRecordsTopic("orders", [part])], 1000))
-        _, target = await home(town)
-        await alter(town, target)
-        await moved(town, target)
-        assert await first_offset(town) == start
-        assert (await town.fetch("orders", start - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await town.produce("orders", b"next")).base_offset == 10
-        await town.memory.stop()
-        town = await begin(TWO)
-        assert await first_offset(town) == start
-        await town.memory.stop()
+        await harness.request(
+            DELETE_RECORDS, 2, DeleteRecordsRequest([DeleteRecordsTopic("orders", [part])], 1000)
+        )
+        _, target = await current_and_other_dir(harness)
+        await alter(harness, target)
+        await wait_until_moved(harness, target)
+        assert await first_offset(harness) == start
+        assert (await harness.fetch("orders", start - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await harness.produce("orders", b"next")).base_offset == 10
+        await harness.memory.stop()
+        harness = await begin(TWO)
+        assert await first_offset(harness) == start
+        await harness.memory.stop()
 
-    outlive(scenario)
-
-
-async def first_offset(town):
-    asked = ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, -2)])
-    answer = await town.ask(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [asked]))
-    return answer.topics[0].partitions[0].offset
+    run_with_restarts(scenario)
 
 
-def test_a_start_that_overtakes_the_move_lets_it_begin_again(play):
-    async def scenario(town):
-        await town.create("orders", settings={"segment.bytes": "700000"})
-        await fill(town, 10, size=300_000)
-        _, target = await home(town)
-        await throttle(town, 100_000)
-        await alter(town, target)
-        await town.cluster.clock.sleep_ms(100)
-        assert (await places(town))[target][1] > 2
+async def first_offset(harness):
+    requested = ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, -2)])
+    response = await harness.request(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [requested]))
+    return response.topics[0].partitions[0].offset
+
+
+def test_log_start_offset_beyond_the_copied_part_restarts_the_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", settings={"segment.bytes": "700000"})
+        await fill(harness, 10, size=300_000)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 100_000)
+        await alter(harness, target)
+        await harness.cluster.clock.sleep_ms(100)
+        assert (await replica_locations(harness))[target][1] > 2
         part = DeleteRecordsPartition(0, 9)
-        await town.ask(DELETE_RECORDS, 2, DeleteRecordsRequest([DeleteRecordsTopic("orders", [part])], 1000))
-        await moved(town, target)
-        assert await first_offset(town) == 9
-        assert len(await town.values("orders", 9)) == 1
+        await harness.request(
+            DELETE_RECORDS, 2, DeleteRecordsRequest([DeleteRecordsTopic("orders", [part])], 1000)
+        )
+        await wait_until_moved(harness, target)
+        assert await first_offset(harness) == 9
+        assert len(await harness.values("orders", 9)) == 1
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_a_repeated_batch_is_known_after_the_move(play):
-    async def scenario(town):
-        await town.create("orders")
+def test_duplicate_batch_is_detected_after_a_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
         producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
-        assert (await town.produce("orders", b"once", **producer)).base_offset == 0
-        _, target = await home(town)
-        await alter(town, target)
-        await moved(town, target)
-        assert (await town.produce("orders", b"once", **producer)).base_offset == 0
-        assert await town.values("orders") == [b"once"]
+        assert (await harness.produce("orders", b"once", **producer)).base_offset == 0
+        _, target = await current_and_other_dir(harness)
+        await alter(harness, target)
+        await wait_until_moved(harness, target)
+        assert (await harness.produce("orders", b"once", **producer)).base_offset == 0
+        assert await harness.values("orders") == [b"once"]
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_leader_epochs_move_along(outlive):
+def test_leader_epochs_are_kept_by_a_move(run_with_restarts):
     async def scenario(cluster, begin):
         for number in range(3):
-            town = await begin(TWO)
+            harness = await begin(TWO)
             if not number:
-                await town.create("orders")
-            await town.produce("orders", b"x")
+                await harness.create("orders")
+            await harness.produce("orders", b"x")
             if number < 2:
-                await town.memory.stop()
-        before = log_of(town).epochs.entries
-        _, target = await home(town)
-        await alter(town, target)
-        await moved(town, target)
-        assert log_of(town).epochs.entries == before
-        await town.memory.stop()
+                await harness.memory.stop()
+        before = log_of(harness).epochs.entries
+        _, target = await current_and_other_dir(harness)
+        await alter(harness, target)
+        await wait_until_moved(harness, target)
+        assert log_of(harness).epochs.entries == before
+        await harness.memory.stop()
 
-    outlive(scenario)
+    run_with_restarts(scenario)
 
 
-def test_settings_changed_during_a_move_hold_after_it(play):
-    async def scenario(town):
-        await town.create("orders")
-        await fill(town, 10, size=300_000)
-        _, target = await home(town)
-        await throttle(town, 200_000)
-        await alter(town, target)
+def test_config_changed_during_a_move_applies_after_it(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        await fill(harness, 10, size=300_000)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 200_000)
+        await alter(harness, target)
         config = AlterableConfig("segment.bytes", 0, "123456")
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(2, "orders", [config])])
-        await town.ask(INCREMENTAL_ALTER_CONFIGS, 1, request)
-        await moved(town, target)
-        assert log_of(town).config.segment_bytes == 123456
+        await harness.request(INCREMENTAL_ALTER_CONFIGS, 1, request)
+        await wait_until_moved(harness, target)
+        assert log_of(harness).config.segment_bytes == 123456
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)
 
 
-def test_compaction_leaves_a_log_alone_while_it_moves_and_goes_on_after(play):
-    async def scenario(town):
-        await town.create("orders", settings={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
-        partition = town.broker._replicas.find(*ORDERS)
+def test_cleaning_is_paused_during_a_move(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", settings={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+        partition = harness.broker._replica_manager.find(*ORDERS)
         for number in range(10):
             batch = BatchBuilder()
             batch.append(1000, b"key", b"%d" % number + bytes(300_000))
             partition.append(bytearray(batch.build()), -1, 11, 1000)
-        _, target = await home(town)
-        await throttle(town, 500_000)
-        paused = town.broker._cleaner._pauses
-        await alter(town, target)
-        await town.cluster.clock.sleep_ms(10)
+        _, target = await current_and_other_dir(harness)
+        await throttle(harness, 500_000)
+        paused = harness.broker._cleaner._pauses
+        await alter(harness, target)
+        await harness.cluster.clock.sleep_ms(10)
         assert paused[ORDERS] == 1
-        await alter(town, target)
-        await moved(town, target)
+        await alter(harness, target)
+        await wait_until_moved(harness, target)
         assert ORDERS not in paused
-        await alter(town, "/a" if target == "/b" else "/b")
-        await town.cluster.clock.sleep_ms(10)
+        await alter(harness, "/a" if target == "/b" else "/b")
+        await harness.cluster.clock.sleep_ms(10)
         assert paused[ORDERS] == 1
-        await alter(town, target)
+        await alter(harness, target)
         assert ORDERS not in paused
 
-    play(scenario, TWO)
+    run_scenario(scenario, TWO)

@@ -1,4 +1,4 @@
-"""Levels of the broker's loggers, described and altered while it runs."""
+"""Log levels of the broker: describe and alter."""
 
 import io
 import logging
@@ -7,7 +7,7 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.telemetry import events
-from odradek.wire.messages import alter_configs as whole
+from odradek.wire.messages import alter_configs as full
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -24,7 +24,7 @@ TOPICS = "odradek.topics"
 
 @pytest.fixture(autouse=True)
 def written():
-    """The lines that loggers write; their levels are as before afterwards."""
+    """Captured log lines; levels are restored afterwards."""
     root = logging.getLogger(events.ROOT)
     before = (root.level, root.handlers[:], root.propagate)
     stream = io.StringIO()
@@ -37,65 +37,65 @@ def written():
             logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-async def describe(town, name=None, keys=None, version=4):
-    name = str(town.broker.broker_id) if name is None else name
+async def describe(harness, name=None, keys=None, version=4):
+    name = str(harness.broker.broker_id) if name is None else name
     request = DescribeConfigsRequest([DescribeConfigsResource(BROKER_LOGGER, name, keys)])
-    return (await town.ask(DESCRIBE, version, request)).results[0]
+    return (await harness.request(DESCRIBE, version, request)).results[0]
 
 
-async def levels(town, keys=None):
-    return {one.name: one.value for one in (await describe(town, keys=keys)).configs}
+async def levels(harness, keys=None):
+    return {config.name: config.value for config in (await describe(harness, keys=keys)).configs}
 
 
-async def alter(town, *changes, name=None, validate_only=False):
-    name = str(town.broker.broker_id) if name is None else name
+async def alter(harness, *changes, name=None, validate_only=False):
+    name = str(harness.broker.broker_id) if name is None else name
     configs = [AlterableConfig(logger, operation, level) for logger, operation, level in changes]
     request = IncrementalAlterConfigsRequest(
         [AlterConfigsResource(BROKER_LOGGER, name, configs)], validate_only
     )
-    return (await town.ask(ALTER, 1, request)).responses[0]
+    return (await harness.request(ALTER, 1, request)).responses[0]
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_loggers_are_described_with_their_levels(play, version):
-    async def scenario(town):
-        result = await describe(town, version=version)
+def test_loggers_are_described_with_their_levels(run_scenario, version):
+    async def scenario(harness):
+        result = await describe(harness, version=version)
         assert result.error_code == 0
-        found = {one.name: one for one in result.configs}
-        assert {"root", TOPICS, "odradek.broker"} <= found.keys()
-        one = found[TOPICS]
+        actual = {config.name: config for config in result.configs}
+        assert {"root", TOPICS, "odradek.broker"} <= actual.keys()
+        one = actual[TOPICS]
         assert (one.value, one.read_only, one.is_sensitive) == ("WARN", False, False)
         assert one.config_source == (LOGGER_SOURCE if version >= 1 else -1)
-        assert (await describe(town, keys=["root"], version=version)).configs[0].value == "WARN"
+        assert (await describe(harness, keys=["root"], version=version)).configs[0].value == "WARN"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_level_counts_at_once_and_a_deleted_one_follows_the_root(play, written):
-    async def scenario(town):
-        await town.create("first")
-        assert (await alter(town, (TOPICS, SET, "INFO"))).error_code == 0
-        assert (await levels(town, [TOPICS, "root"])) == {TOPICS: "INFO", "root": "WARN"}
-        await town.create("second")
-        assert (await alter(town, (TOPICS, DELETE, None))).error_code == 0
-        assert (await levels(town, [TOPICS])) == {TOPICS: "WARN"}
-        await town.create("third")
-        assert (await alter(town, ("root", SET, "DEBUG"))).error_code == 0
-        assert (await levels(town, [TOPICS, "root"])) == {TOPICS: "DEBUG", "root": "DEBUG"}
-        await town.create("fourth")
+def test_level_applies_at_once_and_a_deleted_one_follows_the_root_logger(run_scenario, written):
+    async def scenario(harness):
+        await harness.create("first")
+        assert (await alter(harness, (TOPICS, SET, "INFO"))).error_code == 0
+        assert (await levels(harness, [TOPICS, "root"])) == {TOPICS: "INFO", "root": "WARN"}
+        await harness.create("second")
+        assert (await alter(harness, (TOPICS, DELETE, None))).error_code == 0
+        assert (await levels(harness, [TOPICS])) == {TOPICS: "WARN"}
+        await harness.create("third")
+        assert (await alter(harness, ("root", SET, "DEBUG"))).error_code == 0
+        assert (await levels(harness, [TOPICS, "root"])) == {TOPICS: "DEBUG", "root": "DEBUG"}
+        await harness.create("fourth")
 
-    play(scenario)
+    run_scenario(scenario)
     created = [line for line in written.getvalue().splitlines() if "topics.topic_created" in line]
     assert [line.split("topic=")[1].split()[0] for line in created] == ["second", "fourth"]
 
 
 @pytest.mark.parametrize("level", ["FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"])
-def test_every_level_of_kafka_is_known(play, level):
-    async def scenario(town):
-        assert (await alter(town, (TOPICS, SET, level))).error_code == 0
-        assert await levels(town, [TOPICS]) == {TOPICS: level}
+def test_every_kafka_level_is_accepted(run_scenario, level):
+    async def scenario(harness):
+        assert (await alter(harness, (TOPICS, SET, level))).error_code == 0
+        assert await levels(harness, [TOPICS]) == {TOPICS: level}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -112,41 +112,43 @@ def test_every_level_of_kafka_is_known(play, level):
         ((TOPICS, SET, None), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(play, change, code):
-    async def scenario(town):
-        answer = await alter(town, ("odradek.session", SET, "DEBUG"), change)
-        assert (answer.error_code, bool(answer.error_message)) == (code, True)
-        assert await levels(town, ["odradek.session"]) == {"odradek.session": "WARN"}
-        assert await levels(town, ["odradek.nothing"]) == {}
+def test_invalid_level_change_is_rejected_and_changes_nothing(run_scenario, change, code):
+    async def scenario(harness):
+        response = await alter(harness, ("odradek.session", SET, "DEBUG"), change)
+        assert (response.error_code, bool(response.error_message)) == (code, True)
+        assert await levels(harness, ["odradek.session"]) == {"odradek.session": "WARN"}
+        assert await levels(harness, ["odradek.nothing"]) == {}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_validating_changes_nothing(play):
-    async def scenario(town):
-        assert (await alter(town, (TOPICS, SET, "DEBUG"), validate_only=True)).error_code == 0
-        assert await levels(town, [TOPICS]) == {TOPICS: "WARN"}
+def test_validate_only_changes_no_level(run_scenario):
+    async def scenario(harness):
+        assert (await alter(harness, (TOPICS, SET, "DEBUG"), validate_only=True)).error_code == 0
+        assert await levels(harness, [TOPICS]) == {TOPICS: "WARN"}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("name", ["", "x", "77"])
-def test_only_this_brokers_loggers_can_be_asked_and_altered(play, name):
-    async def scenario(town):
-        assert (await describe(town, name)).error_code == ErrorCode.INVALID_REQUEST
-        answer = await alter(town, (TOPICS, SET, "DEBUG"), name=name)
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
-        assert await levels(town, [TOPICS]) == {TOPICS: "WARN"}
+def test_only_loggers_of_this_broker_are_described_and_altered(run_scenario, name):
+    async def scenario(harness):
+        assert (await describe(harness, name)).error_code == ErrorCode.INVALID_REQUEST
+        response = await alter(harness, (TOPICS, SET, "DEBUG"), name=name)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert await levels(harness, [TOPICS]) == {TOPICS: "WARN"}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_alter_configs_is_not_for_loggers(play):
-    async def scenario(town):
-        name = str(town.broker.broker_id)
-        resource = whole.AlterConfigsResource(BROKER_LOGGER, name, [whole.AlterableConfig(TOPICS, "INFO")])
-        answer = (await town.ask(REPLACE, 2, whole.AlterConfigsRequest([resource], False))).responses[0]
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
-        assert await levels(town, [TOPICS]) == {TOPICS: "WARN"}
+def test_alter_configs_rejects_loggers(run_scenario):
+    async def scenario(harness):
+        name = str(harness.broker.broker_id)
+        resource = full.AlterConfigsResource(BROKER_LOGGER, name, [full.AlterableConfig(TOPICS, "INFO")])
+        response = (await harness.request(REPLACE, 2, full.AlterConfigsRequest([resource], False))).responses[
+            0
+        ]
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert await levels(harness, [TOPICS]) == {TOPICS: "WARN"}
 
-    play(scenario)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""What handlers of the group APIs answer when no group can be asked, and for offsets kept in the store."""
+"""Group APIs without a coordinator, and version 0 offsets in the store."""
 
 from __future__ import annotations
 
@@ -54,190 +54,197 @@ def fetching(group: str) -> OffsetFetchRequest:
     return OffsetFetchRequest(group, [OffsetFetchRequestTopic("orders", [0, 9])])
 
 
-def codes_of(answer: Any) -> list[int]:
-    return [part.error_code for topic in answer.topics for part in topic.partitions]
+def codes_of(response: Any) -> list[int]:
+    return [part.error_code for topic in response.topics for part in topic.partitions]
 
 
-def refuse_everything(monkeypatch: pytest.MonkeyPatch, town: Any, code: ErrorCode) -> None:
-    def refuse(*_: Any) -> Any:
+def fail_coordinator(monkeypatch: pytest.MonkeyPatch, harness: Any, code: ErrorCode) -> None:
+    def raise_error(*_: Any) -> Any:
         raise BrokerError(code)
 
-    for question in ("submit", "shard_of"):
-        monkeypatch.setattr(town.broker._groups, question, refuse)
+    for method in ("submit", "shard_of"):
+        monkeypatch.setattr(harness.broker._group_coordinator, method, raise_error)
 
 
 @pytest.mark.parametrize("code", UNASKABLE)
-def test_a_group_that_cannot_be_asked(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+def test_group_apis_return_the_coordinator_error(
+    run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    """Members are told to look elsewhere or to come again; only who is alive, or waits, is told more."""
+    """Members get the coordinator error; Heartbeat and SyncGroup map a loading coordinator."""
 
-    async def scenario(town: Any) -> None:
-        await town.create("orders")
-        refuse_everything(monkeypatch, town, code)
+    async def scenario(harness: Any) -> None:
+        await harness.create("orders")
+        fail_coordinator(monkeypatch, harness, code)
         joining = JoinGroupRequest("g", 10_000, 10_000, "m", None, "consumer")
         joining.protocols = [JoinGroupRequestProtocol("range", b"")]
-        joined = await town.ask(JOIN, 9, joining)
+        joined = await harness.request(JOIN, 9, joining)
         assert (joined.error_code, joined.member_id, joined.protocol_name) == (code, "m", None)
-        synced = await town.ask(SYNC, 4, SyncGroupRequest("g", 1, "m"))
+        synced = await harness.request(SYNC, 4, SyncGroupRequest("g", 1, "m"))
         assert synced.error_code == (ErrorCode.REBALANCE_IN_PROGRESS if code is LOADING else code)
-        beaten = await town.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, "m"))
+        beaten = await harness.request(HEARTBEAT, 4, HeartbeatRequest("g", 1, "m"))
         assert beaten.error_code == (NONE if code is LOADING else code)
-        left = await town.ask(LEAVE, 5, LeaveGroupRequest("g", members=[MemberIdentity("m")]))
+        left = await harness.request(LEAVE, 5, LeaveGroupRequest("g", members=[MemberIdentity("m")]))
         assert (left.error_code, left.members) == (code, [])
-        assert (await town.ask(LEAVE, 0, LeaveGroupRequest("g", "m"))).error_code == code
+        assert (await harness.request(LEAVE, 0, LeaveGroupRequest("g", "m"))).error_code == code
 
-    play(scenario, SETTINGS)
+    run_scenario(scenario, SETTINGS)
 
 
 @pytest.mark.parametrize("code", UNASKABLE)
-def test_offsets_of_a_group_that_cannot_be_asked(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+def test_offset_apis_return_the_coordinator_error(
+    run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    async def scenario(town: Any) -> None:
-        await town.create("orders")
-        refuse_everything(monkeypatch, town, code)
-        assert codes_of(await town.ask(COMMIT, 9, committing("g"))) == [code, MISSING]
-        # Version 1 has no place for an error of the whole, and some who speak later ones do not look there.
+    async def scenario(harness: Any) -> None:
+        await harness.create("orders")
+        fail_coordinator(monkeypatch, harness, code)
+        assert codes_of(await harness.request(COMMIT, 9, committing("g"))) == [code, MISSING]
+        # Version 1 has no top-level error, and some clients of later versions ignore it.
         for version in range(1, 8):
-            answer = await town.ask(FETCH, version, fetching("g"))
-            assert answer.error_code == (code if version >= 2 else NONE)
-            assert codes_of(answer) == [code, code]
-            offsets = [part.committed_offset for topic in answer.topics for part in topic.partitions]
+            response = await harness.request(FETCH, version, fetching("g"))
+            assert response.error_code == (code if version >= 2 else NONE)
+            assert codes_of(response) == [code, code]
+            offsets = [part.committed_offset for topic in response.topics for part in topic.partitions]
             assert offsets == [-1, -1]
-            everything = await town.ask(FETCH, version, OffsetFetchRequest("g", None if version >= 2 else []))
+            everything = await harness.request(
+                FETCH, version, OffsetFetchRequest("g", None if version >= 2 else [])
+            )
             assert everything.topics == []
-        asked = [OffsetFetchRequestGroup(group, topics=None) for group in ("g", "h")]
-        answer = await town.ask(FETCH, 8, OffsetFetchRequest(groups=asked))
-        assert [(one.group_id, one.error_code) for one in answer.groups] == [("g", code), ("h", code)]
-        gone = [OffsetDeleteRequestTopic("orders", [OffsetDeleteRequestPartition(0)])]
-        answer = await town.ask(OFFSET_DELETE, 0, OffsetDeleteRequest("g", gone))
-        assert (answer.error_code, answer.topics) == (code, [])
+        requested = [OffsetFetchRequestGroup(group, topics=None) for group in ("g", "h")]
+        response = await harness.request(FETCH, 8, OffsetFetchRequest(groups=requested))
+        assert [(group.group_id, group.error_code) for group in response.groups] == [("g", code), ("h", code)]
+        topics = [OffsetDeleteRequestTopic("orders", [OffsetDeleteRequestPartition(0)])]
+        response = await harness.request(OFFSET_DELETE, 0, OffsetDeleteRequest("g", topics))
+        assert (response.error_code, response.topics) == (code, [])
 
-    play(scenario, SETTINGS)
+    run_scenario(scenario, SETTINGS)
 
 
 @pytest.mark.parametrize("code", UNASKABLE)
-def test_administration_of_a_group_that_cannot_be_asked(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+def test_group_admin_apis_return_the_coordinator_error(
+    run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    async def scenario(town: Any) -> None:
-        refuse_everything(monkeypatch, town, code)
-        asked = DescribeGroupsRequest(["g", "h"], include_authorized_operations=True)
-        described = (await town.ask(DESCRIBE, 5, asked)).groups
-        assert [(one.group_id, one.error_code, one.group_state) for one in described] == [
+    async def scenario(harness: Any) -> None:
+        fail_coordinator(monkeypatch, harness, code)
+        requested = DescribeGroupsRequest(["g", "h"], include_authorized_operations=True)
+        described = (await harness.request(DESCRIBE, 5, requested)).groups
+        assert [(item.group_id, item.error_code, item.group_state) for item in described] == [
             ("g", code, ""),
             ("h", code, ""),
         ]
-        assert {one.authorized_operations for one in described} == {-(2**31)}
-        deleted = await town.ask(DELETE_GROUPS, 2, DeleteGroupsRequest(["g", "h"]))
-        assert [one.error_code for one in deleted.results] == [code, code]
+        assert {item.authorized_operations for item in described} == {-(2**31)}
+        deleted = await harness.request(DELETE_GROUPS, 2, DeleteGroupsRequest(["g", "h"]))
+        assert [result.error_code for result in deleted.results] == [code, code]
 
-    play(scenario, SETTINGS)
+    run_scenario(scenario, SETTINGS)
 
 
-def test_a_list_of_groups_while_some_are_loading_says_so(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_list_groups_reports_loading(
+    run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(town: Any) -> None:
-        monkeypatch.setattr(type(town.broker._groups), "is_loading", True)
-        assert (await town.ask(LIST, 5, ListGroupsRequest())).error_code == LOADING
+    async def scenario(harness: Any) -> None:
+        monkeypatch.setattr(type(harness.broker._group_coordinator), "is_loading", True)
+        assert (await harness.request(LIST, 5, ListGroupsRequest())).error_code == LOADING
         only = ListGroupsRequest(types_filter=["consumer"])
-        assert (await town.ask(LIST, 5, only)).error_code == LOADING
+        assert (await harness.request(LIST, 5, only)).error_code == LOADING
 
-    play(scenario, SETTINGS)
+    run_scenario(scenario, SETTINGS)
 
 
-def test_nothing_that_is_there_makes_a_commit_no_affair_of_the_group(play: Callable[..., None]) -> None:
-    async def scenario(town: Any) -> None:
+def test_commit_of_unknown_partitions_does_not_reach_the_group(run_scenario: Callable[..., None]) -> None:
+    async def scenario(harness: Any) -> None:
         for version in range(10):
-            assert codes_of(await town.ask(COMMIT, version, committing("g"))) == [MISSING, MISSING]
-        # Nobody asked for a coordinator, so nobody made it a topic.
-        await town.create("orders")
-        assert codes_of(await town.ask(COMMIT, 9, committing("g"))) == [
+            assert codes_of(await harness.request(COMMIT, version, committing("g"))) == [MISSING, MISSING]
+        # Without FindCoordinator the topic is not created.
+        await harness.create("orders")
+        assert codes_of(await harness.request(COMMIT, 9, committing("g"))) == [
             ErrorCode.NOT_COORDINATOR,
             MISSING,
         ]
 
-    play(scenario, SETTINGS)
+    run_scenario(scenario, SETTINGS)
 
 
-def test_a_commit_to_be_kept_beyond_the_end_of_time_is_kept_until_then(play: Callable[..., None]) -> None:
-    async def scenario(town: Any) -> None:
-        await town.create("orders")
-        while (await town.ask(FIND, 3, FindCoordinatorRequest("g"))).error_code or (
-            town.broker._groups.is_loading
+def test_commit_expiry_is_capped_at_the_largest_timestamp(run_scenario: Callable[..., None]) -> None:
+    async def scenario(harness: Any) -> None:
+        await harness.create("orders")
+        while (await harness.request(FIND, 3, FindCoordinatorRequest("g"))).error_code or (
+            harness.broker._group_coordinator.is_loading
         ):
-            await town.cluster.clock.sleep_ms(5)
+            await harness.cluster.clock.sleep_ms(5)
         for retention_ms in (TIMESTAMP_MS_MAX, -TIMESTAMP_MS_MAX, 0):
-            asked = committing("g", retention_time_ms=retention_ms)
-            assert codes_of(await town.ask(COMMIT, 4, asked)) == [NONE, MISSING]
-            ((_, stored),) = town.broker._groups.shard_of("g").groups["g"].offsets
+            requested = committing("g", retention_time_ms=retention_ms)
+            assert codes_of(await harness.request(COMMIT, 4, requested)) == [NONE, MISSING]
+            ((_, stored),) = harness.broker._group_coordinator.shard_of("g").groups["g"].offsets
             expected = min(stored.commit_ms + retention_ms, TIMESTAMP_MS_MAX)
             assert stored.expire_ms == expected
 
-    play(scenario, SETTINGS)
+    run_scenario(scenario, SETTINGS)
 
 
 # Version 0: offsets in the store.
 
 
-def test_offsets_of_version_0_are_in_the_store_and_survive(outlive: Callable[..., None]) -> None:
+def test_version_0_offsets_are_kept_in_the_store(run_with_restarts: Callable[..., None]) -> None:
     async def scenario(cluster: Any, begin: Any) -> None:
-        town = await begin()
-        await town.create("orders")
+        harness = await begin()
+        await harness.create("orders")
         for offset in (5, 7):
-            assert codes_of(await town.ask(COMMIT, 0, committing("g", offset))) == [NONE, MISSING]
+            assert codes_of(await harness.request(COMMIT, 0, committing("g", offset))) == [NONE, MISSING]
         node = znode_paths.consumer_offset("g", TopicPartition("orders", 0))
-        assert (await town.broker._dispatcher._context.store.get(node))[0] == b"7"
-        await town.memory.kill()
-        town = await begin()
-        answer = await town.ask(FETCH, 0, fetching("g"))
-        (topic,) = answer.topics
+        assert (await harness.broker._dispatcher._context.store.get(node))[0] == b"7"
+        await harness.memory.kill()
+        harness = await begin()
+        response = await harness.request(FETCH, 0, fetching("g"))
+        (topic,) = response.topics
         assert [(part.committed_offset, part.error_code) for part in topic.partitions] == [
             (7, NONE),
             (-1, MISSING),
         ]
-        await town.memory.stop()
+        await harness.memory.stop()
 
-    outlive(scenario)
+    run_with_restarts(scenario)
 
 
 @pytest.mark.parametrize("group", ["", "a/b", "..", ".", "bell\a"])
-def test_a_group_that_cannot_be_a_node_is_refused_in_version_0(play: Callable[..., None], group: str) -> None:
-    async def scenario(town: Any) -> None:
-        await town.create("orders")
+def test_version_0_rejects_a_group_id_that_is_no_znode_name(
+    run_scenario: Callable[..., None], group: str
+) -> None:
+    async def scenario(harness: Any) -> None:
+        await harness.create("orders")
         bad = ErrorCode.INVALID_GROUP_ID
-        assert codes_of(await town.ask(COMMIT, 0, committing(group))) == [bad, bad]
-        assert codes_of(await town.ask(FETCH, 0, fetching(group))) == [bad, bad]
-        assert codes_of(await town.ask(COMMIT, 0, committing("good"))) == [NONE, MISSING]
+        assert codes_of(await harness.request(COMMIT, 0, committing(group))) == [bad, bad]
+        assert codes_of(await harness.request(FETCH, 0, fetching(group))) == [bad, bad]
+        assert codes_of(await harness.request(COMMIT, 0, committing("good"))) == [NONE, MISSING]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_metadata_of_version_0_is_bounded(play: Callable[..., None]) -> None:
-    async def scenario(town: Any) -> None:
-        await town.create("orders")
+def test_version_0_offset_metadata_is_limited(run_scenario: Callable[..., None]) -> None:
+    async def scenario(harness: Any) -> None:
+        await harness.create("orders")
         fits, too_long = committing("g", metadata="x" * 9), committing("g", 6, metadata="x" * 10)
-        assert codes_of(await town.ask(COMMIT, 0, fits)) == [NONE, MISSING]
-        assert codes_of(await town.ask(COMMIT, 0, too_long)) == [ErrorCode.OFFSET_METADATA_TOO_LARGE, MISSING]
-        (topic,) = (await town.ask(FETCH, 0, fetching("g"))).topics
+        assert codes_of(await harness.request(COMMIT, 0, fits)) == [NONE, MISSING]
+        assert codes_of(await harness.request(COMMIT, 0, too_long)) == [
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            MISSING,
+        ]
+        (topic,) = (await harness.request(FETCH, 0, fetching("g"))).topics
         assert topic.partitions[0].committed_offset == 5
 
-    play(scenario, {"offset.metadata.max.bytes": "9"})
+    run_scenario(scenario, {"offset.metadata.max.bytes": "9"})
 
 
-def test_a_store_that_cannot_be_written_refuses_a_commit_of_version_0(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_version_0_commit_fails_with_an_unavailable_store(
+    run_scenario: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(town: Any) -> None:
-        await town.create("orders")
+    async def scenario(harness: Any) -> None:
+        await harness.create("orders")
 
         async def fail(*_: Any) -> None:
             raise Unavailable("/data", "the disk is full")
 
         monkeypatch.setattr("odradek.broker.handlers.offset_commit.write_consumer_offset", fail)
-        answer = await town.ask(COMMIT, 0, committing("g"))
-        assert codes_of(answer) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+        response = await harness.request(COMMIT, 0, committing("g"))
+        assert codes_of(response) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
 
-    play(scenario)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Clients that leave in mid-request, stall or send garbage: others are served, nothing is kept of them."""
+"""Clients that disconnect mid-request, stall or send garbage."""
 
 import asyncio
 
@@ -12,27 +12,29 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 STEPS = 60
 
 
-def begin(town, client, chance, make_batch):
-    """One request of some kind; its answer may never come."""
-    match chance.below(4):
+def begin(harness, client, randomness, make_batch):
+    """Send a random request; its response may never come."""
+    match randomness.below(4):
         case 0:
             task = client.begin(3, 12, MetadataRequest(None))
         case 1:
-            wait_ms = chance.below(2000)
-            task = client.begin(1, 17, town.fetch_request("orders", max_wait_ms=wait_ms, min_bytes=1 << 20))
+            wait_ms = randomness.below(2000)
+            task = client.begin(
+                1, 17, harness.fetch_request("orders", max_wait_ms=wait_ms, min_bytes=1 << 20)
+            )
         case 2:
-            wish = CreatableTopic(f"t{chance.below(10)}", 1, 1)
-            task = client.begin(19, 7, CreateTopicsRequest([wish], 1000))
+            request = CreatableTopic(f"t{randomness.below(10)}", 1, 1)
+            task = client.begin(19, 7, CreateTopicsRequest([request], 1000))
         case _:
             data = TopicProduceData(
-                "orders", [PartitionProduceData(0, make_batch(bytes(chance.below(5000))))]
+                "orders", [PartitionProduceData(0, make_batch(bytes(randomness.below(5000))))]
             )
             task = client.begin(0, 11, ProduceRequest(None, -1, 1000, [data]))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def misbehave(client, chance):
-    match chance.below(6):
+def misbehave(client, randomness):
+    match randomness.below(6):
         case 0:
             client.close()
         case 1:
@@ -48,34 +50,36 @@ def misbehave(client, chance):
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_nothing_of_them_is_left(play, seed, make_batch):
-    async def scenario(town):
-        await town.create("orders")
-        chance = SeededEntropy(seed)
+def test_misbehaving_clients_leave_no_state(run_scenario, seed, make_batch):
+    async def scenario(harness):
+        await harness.create("orders")
+        randomness = SeededEntropy(seed)
         clients, everyone = [], []
         for _ in range(STEPS):
-            if len(clients) < 3 or chance.below(4) == 0:
-                clients.append(await town.memory.connect())
+            if len(clients) < 3 or randomness.below(4) == 0:
+                clients.append(await harness.memory.connect())
                 everyone.append(clients[-1])
-            client = clients[chance.below(len(clients))]
-            for _ in range(chance.below(6)):
-                begin(town, client, chance, make_batch)
-            if chance.below(5) == 0:
-                misbehave(client, chance)
+            client = clients[randomness.below(len(clients))]
+            for _ in range(randomness.below(6)):
+                begin(harness, client, randomness, make_batch)
+            if randomness.below(5) == 0:
+                misbehave(client, randomness)
                 clients.remove(client)
-            clients = [one for one in clients if one.is_open]
-            await asyncio.sleep(chance.below(200) / 1000)
-        well = await town.memory.connect()
+            clients = [client for client in clients if client.is_open]
+            await asyncio.sleep(randomness.below(200) / 1000)
+        well = await harness.memory.connect()
         assert (await well.request(3, 12, MetadataRequest(None))).topics
         for client in everyone:
             if client.is_open:
                 client.connection.reset()
         await asyncio.sleep(30)
-        broker = town.broker
-        assert broker._listening._limits.total == 2, "the well-behaved one, and the town's own"
-        assert all(session.under_way == 0 for listener in broker._listening for session in listener.sessions)
-        assert broker._replicas._fetches.delayed == 0
+        broker = harness.broker
+        assert broker._socket_server._limits.total == 2, "the well-behaved client and the harness's own"
+        assert all(
+            session.in_flight == 0 for listener in broker._socket_server for session in listener.sessions
+        )
+        assert broker._replica_manager._fetches.delayed == 0
         assert not broker._dispatcher._tasks
-        assert not broker._queue.is_full
+        assert not broker._request_queue.is_full
 
-    play(scenario, seed=seed, delay_max_ms=10, splits=True)
+    run_scenario(scenario, seed=seed, delay_max_ms=10, splits=True)

@@ -1,4 +1,4 @@
-"""Batches that take long to validate: on threads, in order per partition, and nobody else waits."""
+"""Validation of large batches on threads, in order per partition, without delaying others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.testing.broker import ConnectionEnded
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from .transactional_client import COMMITTED, SETTINGS, Transactor, committed, settle
+from .transactional_client import COMMITTED, SETTINGS, TransactionalProducer, committed, drain
 
 PRODUCE, DELETE_TOPICS = 0, 20
 LARGE = bytes(2 * EVENT_LOOP_LIMITS.decompressed_bytes_max)
@@ -23,11 +23,11 @@ HUGE = bytes(WORKER_LIMITS.decompressed_bytes_max + 1)
 ZSTD = {"compression": Compression.ZSTD}
 
 
-class Held:
-    """Workers that begin nothing until they are released."""
+class PausedSession:
+    """Workers that start nothing until released."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requested = 0
         self.asked_alone = 0
         self._released = asyncio.Event()
 
@@ -35,7 +35,7 @@ class Held:
         self._released.set()
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        self.asked += 1
+        self.requested += 1
         await self._released.wait()
         return work()
 
@@ -44,10 +44,10 @@ class Held:
         return await self.run(work)
 
 
-def hold(town: Any) -> Held:
-    held = Held()
-    town.cluster.workers.run = held.run
-    town.cluster.workers.run_alone = held.run_alone
+def hold(harness: Any) -> PausedSession:
+    held = PausedSession()
+    harness.cluster.workers.run = held.run
+    harness.cluster.workers.run_alone = held.run_alone
     return held
 
 
@@ -57,239 +57,241 @@ async def begin(coroutine: Any) -> asyncio.Task[Any]:
     return task
 
 
-def test_nobody_else_waits_for_a_large_batch(play):
-    async def scenario(town):
-        await town.create("orders", 2)
-        held = hold(town)
-        other = await town.memory.connect()
-        large = await begin(town.produce("orders", LARGE, **ZSTD))
-        town.client, first = other, town.client
-        assert (await town.produce("orders", b"small", partition=1)).error_code == 0
-        assert await town.values("orders", partition=1) == [b"small"]
+def test_large_batch_does_not_delay_other_requests(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", 2)
+        held = hold(harness)
+        other = await harness.memory.connect()
+        large = await begin(harness.produce("orders", LARGE, **ZSTD))
+        harness.client, first = other, harness.client
+        assert (await harness.produce("orders", b"small", partition=1)).error_code == 0
+        assert await harness.values("orders", partition=1) == [b"small"]
         assert not large.done()
-        town.client = first
+        harness.client = first
         held.release()
         assert (await large).base_offset == 0
-        assert await town.values("orders", partition_max_bytes=1 << 22) == [LARGE]
+        assert await harness.values("orders", partition_max_bytes=1 << 22) == [LARGE]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_appends_of_one_connection_to_one_partition_stay_in_the_order_they_came(play, acks):
-    async def scenario(town):
-        await town.create("orders")
-        held = hold(town)
+def test_appends_of_one_connection_to_one_partition_keep_their_order(run_scenario, acks):
+    async def scenario(harness):
+        await harness.create("orders")
+        held = hold(harness)
         values = [LARGE, b"plain", LARGE + b"2", b"last"]
         tasks = [
-            await begin(town.produce("orders", value, acks=acks, **(ZSTD if len(value) > 10 else {})))
+            await begin(harness.produce("orders", value, acks=acks, **(ZSTD if len(value) > 10 else {})))
             for value in values
         ]
-        assert town.broker._replicas.find("orders", 0).log.log_end_offset == 0, (
+        assert harness.broker._replica_manager.find("orders", 0).log.log_end_offset == 0, (
             "the plain ones wait behind the large ones"
         )
         held.release()
         assert [(await task).base_offset for task in tasks] == [0, 1, 2, 3]
-        assert await town.values("orders") == values
-        assert (await town.produce("orders", b"after")).base_offset == 4
-        assert town.broker._replicas.find("orders", 0).queued_appends == 0, "later ones go the short way"
+        assert await harness.values("orders") == values
+        assert (await harness.produce("orders", b"after")).base_offset == 4
+        assert harness.broker._replica_manager.find("orders", 0).queued_appends == 0, (
+            "later appends are not queued"
+        )
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_other_connections_write_to_the_partition_meanwhile(play):
-    async def scenario(town):
-        await town.create("orders")
-        held = hold(town)
-        large = await begin(town.produce("orders", LARGE, **ZSTD))
-        town.client, first = await town.memory.connect(), town.client
-        assert (await town.produce("orders", b"mine")).base_offset == 0
+def test_other_connections_append_to_the_partition_during_validation(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        held = hold(harness)
+        large = await begin(harness.produce("orders", LARGE, **ZSTD))
+        harness.client, first = await harness.memory.connect(), harness.client
+        assert (await harness.produce("orders", b"mine")).base_offset == 0
         held.release()
         assert (await large).base_offset == 1
-        town.client = first
-        assert await town.values("orders") == [b"mine", LARGE]
+        harness.client = first
+        assert await harness.values("orders") == [b"mine", LARGE]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_retry_on_another_connection_is_not_stored_twice(play):
-    async def scenario(town):
-        await town.create("orders")
-        held = hold(town)
+def test_retry_on_another_connection_is_deduplicated(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        held = hold(harness)
         author = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, **ZSTD}
-        first = await begin(town.produce("orders", LARGE, **author))
-        town.client = await town.memory.connect()
-        retry = await begin(town.produce("orders", LARGE, **author))
+        first = await begin(harness.produce("orders", LARGE, **author))
+        harness.client = await harness.memory.connect()
+        retry = await begin(harness.produce("orders", LARGE, **author))
         held.release()
         assert ((await first).base_offset, (await retry).base_offset) == (0, 0)
-        assert await town.values("orders") == [LARGE]
+        assert await harness.values("orders") == [LARGE]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_requests_of_one_connection_are_answered_in_order_though_validation_is_not(play):
-    async def scenario(town):
-        await town.create("orders", 2)
-        held = hold(town)
-        large = await begin(town.produce("orders", LARGE, partition=0, **ZSTD))
-        small = await begin(town.produce("orders", b"small", partition=1))
-        assert not small.done(), "appended, and answered in its turn"
+def test_responses_are_in_order_when_validation_is_not(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", 2)
+        held = hold(harness)
+        large = await begin(harness.produce("orders", LARGE, partition=0, **ZSTD))
+        small = await begin(harness.produce("orders", b"small", partition=1))
+        assert not small.done(), "appended, and answered in request order"
         held.release()
         assert ((await large).base_offset, (await small).base_offset) == (0, 0)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_refused_batch_holds_up_nobody_behind_it(play):
-    async def scenario(town):
-        await town.create("orders", settings={"cleanup.policy": "compact"})
-        held = hold(town)
-        keyless = await begin(town.produce("orders", LARGE, **ZSTD))
-        plain = await begin(town.produce("orders", b"no key either"))
+def test_rejected_batch_does_not_block_later_appends(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", settings={"cleanup.policy": "compact"})
+        held = hold(harness)
+        keyless = await begin(harness.produce("orders", LARGE, **ZSTD))
+        plain = await begin(harness.produce("orders", b"no key either"))
         assert (keyless.done(), plain.done()) == (False, False)
         held.release()
-        refused = await keyless
-        assert refused.error_code == ErrorCode.INVALID_RECORD
-        assert [error.batch_index for error in refused.record_errors] == [0]
+        rejected = await keyless
+        assert rejected.error_code == ErrorCode.INVALID_RECORD
+        assert [error.batch_index for error in rejected.record_errors] == [0]
         assert (await plain).error_code == ErrorCode.INVALID_RECORD
-        assert await town.values("orders") == []
+        assert await harness.values("orders") == []
 
-    play(scenario)
-
-
-def test_what_unpacks_to_more_than_the_bound_is_refused_as_too_large(play):
-    async def scenario(town):
-        await town.create("orders")
-        assert (await town.produce("orders", LARGE, **ZSTD)).error_code == ErrorCode.MESSAGE_TOO_LARGE
-
-    play(scenario, {"odradek.decompressed.bytes.max": str(len(LARGE) - 1)})
+    run_scenario(scenario)
 
 
-def test_huge_batches_are_validated_one_at_a_time(play):
-    async def scenario(town):
-        await town.create("orders")
-        held = hold(town)
+def test_batch_above_the_decompressed_limit_is_rejected(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        assert (await harness.produce("orders", LARGE, **ZSTD)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+    run_scenario(scenario, {"odradek.decompressed.bytes.max": str(len(LARGE) - 1)})
+
+
+def test_huge_batches_are_validated_one_at_a_time(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        held = hold(harness)
         held.release()
-        assert (await town.produce("orders", LARGE, **ZSTD)).base_offset == 0
-        assert (held.asked, held.asked_alone) == (1, 0)
-        assert (await town.produce("orders", HUGE, **ZSTD)).base_offset == 1
+        assert (await harness.produce("orders", LARGE, **ZSTD)).base_offset == 0
+        assert (held.requested, held.asked_alone) == (1, 0)
+        assert (await harness.produce("orders", HUGE, **ZSTD)).base_offset == 1
         assert held.asked_alone == 1
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("kind", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
-def test_small_compressed_batches_are_validated_on_the_loop(play, kind):
-    async def scenario(town):
-        await town.create("orders")
-        held = hold(town)
-        assert (await town.produce("orders", b"small" * 100, compression=kind)).base_offset == 0
-        assert held.asked == 0
+def test_small_compressed_batches_are_validated_on_the_loop(run_scenario, kind):
+    async def scenario(harness):
+        await harness.create("orders")
+        held = hold(harness)
+        assert (await harness.produce("orders", b"small" * 100, compression=kind)).base_offset == 0
+        assert held.requested == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_without_acks_a_refusal_after_validation_closes_the_connection(play, make_batch):
-    async def scenario(town):
-        await town.create("orders", settings={"cleanup.policy": "compact"})
-        held = hold(town)
+def test_acks_0_batch_rejected_after_validation_closes_the_connection(run_scenario, make_batch):
+    async def scenario(harness):
+        await harness.create("orders", settings={"cleanup.policy": "compact"})
+        held = hold(harness)
         data = [TopicProduceData("orders", [PartitionProduceData(0, make_batch(LARGE, **ZSTD))])]
-        sent = await begin(town.ask(PRODUCE, 11, ProduceRequest(None, 0, 30_000, data)))
-        assert town.client.is_open
+        sent = await begin(harness.request(PRODUCE, 11, ProduceRequest(None, 0, 30_000, data)))
+        assert harness.client.is_open
         held.release()
         with pytest.raises(ConnectionEnded):
             await sent
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_topic_deleted_meanwhile_is_not_written_to(play):
-    async def scenario(town):
-        await town.create("orders")
-        held = hold(town)
-        late = await begin(town.produce("orders", LARGE, **ZSTD))
-        town.client = await town.memory.connect()
-        await town.ask(DELETE_TOPICS, 6, DeleteTopicsRequest(topics=[DeleteTopicState("orders")]))
+def test_append_to_a_topic_deleted_during_validation_fails(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        held = hold(harness)
+        late = await begin(harness.produce("orders", LARGE, **ZSTD))
+        harness.client = await harness.memory.connect()
+        await harness.request(DELETE_TOPICS, 6, DeleteTopicsRequest(topics=[DeleteTopicState("orders")]))
         await asyncio.sleep(1)
-        assert await town.create("orders") == ErrorCode.NONE
+        assert await harness.create("orders") == ErrorCode.NONE
         held.release()
         assert (await late).error_code in (
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
         await asyncio.sleep(1)
-        assert await town.values("orders") == []
+        assert await harness.values("orders") == []
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_stop_waits_for_what_is_being_validated(outlive):
+def test_stop_waits_for_validation(run_with_restarts):
     async def scenario(cluster, start):
-        town = await start()
-        await town.create("orders")
-        held = hold(town)
-        late = await begin(town.produce("orders", LARGE, **ZSTD))
-        stopping = await begin(town.memory.stop())
+        harness = await start()
+        await harness.create("orders")
+        held = hold(harness)
+        late = await begin(harness.produce("orders", LARGE, **ZSTD))
+        stopping = await begin(harness.memory.stop())
         assert not late.done()
         held.release()
         assert (await late).base_offset == 0
         await stopping
-        town = await start()
-        assert await town.values("orders", partition_max_bytes=1 << 22) == [LARGE]
+        harness = await start()
+        assert await harness.values("orders", partition_max_bytes=1 << 22) == [LARGE]
 
-    outlive(scenario)
+    run_with_restarts(scenario)
 
 
-def test_a_defect_in_validation_closes_the_connection_and_holds_up_nobody(play):
-    async def scenario(town):
-        await town.create("orders")
+def test_exception_in_validation_closes_only_its_own_connection(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
 
         async def broken(work):
             raise RuntimeError("planted")
 
-        town.cluster.workers.run = broken
+        harness.cluster.workers.run = broken
         with pytest.raises(ConnectionEnded):
-            await town.produce("orders", LARGE, **ZSTD)
-        town.client = await town.memory.connect()
-        assert (await town.produce("orders", b"next")).base_offset == 0
+            await harness.produce("orders", LARGE, **ZSTD)
+        harness.client = await harness.memory.connect()
+        assert (await harness.produce("orders", b"next")).base_offset == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_write_whose_transaction_ended_meanwhile_is_refused(play):
-    async def scenario(town):
-        await settle(town)
-        await town.create("orders")
-        held = hold(town)
-        writer = Transactor(town)
+def test_append_whose_transaction_ended_during_validation_is_rejected(run_scenario):
+    async def scenario(harness):
+        await drain(harness)
+        await harness.create("orders")
+        held = hold(harness)
+        writer = TransactionalProducer(harness)
         await writer.init()
         await writer.add("orders", 0)
         late = await begin(writer.write(LARGE * 3))
-        first, town.client = town.client, await town.memory.connect()
+        first, harness.client = harness.client, await harness.memory.connect()
         await writer.end(commits=False)
-        await writer.rest()
+        await writer.wait_until_complete()
         held.release()
         assert (await late) == ErrorCode.INVALID_TXN_STATE
-        assert await committed(town) == []
-        entry = await town.fetch("orders", isolation_level=COMMITTED)
-        assert entry.last_stable_offset == entry.high_watermark, "nothing was left open"
-        town.client = first
+        assert await committed(harness) == []
+        entry = await harness.fetch("orders", isolation_level=COMMITTED)
+        assert entry.last_stable_offset == entry.high_watermark, "no transaction is open"
+        harness.client = first
 
-    play(scenario, {**SETTINGS, "message.max.bytes": "10000000"})
+    run_scenario(scenario, {**SETTINGS, "message.max.bytes": "10000000"})
 
 
-def test_a_large_write_within_its_transaction_counts(play):
-    async def scenario(town):
-        await settle(town)
-        await town.create("orders")
-        writer = Transactor(town)
+def test_large_transactional_batch_is_appended(run_scenario):
+    async def scenario(harness):
+        await drain(harness)
+        await harness.create("orders")
+        writer = TransactionalProducer(harness)
         await writer.init()
         await writer.add("orders", 0)
         assert await writer.write(LARGE * 3) == 0
         assert await writer.write(LARGE * 3) == 0
-        assert town.cluster.workers.ran == 2
+        assert harness.cluster.workers.ran == 2
         await writer.end()
-        await writer.rest()
-        assert (await town.values("orders", isolation_level=COMMITTED))[:2] == [LARGE * 3] * 2
+        await writer.wait_until_complete()
+        assert (await harness.values("orders", isolation_level=COMMITTED))[:2] == [LARGE * 3] * 2
 
-    play(scenario, {**SETTINGS, "message.max.bytes": "10000000"})
+    run_scenario(scenario, {**SETTINGS, "message.max.bytes": "10000000"})

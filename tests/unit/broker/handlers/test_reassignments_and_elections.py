@@ -1,9 +1,9 @@
-"""Reassignments and elections on a cluster of one broker: Kafka's answers, though nothing can move."""
+"""Reassignments and elections on a cluster of one broker: Kafka's error codes."""
 
 import pytest
 
-from odradek.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, judge_election
-from odradek.broker.topics.topic_planning import judge_reassignment
+from odradek.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, election_error
+from odradek.broker.topics.topic_planning import check_reassignment
 from odradek.cluster.metadata_cache import PartitionMetadata
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.wire.messages.alter_partition_reassignments import (
@@ -24,51 +24,53 @@ NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
 
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
 @pytest.mark.parametrize("version", range(3))
-def test_leaders_that_are_right_are_not_elected(play, version, kind):
-    async def scenario(town):
-        await town.create("orders", 2)
-        asked = [TopicPartitions("orders", [0, 1, 7]), TopicPartitions("nowhere", [0])]
-        request = ElectLeadersRequest(kind if version else PREFERRED, asked, 1000)
-        answer = await town.ask(ELECT, version, request)
-        assert answer.error_code == 0
-        found = {
-            one.topic: [(part.partition_id, part.error_code) for part in one.partition_result]
-            for one in answer.replica_election_results
+def test_election_is_not_needed_for_a_preferred_leader(run_scenario, version, kind):
+    async def scenario(harness):
+        await harness.create("orders", 2)
+        requested = [TopicPartitions("orders", [0, 1, 7]), TopicPartitions("nowhere", [0])]
+        request = ElectLeadersRequest(kind if version else PREFERRED, requested, 1000)
+        response = await harness.request(ELECT, version, request)
+        assert response.error_code == 0
+        result = {
+            result.topic: [(part.partition_id, part.error_code) for part in result.partition_result]
+            for result in response.replica_election_results
         }
-        assert found == {
+        assert result == {
             "orders": [(0, NOT_NEEDED), (1, NOT_NEEDED), (7, MISSING)],
             "nowhere": [(0, MISSING)],
         }
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_asked_for_all_partitions_those_that_need_no_election_are_left_out(play, version):
-    async def scenario(town):
-        own = town.broker.broker_id
-        await town.create("orders", 2)
-        await town.create("spread", assignments={0: [77, own]})
-        answer = await town.ask(ELECT, version, ElectLeadersRequest(PREFERRED, None, 1000))
-        found = [
-            (one.topic, part.partition_id, part.error_code)
-            for one in answer.replica_election_results
-            for part in one.partition_result
+def test_election_for_all_partitions_omits_those_that_need_none(run_scenario, version):
+    async def scenario(harness):
+        own = harness.broker.broker_id
+        await harness.create("orders", 2)
+        await harness.create("spread", assignments={0: [77, own]})
+        response = await harness.request(ELECT, version, ElectLeadersRequest(PREFERRED, None, 1000))
+        result = [
+            (result.topic, part.partition_id, part.error_code)
+            for result in response.replica_election_results
+            for part in result.partition_result
         ]
-        assert found == [("spread", 0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
+        assert result == [("spread", 0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_an_unknown_kind_of_election_is_refused(play):
-    async def scenario(town):
-        await town.create("orders")
-        asked = [TopicPartitions("orders", [0])]
-        answer = await town.ask(ELECT, 2, ElectLeadersRequest(5, asked, 1000))
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
-        assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.INVALID_REQUEST
+def test_unknown_election_type_is_rejected(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        requested = [TopicPartitions("orders", [0])]
+        response = await harness.request(ELECT, 2, ElectLeadersRequest(5, requested, 1000))
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert (
+            response.replica_election_results[0].partition_result[0].error_code == ErrorCode.INVALID_REQUEST
+        )
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -82,38 +84,38 @@ def test_an_unknown_kind_of_election_is_refused(play):
         (UNCLEAN, 1, (1, 2), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
-def test_an_election_is_judged_by_leader_and_live_brokers(kind, leader, replicas, code):
+def test_election_error_depends_on_leader_and_live_brokers(kind, leader, replicas, code):
     partition = PartitionMetadata(0, leader, 3, replicas, replicas)
-    assert judge_election(kind, partition, {2}).code is code
+    assert election_error(kind, partition, {2}).code is code
 
 
-def test_no_reassignment_is_under_way(play):
-    async def scenario(town):
-        await town.create("orders")
+def test_no_reassignment_is_listed(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
         for topics in (None, [], [ListPartitionReassignmentsTopics("orders", [0, 5])]):
-            answer = await town.ask(LIST, 0, ListPartitionReassignmentsRequest(1000, topics))
-            assert (answer.error_code, answer.topics) == (0, [])
+            response = await harness.request(LIST, 0, ListPartitionReassignmentsRequest(1000, topics))
+            assert (response.error_code, response.topics) == (0, [])
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_reassignments_are_judged_partition_by_partition(play):
-    async def scenario(town):
-        own = town.broker.broker_id
-        await town.create("orders", 8)
-        wishes = [[own], None, [own + 1], [], [own, own], [-1], [own, 77]]
-        parts = [ReassignablePartition(number, wish) for number, wish in enumerate(wishes)]
+def test_each_reassignment_gets_its_own_error(run_scenario):
+    async def scenario(harness):
+        own = harness.broker.broker_id
+        await harness.create("orders", 8)
+        new_topics = [[own], None, [own + 1], [], [own, own], [-1], [own, 77]]
+        parts = [ReassignablePartition(number, request) for number, request in enumerate(new_topics)]
         other = ReassignableTopic(
             "nowhere", [ReassignablePartition(0, [own]), ReassignablePartition(1, None)]
         )
         request = AlterPartitionReassignmentsRequest(1000, [ReassignableTopic("orders", parts), other])
-        answer = await town.ask(REASSIGN, 0, request)
-        assert answer.error_code == 0
+        response = await harness.request(REASSIGN, 0, request)
+        assert response.error_code == 0
         bad, idle = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        codes = [[part.error_code for part in topic.partitions] for topic in answer.responses]
+        codes = [[part.error_code for part in topic.partitions] for topic in response.responses]
         assert codes == [[0, idle, bad, bad, bad, bad, bad], [MISSING, idle]]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_reassignments_are_judged_partition_by_partition(play):
         (None, (1,), None),
     ],
 )
-def test_why_a_reassignment_is_refused(wanted, current, words):
-    with pytest.raises(BrokerError) as refused:
-        judge_reassignment(wanted, current, {1, 2})
-    assert (words or "") in (refused.value.message or "")
+def test_reassignment_error(expected, current, words):
+    with pytest.raises(BrokerError) as error:
+        check_reassignment(expected, current, {1, 2})
+    assert (words or "") in (error.value.message or "")

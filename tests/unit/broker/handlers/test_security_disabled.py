@@ -1,4 +1,4 @@
-"""Answers about security from a broker that has none: as Kafka's without an authorizer, on PLAINTEXT."""
+"""Security APIs without an authorizer, on PLAINTEXT: Kafka's error codes."""
 
 import pytest
 
@@ -20,61 +20,64 @@ NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_acls_are_not_described(play, version):
-    async def scenario(town):
+def test_describe_acls_fails(run_scenario, version):
+    async def scenario(harness):
         request = DescribeAclsRequest(ANY, None, 1 if version else 3, None, None, ANY, ANY)
-        answer = await town.ask(DESCRIBE_ACLS, version, request)
-        assert answer.error_code == ErrorCode.SECURITY_DISABLED
-        assert answer.error_message == NO_AUTHORIZER
-        assert answer.resources == []
+        response = await harness.request(DESCRIBE_ACLS, version, request)
+        assert response.error_code == ErrorCode.SECURITY_DISABLED
+        assert response.error_message == NO_AUTHORIZER
+        assert response.resources == []
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_acls_are_not_created_and_each_creation_is_told_so(play, version):
-    async def scenario(town):
+def test_create_acls_fails_for_each_creation(run_scenario, version):
+    async def scenario(harness):
         creation = AclCreation(TOPIC, "orders", 3, "User:alice", "*", READ, ALLOW)
-        answer = await town.ask(CREATE_ACLS, version, CreateAclsRequest([creation, creation]))
-        refusal = (ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
-        assert [(one.error_code, one.error_message) for one in answer.results] == [refusal] * 2
+        response = await harness.request(CREATE_ACLS, version, CreateAclsRequest([creation, creation]))
+        error = (ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
+        assert [(result.error_code, result.error_message) for result in response.results] == [error] * 2
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_acls_are_not_deleted_and_each_filter_is_told_so(play, version):
-    async def scenario(town):
+def test_delete_acls_fails_for_each_filter(run_scenario, version):
+    async def scenario(harness):
         everything = DeleteAclsFilter(ANY, None, 1 if version else 3, None, None, ANY, ANY)
-        answer = await town.ask(DELETE_ACLS, version, DeleteAclsRequest([everything, everything]))
-        refusal = (ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.", [])
-        found = [(one.error_code, one.error_message, one.matching_acls) for one in answer.filter_results]
-        assert found == [refusal] * 2
+        response = await harness.request(DELETE_ACLS, version, DeleteAclsRequest([everything, everything]))
+        error = (ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.", [])
+        result = [
+            (result.error_code, result.error_message, result.matching_acls)
+            for result in response.filter_results
+        ]
+        assert result == [error] * 2
 
-    play(scenario)
-
-
-@pytest.mark.parametrize("version", range(2))
-def test_a_sasl_handshake_is_out_of_place_on_a_plaintext_listener(play, version):
-    async def scenario(town):
-        answer = await town.ask(SASL_HANDSHAKE, version, SaslHandshakeRequest("PLAIN"))
-        assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
-        await town.create("orders")  # the connection stays
-
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_there_are_no_client_quotas(play, version):
-    async def scenario(town):
+def test_sasl_handshake_on_a_plaintext_listener_fails(run_scenario, version):
+    async def scenario(harness):
+        response = await harness.request(SASL_HANDSHAKE, version, SaslHandshakeRequest("PLAIN"))
+        assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+        await harness.create("orders")  # the connection stays open
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_no_client_quotas_are_described(run_scenario, version):
+    async def scenario(harness):
         for components in (
             [],
             [ComponentData("user", ANY_MATCH, None), ComponentData("client-id", 0, "app")],
         ):
-            answer = await town.ask(QUOTAS, version, DescribeClientQuotasRequest(components, True))
-            assert (answer.error_code, answer.entries) == (0, [])
+            response = await harness.request(QUOTAS, version, DescribeClientQuotasRequest(components, True))
+            assert (response.error_code, response.entries) == (0, [])
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -86,25 +89,25 @@ def test_there_are_no_client_quotas(play, version):
         (["planet"], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_a_filter_of_quotas_that_makes_no_sense_is_refused(play, types, code):
-    async def scenario(town):
-        components = [ComponentData(each, ANY_MATCH, None) for each in types]
-        answer = await town.ask(QUOTAS, 1, DescribeClientQuotasRequest(components, False))
-        assert (answer.error_code, answer.entries) == (code, None)
-        assert answer.error_message
+def test_invalid_quota_filter_is_rejected(run_scenario, types, code):
+    async def scenario(harness):
+        components = [ComponentData(item, ANY_MATCH, None) for item in types]
+        response = await harness.request(QUOTAS, 1, DescribeClientQuotasRequest(components, False))
+        assert (response.error_code, response.entries) == (code, None)
+        assert response.error_message
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_no_user_has_scram_credentials(play):
-    async def scenario(town):
+def test_no_scram_credentials_are_described(run_scenario):
+    async def scenario(harness):
         for users in (None, []):
-            answer = await town.ask(SCRAM, 0, DescribeUserScramCredentialsRequest(users))
-            assert (answer.error_code, answer.results) == (0, [])
+            response = await harness.request(SCRAM, 0, DescribeUserScramCredentialsRequest(users))
+            assert (response.error_code, response.results) == (0, [])
         named = [UserName("alice"), UserName("bob"), UserName("bob")]
-        answer = await town.ask(SCRAM, 0, DescribeUserScramCredentialsRequest(named))
-        assert answer.error_code == 0
-        found = {one.user: one.error_code for one in answer.results}
-        assert found == {"alice": ErrorCode.RESOURCE_NOT_FOUND, "bob": ErrorCode.DUPLICATE_RESOURCE}
+        response = await harness.request(SCRAM, 0, DescribeUserScramCredentialsRequest(named))
+        assert response.error_code == 0
+        result = {result.user: result.error_code for result in response.results}
+        assert result == {"alice": ErrorCode.RESOURCE_NOT_FOUND, "bob": ErrorCode.DUPLICATE_RESOURCE}
 
-    play(scenario)
+    run_scenario(scenario)

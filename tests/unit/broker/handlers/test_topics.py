@@ -1,4 +1,4 @@
-"""Topics made, grown and deleted: waiting, refusals, races."""
+"""CreateTopics, CreatePartitions and DeleteTopics: waiting, errors, races."""
 
 import asyncio
 
@@ -24,31 +24,31 @@ def deleting(*names, timeout_ms=5000):
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_without_time_to_wait_a_topic_is_made_and_the_answer_says_that_it_is_not_ready(play, timeout_ms):
-    async def scenario(town):
+def test_create_with_zero_timeout_creates_and_returns_request_timed_out(run_scenario, timeout_ms):
+    async def scenario(harness):
         request = CreateTopicsRequest([CreatableTopic("orders", 1, 1)], timeout_ms)
-        response = await town.ask(CREATE, 7, request)
+        response = await harness.request(CREATE, 7, request)
         assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         await asyncio.sleep(1)
-        assert town.broker.image.topic("orders") is not None
+        assert harness.broker.metadata_cache.topic("orders") is not None
 
-    play(scenario)
-
-
-def test_a_topic_nobody_can_lead_is_refused_at_once_and_its_name_stays_free(play):
-    async def scenario(town):
-        began_ms = town.cluster.clock.monotonic_ms()
-        assert await town.create("orders", assignments={0: [77]}) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert await town.create("orders") == ErrorCode.NONE
-        assert town.cluster.clock.monotonic_ms() - began_ms < 1000
-
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_many_topics_in_one_request_fare_each_on_its_own(play):
-    async def scenario(town):
-        await town.create("there")
-        wishes = [
+def test_topic_without_live_replicas_is_rejected_and_its_name_stays_free(run_scenario):
+    async def scenario(harness):
+        began_ms = harness.cluster.clock.monotonic_ms()
+        assert await harness.create("orders", assignments={0: [77]}) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert await harness.create("orders") == ErrorCode.NONE
+        assert harness.cluster.clock.monotonic_ms() - began_ms < 1000
+
+    run_scenario(scenario)
+
+
+def test_topics_of_one_request_succeed_or_fail_independently(run_scenario):
+    async def scenario(harness):
+        await harness.create("there")
+        new_topics = [
             CreatableTopic("good", 2, 1),
             CreatableTopic("there", 1, 1),
             CreatableTopic("a/b", 1, 1),
@@ -58,8 +58,8 @@ def test_many_topics_in_one_request_fare_each_on_its_own(play):
             CreatableTopic("strange", 1, 1, [], [CreatableTopicConfig("no.such", "1")]),
             CreatableTopic("null", 1, 1, [], [CreatableTopicConfig("retention.ms", None)]),
         ]
-        response = await town.ask(CREATE, 7, CreateTopicsRequest(wishes, 5000))
-        codes = {one.name: one.error_code for one in response.topics}
+        response = await harness.request(CREATE, 7, CreateTopicsRequest(new_topics, 5000))
+        codes = {topic.name: topic.error_code for topic in response.topics}
         assert codes == {
             "good": 0,
             "there": ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -70,180 +70,180 @@ def test_many_topics_in_one_request_fare_each_on_its_own(play):
             "strange": ErrorCode.INVALID_CONFIG,
             "null": ErrorCode.INVALID_CONFIG,
         }
-        assert set(town.broker.image.topics) == {"there", "good"}
-        assert all(one.error_message for one in response.topics if one.error_code)
+        assert set(harness.broker.metadata_cache.topics) == {"there", "good"}
+        assert all(topic.error_message for topic in response.topics if topic.error_code)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_each_entry_of_a_topic_named_twice_is_refused_in_its_place(play):
-    async def scenario(town):
+def test_duplicate_topic_entries_are_rejected(run_scenario):
+    async def scenario(harness):
         names = ("twin", "single", "twin")
         request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 5000)
-        response = await town.ask(CREATE, 7, request)
-        refused = ErrorCode.INVALID_REQUEST
-        found = [(one.name, one.error_code) for one in response.topics]
-        assert found == [("twin", refused), ("single", 0), ("twin", refused)]
-        assert set(town.broker.image.topics) == {"single"}
+        response = await harness.request(CREATE, 7, request)
+        rejected = ErrorCode.INVALID_REQUEST
+        result = [(topic.name, topic.error_code) for topic in response.topics]
+        assert result == [("twin", rejected), ("single", 0), ("twin", rejected)]
+        assert set(harness.broker.metadata_cache.topics) == {"single"}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_of_names_that_collide_in_one_request_the_first_is_created(play):
-    async def scenario(town):
+def test_first_of_colliding_names_in_one_request_is_created(run_scenario):
+    async def scenario(harness):
         names = ("a.b_c", "a_b.c", "a-b_c")
         request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 5000)
-        response = await town.ask(CREATE, 7, request)
-        codes = [one.error_code for one in response.topics]
+        response = await harness.request(CREATE, 7, request)
+        codes = [topic.error_code for topic in response.topics]
         assert codes == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
         assert "a.b_c" in response.topics[1].error_message
-        assert set(town.broker.image.topics) == {"a.b_c", "a-b_c"}
+        assert set(harness.broker.metadata_cache.topics) == {"a.b_c", "a-b_c"}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_of_names_that_collide_and_are_validated_only_the_first_is_accepted(play):
-    async def scenario(town):
+def test_validate_only_accepts_the_first_of_colliding_names(run_scenario):
+    async def scenario(harness):
         names = ("a.b", "a_b")
         request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 5000, True)
-        response = await town.ask(CREATE, 7, request)
-        assert [one.error_code for one in response.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
-        assert not town.broker.image.topics
+        response = await harness.request(CREATE, 7, request)
+        assert [topic.error_code for topic in response.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert not harness.broker.metadata_cache.topics
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_of_clients_that_create_colliding_names_at_once_one_does(play):
-    async def scenario(town):
-        clients = [await town.memory.connect() for _ in range(4)]
+def test_concurrent_creation_of_colliding_names_succeeds_once(run_scenario):
+    async def scenario(harness):
+        clients = [await harness.memory.connect() for _ in range(4)]
         names = ("a.b.c", "a_b_c", "a.b_c", "a_b.c")
         requests = [CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5000) for name in names]
-        begun = [client.begin(CREATE, 7, one) for client, one in zip(clients, requests, strict=True)]
-        codes = sorted(one.topics[0].error_code for one in await asyncio.gather(*begun))
+        begun = [client.begin(CREATE, 7, item) for client, item in zip(clients, requests, strict=True)]
+        codes = sorted(response.topics[0].error_code for response in await asyncio.gather(*begun))
         assert codes == [0, *[ErrorCode.INVALID_TOPIC_EXCEPTION] * 3]
-        assert len(town.broker.image.topics) == 1
+        assert len(harness.broker.metadata_cache.topics) == 1
 
-    play(scenario, delay_max_ms=5)
+    run_scenario(scenario, delay_max_ms=5)
 
 
-def test_of_clients_that_make_the_same_topic_at_once_one_does(play):
-    async def scenario(town):
-        clients = [await town.memory.connect() for _ in range(4)]
+def test_concurrent_creation_of_one_topic_succeeds_once(run_scenario):
+    async def scenario(harness):
+        clients = [await harness.memory.connect() for _ in range(4)]
         request = CreateTopicsRequest([CreatableTopic("orders", 3, 1)], 5000)
         responses = await asyncio.gather(*(client.begin(CREATE, 7, request) for client in clients))
-        codes = sorted(one.topics[0].error_code for one in responses)
+        codes = sorted(respons.topics[0].error_code for respons in responses)
         assert codes == [0, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 3]
 
-    play(scenario, delay_max_ms=5)
+    run_scenario(scenario, delay_max_ms=5)
 
 
-def test_of_clients_that_delete_the_same_topic_at_once_all_see_it_gone(play):
-    async def scenario(town):
-        await town.create("orders")
-        clients = [await town.memory.connect() for _ in range(3)]
-        responses = await asyncio.gather(*(one.begin(DELETE, 6, deleting("orders")) for one in clients))
+def test_concurrent_deletion_of_one_topic_succeeds_for_all(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        clients = [await harness.memory.connect() for _ in range(3)]
+        responses = await asyncio.gather(*(client.begin(DELETE, 6, deleting("orders")) for client in clients))
         for response in responses:
             assert response.responses[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert town.broker.image.topic("orders") is None
+        assert harness.broker.metadata_cache.topic("orders") is None
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_deletion_can_be_forbidden(play):
-    async def scenario(town):
-        await town.create("orders")
-        response = await town.ask(DELETE, 6, deleting("orders", "nowhere"))
-        codes = {one.name: one.error_code for one in response.responses}
+def test_deletion_can_be_disabled(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        response = await harness.request(DELETE, 6, deleting("orders", "nowhere"))
+        codes = {respons.name: respons.error_code for respons in response.responses}
         assert codes["orders"] == ErrorCode.TOPIC_DELETION_DISABLED
-        assert town.broker.image.topic("orders") is not None
+        assert harness.broker.metadata_cache.topic("orders") is not None
 
-    play(scenario, {"delete.topic.enable": "false"})
-
-
-def test_a_topic_named_twice_is_deleted_once(play):
-    async def scenario(town):
-        await town.create("orders")
-        response = await town.ask(DELETE, 6, deleting("orders", "orders"))
-        assert [one.error_code for one in response.responses] == [0]
-
-    play(scenario)
+    run_scenario(scenario, {"delete.topic.enable": "false"})
 
 
-def test_the_files_of_a_deleted_topic_go_after_their_delay(play):
-    async def scenario(town):
-        await town.create("orders", 2, {"file.delete.delay.ms": "5000"})
-        await town.produce("orders", b"x")
-        await town.ask(DELETE, 6, deleting("orders"))
-        names = town.cluster.files.list_names
+def test_duplicate_topic_is_deleted_once(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        response = await harness.request(DELETE, 6, deleting("orders", "orders"))
+        assert [respons.error_code for respons in response.responses] == [0]
+
+    run_scenario(scenario)
+
+
+def test_files_of_a_deleted_topic_are_removed_after_the_delay(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", 2, {"file.delete.delay.ms": "5000"})
+        await harness.produce("orders", b"x")
+        await harness.request(DELETE, 6, deleting("orders"))
+        names = harness.cluster.files.list_names
         assert len([name for name in names("/data") if name.endswith("-delete")]) == 2
         await asyncio.sleep(10)
         assert not [name for name in names("/data") if name.startswith("orders")]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_made_and_deleted_over_and_over_a_topic_is_always_new(play):
-    async def scenario(town):
+def test_repeatedly_recreated_topic_is_always_empty(run_scenario):
+    async def scenario(harness):
         seen = set()
         for _ in range(10):
-            assert await town.create("orders") == 0
-            seen.add(town.topic_id("orders"))
-            assert (await town.produce("orders", b"x")).base_offset == 0
-            response = await town.ask(DELETE, 6, deleting("orders"))
+            assert await harness.create("orders") == 0
+            seen.add(harness.topic_id("orders"))
+            assert (await harness.produce("orders", b"x")).base_offset == 0
+            response = await harness.request(DELETE, 6, deleting("orders"))
             assert response.responses[0].error_code == 0
         assert len(seen) == 10
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_partitions_may_be_given_their_replicas(play):
-    async def scenario(town):
-        await town.create("orders")
+def test_new_partitions_accept_a_manual_assignment(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
 
         async def grow(*replicas):
-            assignments = [CreatePartitionsAssignment(list(one)) for one in replicas]
-            wish = CreatePartitionsTopic("orders", 1 + len(replicas), assignments)
-            response = await town.ask(GROW, 3, CreatePartitionsRequest([wish], 5000))
+            assignments = [CreatePartitionsAssignment(list(replica)) for replica in replicas]
+            request = CreatePartitionsTopic("orders", 1 + len(replicas), assignments)
+            response = await harness.request(GROW, 3, CreatePartitionsRequest([request], 5000))
             return response.results[0].error_code
 
-        own = town.broker.broker_id
+        own = harness.broker.broker_id
         assert await grow((own + 1,)) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert await grow((own, own)) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert await grow((own,), (own,)) == 0
-        assert len(town.broker.image.topic("orders").partitions) == 3
+        assert len(harness.broker.metadata_cache.topic("orders").partitions) == 3
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_nobody_waits_for_partitions_of_a_topic_that_is_deleted_meanwhile(play):
-    async def scenario(town):
-        other = await town.memory.connect()
+def test_create_partitions_of_a_topic_deleted_meanwhile_fails_at_once(run_scenario):
+    async def scenario(harness):
+        other = await harness.memory.connect()
         for _ in range(20):
-            await town.create("orders")
-            began_ms = town.cluster.clock.monotonic_ms()
-            wish = CreatePartitionsTopic("orders", 3, None)
+            await harness.create("orders")
+            began_ms = harness.cluster.clock.monotonic_ms()
+            request = CreatePartitionsTopic("orders", 3, None)
             deleting_it = other.begin(DELETE, 6, deleting("orders"))
-            growing = town.client.begin(GROW, 3, CreatePartitionsRequest([wish], 600_000))
+            growing = harness.client.begin(GROW, 3, CreatePartitionsRequest([request], 600_000))
             grown, deleted = await growing, await deleting_it
             assert deleted.responses[0].error_code == 0
             assert grown.results[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            assert town.cluster.clock.monotonic_ms() - began_ms < 5_000
+            assert harness.cluster.clock.monotonic_ms() - began_ms < 5_000
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_topic_under_reassignment_does_not_grow(play):
-    async def scenario(town):
-        await town.create("orders")
-        store = town.memory._session.store
-        own = town.broker.broker_id
+def test_create_partitions_is_rejected_during_a_reassignment(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders")
+        store = harness.memory._session.store
+        own = harness.broker.broker_id
         moving = {0: ReplicaAssignment((own,), adding=(own + 1,))}
-        await write_assignment(store, "orders", TopicAssignment(town.topic_id("orders"), moving))
-        wish = CreatePartitionsTopic("orders", 2, None)
-        response = await town.ask(GROW, 3, CreatePartitionsRequest([wish], 5000))
+        await write_assignment(store, "orders", TopicAssignment(harness.topic_id("orders"), moving))
+        request = CreatePartitionsTopic("orders", 2, None)
+        response = await harness.request(GROW, 3, CreatePartitionsRequest([request], 5000))
         assert response.results[0].error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 INTERNAL = {
@@ -256,53 +256,56 @@ INTERNAL = {
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_topics_of_the_brokers_do_not_grow(play, topic, validate_only):
-    async def scenario(town):
-        await town.ask(3, 12, MetadataRequest([MetadataRequestTopic(name=topic)]))
-        wish = CreatePartitionsTopic(topic, 7, None)
-        response = await town.ask(GROW, 3, CreatePartitionsRequest([wish], 5000, validate_only))
+def test_create_partitions_is_rejected_for_internal_topics(run_scenario, topic, validate_only):
+    async def scenario(harness):
+        await harness.request(3, 12, MetadataRequest([MetadataRequestTopic(name=topic)]))
+        request = CreatePartitionsTopic(topic, 7, None)
+        response = await harness.request(GROW, 3, CreatePartitionsRequest([request], 5000, validate_only))
         assert response.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert "cannot be changed" in response.results[0].error_message
-        assert len(town.broker.image.topic(topic).partitions) == 3
+        assert len(harness.broker.metadata_cache.topic(topic).partitions) == 3
 
-    play(scenario, INTERNAL)
+    run_scenario(scenario, INTERNAL)
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_growth_behind_the_back_of_a_coordinator_moves_nothing(play, topic):
-    async def scenario(town):
-        await town.ask(3, 12, MetadataRequest([MetadataRequestTopic(name=topic)]))
-        offsets, transactions = town.broker._groups._topic, town.broker._transactions._topic
+def test_coordinator_ignores_partitions_added_to_its_topic(run_scenario, topic):
+    async def scenario(harness):
+        await harness.request(3, 12, MetadataRequest([MetadataRequestTopic(name=topic)]))
+        offsets, transactions = (
+            harness.broker._group_coordinator._topic,
+            harness.broker._transaction_coordinator._topic,
+        )
         coordinator = offsets if topic == "__consumer_offsets" else transactions
         identifiers = [f"name {number}" for number in range(30)]
-        before = [coordinator.partition_of(each) for each in identifiers]
-        own = ReplicaAssignment((town.broker.broker_id,))
-        grown = TopicAssignment(town.topic_id(topic), dict.fromkeys(range(7), own))
-        await write_assignment(town.memory._session.store, topic, grown)
+        before = [coordinator.partition_of(identifier) for identifier in identifiers]
+        own = ReplicaAssignment((harness.broker.broker_id,))
+        grown = TopicAssignment(harness.topic_id(topic), dict.fromkeys(range(7), own))
+        await write_assignment(harness.memory._session.store, topic, grown)
         await asyncio.sleep(1)
-        assert len(town.broker.image.topic(topic).partitions) == 7
-        assert [coordinator.partition_of(each) for each in identifiers] == before
-        await town.ask(DELETE, 6, deleting(topic))
-        await town.create(topic, 5)
-        assert {coordinator.partition_of(each) for each in identifiers} == set(range(5))
+        assert len(harness.broker.metadata_cache.topic(topic).partitions) == 7
+        assert [coordinator.partition_of(identifier) for identifier in identifiers] == before
+        await harness.request(DELETE, 6, deleting(topic))
+        await harness.create(topic, 5)
+        assert {coordinator.partition_of(identifier) for identifier in identifiers} == set(range(5))
 
-    play(scenario, INTERNAL)
+    run_scenario(scenario, INTERNAL)
 
 
 @pytest.mark.parametrize(
     ("topic", "partitions", "policy"),
     [("__consumer_offsets", 7, "compact"), ("__transaction_state", 5, "compact")],
 )
-def test_topics_of_the_brokers_have_settings_of_their_own(play, topic, partitions, policy):
-    async def scenario(town):
-        asked = MetadataRequest([MetadataRequestTopic(name=topic)])
-        [found] = (await town.ask(3, 12, asked)).topics
-        assert found.error_code == 0
-        assert found.is_internal
-        assert len(found.partitions) == partitions
-        assert town.broker._topics.overrides_of(topic)["cleanup.policy"] == policy
+def test_internal_topics_have_their_own_settings(run_scenario, topic, partitions, policy):
+    async def scenario(harness):
+        requested = MetadataRequest([MetadataRequestTopic(name=topic)])
+        [result] = (await harness.request(3, 12, requested)).topics
+        assert result.error_code == 0
+        assert result.is_internal
+        assert len(result.partitions) == partitions
+        assert harness.broker._admin_manager.topic_overrides(topic)["cleanup.policy"] == policy
 
-    play(
+    run_scenario(
         scenario,
         {
             "offsets.topic.num.partitions": "7",
@@ -314,11 +317,11 @@ def test_topics_of_the_brokers_have_settings_of_their_own(play, topic, partition
     )
 
 
-def test_what_is_made_is_in_the_store(play):
-    async def scenario(town):
-        await town.create("orders", 2)
-        found = await read_topics(town.memory._session.store)
-        assert set(found) == {"orders"}
-        assert found["orders"].assignment.topic_id == town.topic_id("orders")
+def test_created_topic_is_in_the_store(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", 2)
+        result = await read_topics(harness.memory._session.store)
+        assert set(result) == {"orders"}
+        assert result["orders"].assignment.topic_id == harness.topic_id("orders")
 
-    play(scenario)
+    run_scenario(scenario)

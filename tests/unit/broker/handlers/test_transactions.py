@@ -1,4 +1,4 @@
-"""Transactions in a whole broker: what counts, who is fenced off, what is left after failures."""
+"""Transactions in a whole broker: visibility, fencing, failures."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .transactional_client import (
     LIST_TRANSACTIONS,
     PRODUCE,
     SETTINGS,
-    Transactor,
+    TransactionalProducer,
     committed,
+    drain,
     fetch_offset,
-    settle,
     write_marker,
 )
 
@@ -39,121 +39,123 @@ DELETE_TOPICS, JOIN_GROUP = 20, 11
 
 
 @pytest.fixture
-def play_transactions(play: Any) -> Any:
-    """Run a scenario on a broker that coordinates transactions, with a topic of two partitions."""
+def run_transactions(run_scenario: Any) -> Any:
+    """Run a scenario on a broker with transaction coordinators and a topic of two partitions."""
 
     def run(scenario: Any, settings: Any = None) -> None:
-        async def main(town: Any) -> None:
-            await settle(town)
-            await town.create("orders", 2)
-            await scenario(town)
+        async def main(harness: Any) -> None:
+            await drain(harness)
+            await harness.create("orders", 2)
+            await scenario(harness)
 
-        play(main, {**SETTINGS, **(settings or {})})
+        run_scenario(main, {**SETTINGS, **(settings or {})})
 
     return run
 
 
-# What counts.
+# Visibility.
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        assert await one.init() == 0
-        await one.transact(b"a", b"b")
-        await one.transact(b"never", commits=False)
-        await one.transact(b"c")
-        assert await committed(town) == [b"a", b"b", b"c"]
-        entry = await town.fetch("orders", isolation_level=COMMITTED)
+def test_committed_records_are_read_and_aborted_ones_are_not(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        assert await producer.init() == 0
+        await producer.transact(b"a", b"b")
+        await producer.transact(b"never", commits=False)
+        await producer.transact(b"c")
+        assert await committed(harness) == [b"a", b"b", b"c"]
+        entry = await harness.fetch("orders", isolation_level=COMMITTED)
         assert entry.last_stable_offset == entry.high_watermark == 7
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_a_transaction_counts_in_all_of_its_partitions_or_in_none(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
+def test_transaction_commits_in_all_of_its_partitions_or_in_none(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
         for commits, expected in ((False, []), (True, [b"x"])):
-            assert await one.add("orders", 0, 1) == {0: 0, 1: 0}
-            assert [await one.write(b"x", partition=number) for number in (0, 1)] == [0, 0]
-            assert [await committed(town, partition=number) for number in (0, 1)] == [[], []]
-            assert await one.end(commits=commits) == 0
-            await one.rest()
-            assert [await committed(town, partition=number) for number in (0, 1)] == [expected, expected]
+            assert await producer.add("orders", 0, 1) == {0: 0, 1: 0}
+            assert [await producer.write(b"x", partition=number) for number in (0, 1)] == [0, 0]
+            assert [await committed(harness, partition=number) for number in (0, 1)] == [[], []]
+            assert await producer.end(commits=commits) == 0
+            await producer.wait_until_complete()
+            assert [await committed(harness, partition=number) for number in (0, 1)] == [expected, expected]
 
-    play_transactions(scenario)
-
-
-def test_a_commit_that_is_asked_for_again_is_answered_again(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        await one.transact(b"a")
-        assert await one.end() == 0
-        assert await one.end(commits=False) == ErrorCode.INVALID_TXN_STATE
-        assert await committed(town) == [b"a"]
-
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_partitions_join_together_or_not_at_all(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        assert await one.add("orders", 0, 7) == {
+def test_repeated_commit_succeeds(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.transact(b"a")
+        assert await producer.end() == 0
+        assert await producer.end(commits=False) == ErrorCode.INVALID_TXN_STATE
+        assert await committed(harness) == [b"a"]
+
+    run_transactions(scenario)
+
+
+def test_partitions_are_added_all_or_none(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        assert await producer.add("orders", 0, 7) == {
             0: ErrorCode.OPERATION_NOT_ATTEMPTED,
             7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
-        assert await one.add(OFFSETS_TOPIC, 0) == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-        assert await one.state() == "Empty"
-        assert await one.write(b"a") == ErrorCode.TRANSACTION_ABORTABLE
+        assert await producer.add(OFFSETS_TOPIC, 0) == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        assert await producer.state() == "Empty"
+        assert await producer.write(b"a") == ErrorCode.TRANSACTION_ABORTABLE
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_whoever_verifies_for_others_hears_of_each_partition_and_each_transaction(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        await one.add("orders", 1)
-        asked = [AddPartitionsToTxnTopic("orders", [0, 1])]
+def test_verify_only_returns_an_error_per_partition_and_transaction(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.add("orders", 1)
+        requested = [AddPartitionsToTxnTopic("orders", [0, 1])]
         request = AddPartitionsToTxnRequest(
             [
-                AddPartitionsToTxnTransaction("ledger", one.producer_id, one.epoch, True, asked),
-                AddPartitionsToTxnTransaction("", one.producer_id, one.epoch, True, asked),
-                AddPartitionsToTxnTransaction("other", one.producer_id, one.epoch, True, asked),
+                AddPartitionsToTxnTransaction(
+                    "ledger", producer.producer_id, producer.epoch, True, requested
+                ),
+                AddPartitionsToTxnTransaction("", producer.producer_id, producer.epoch, True, requested),
+                AddPartitionsToTxnTransaction("other", producer.producer_id, producer.epoch, True, requested),
             ]
         )
-        answer = await town.ask(ADD_PARTITIONS, 5, request)
-        told = [
+        response = await harness.request(ADD_PARTITIONS, 5, request)
+        reported = [
             [code.partition_error_code for code in result.topic_results[0].results_by_partition]
-            for result in answer.results_by_transaction
+            for result in response.results_by_transaction
         ]
-        assert told == [
+        assert reported == [
             [ErrorCode.TRANSACTION_ABORTABLE, 0],
             [ErrorCode.INVALID_REQUEST] * 2,
             [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2,
         ]
-        none = await town.ask(ADD_PARTITIONS, 5, AddPartitionsToTxnRequest([]))
+        none = await harness.request(ADD_PARTITIONS, 5, AddPartitionsToTxnRequest([]))
         assert (none.error_code, none.results_by_transaction) == (0, [])
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-# Who may write.
+# Fencing and verification.
 
 
-def test_a_second_instance_fences_the_first_and_aborts_what_it_left(play_transactions):
-    async def scenario(town):
-        first, second = Transactor(town), Transactor(town)
+def test_second_instance_fences_the_first_and_aborts_its_transaction(run_transactions):
+    async def scenario(harness):
+        first, second = TransactionalProducer(harness), TransactionalProducer(harness)
         await first.init()
         await first.add()
         assert await first.write(b"left behind") == 0
         assert await second.init() == 0
         assert second.producer_id == first.producer_id
         assert second.epoch > first.epoch
-        assert await committed(town) == []
+        assert await committed(harness) == []
         assert await first.write(b"zombie") == ErrorCode.INVALID_PRODUCER_EPOCH
         assert await first.add("orders", 1) == {1: ErrorCode.PRODUCER_FENCED}
         assert await first.end() == ErrorCode.PRODUCER_FENCED
@@ -161,337 +163,337 @@ def test_a_second_instance_fences_the_first_and_aborts_what_it_left(play_transac
         assert await first.add("orders", 1, version=1) == {1: ErrorCode.INVALID_PRODUCER_EPOCH}
         assert await first.add_offsets() == ErrorCode.PRODUCER_FENCED
         assert await first.add_offsets(version=1) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await first.init(goes_on=True) == ErrorCode.PRODUCER_FENCED
-        assert await first.init(3, goes_on=True) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await first.init(bump_epoch=True) == ErrorCode.PRODUCER_FENCED
+        assert await first.init(3, bump_epoch=True) == ErrorCode.INVALID_PRODUCER_EPOCH
         await second.transact(b"mine")
-        assert await committed(town) == [b"mine"]
+        assert await committed(harness) == [b"mine"]
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_a_fenced_instance_begins_nothing_in_a_partition_it_has_not_written_to(play_transactions):
-    async def scenario(town):
-        first, second = Transactor(town), Transactor(town)
+def test_fenced_producer_cannot_write_to_a_new_partition(run_transactions):
+    async def scenario(harness):
+        first, second = TransactionalProducer(harness), TransactionalProducer(harness)
         await first.init()
         await second.init()
         await second.add("orders", 1)
         assert await first.write(b"zombie", partition=1) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert (await town.fetch("orders", partition=1)).high_watermark == 0
+        assert (await harness.fetch("orders", partition=1)).high_watermark == 0
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_a_write_without_its_partition_in_the_transaction_is_refused(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        assert await one.write(b"a") == ErrorCode.TRANSACTION_ABORTABLE
-        assert await one.write(b"a", version=10) == ErrorCode.INVALID_TXN_STATE
-        await one.add()
-        assert await one.write(b"a") == 0
-        assert await one.end() == 0
-        await one.rest()
-        late = await one.write(b"late")
+def test_write_to_a_partition_outside_the_transaction_is_rejected(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        assert await producer.write(b"a") == ErrorCode.TRANSACTION_ABORTABLE
+        assert await producer.write(b"a", version=10) == ErrorCode.INVALID_TXN_STATE
+        await producer.add()
+        assert await producer.write(b"a") == 0
+        assert await producer.end() == 0
+        await producer.wait_until_complete()
+        late = await producer.write(b"late")
         assert late == ErrorCode.TRANSACTION_ABORTABLE
-        entry = await town.fetch("orders", isolation_level=COMMITTED)
+        entry = await harness.fetch("orders", isolation_level=COMMITTED)
         assert entry.last_stable_offset == entry.high_watermark == 2
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_once_a_partition_has_the_transaction_open_its_coordinator_is_asked_no_more(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        await one.add("orders", 0, 1)
-        asked: list[Any] = []
-        transactions = town.broker._transactions
-        town.broker._dispatcher._context.verification._coordinators = _Listening(transactions, asked)
+def test_partition_with_the_open_transaction_is_not_verified_again(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.add("orders", 0, 1)
+        requested: list[Any] = []
+        transactions = harness.broker._transaction_coordinator
+        harness.broker._dispatcher._context.verification._coordinators = _Listening(transactions, requested)
         for value in (b"a", b"b", b"c"):
-            assert await one.write(value) == 0
-        assert await one.write(b"d", partition=1) == 0
-        assert [command.partitions for command in asked] == [(("orders", 0),), (("orders", 1),)]
+            assert await producer.write(value) == 0
+        assert await producer.write(b"d", partition=1) == 0
+        assert [command.partitions for command in requested] == [(("orders", 0),), (("orders", 1),)]
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
 class _Listening:
-    def __init__(self, transactions: Any, asked: list[Any]) -> None:
-        self._transactions, self._asked = transactions, asked
+    def __init__(self, transactions: Any, requested: list[Any]) -> None:
+        self._transactions, self._requested = transactions, requested
 
     def submit(self, transactional_id: str, command: Any, reply: Any) -> None:
-        self._asked.append(command)
+        self._requested.append(command)
         self._transactions.submit(transactional_id, command, reply)
 
 
-def test_writes_are_not_verified_where_that_is_turned_off(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        assert await one.write(b"a") == 0
+def test_writes_are_not_verified_when_disabled(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        assert await producer.write(b"a") == 0
 
-    play_transactions(scenario, {"transaction.partition.verification.enable": "false"})
-
-
-def test_while_the_coordinator_cannot_say_a_producer_is_told_to_try_again(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        await one.add()
-        await town.broker._transactions.stop()
-        assert await one.write(b"a") == ErrorCode.NOT_ENOUGH_REPLICAS
-
-    play_transactions(scenario)
+    run_transactions(scenario, {"transaction.partition.verification.enable": "false"})
 
 
-def test_an_unanswered_write_outside_of_its_transaction_ends_the_connection(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        other = await town.memory.connect()
-        data = [TopicProduceData("orders", [PartitionProduceData(0, one.batch(b"a"))])]
+def test_unavailable_coordinator_gives_a_retriable_produce_error(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.add()
+        await harness.broker._transaction_coordinator.stop()
+        assert await producer.write(b"a") == ErrorCode.NOT_ENOUGH_REPLICAS
+
+    run_transactions(scenario)
+
+
+def test_acks_0_write_outside_the_transaction_closes_the_connection(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        other = await harness.memory.connect()
+        data = [TopicProduceData("orders", [PartitionProduceData(0, producer.batch(b"a"))])]
         with pytest.raises(ConnectionEnded):
             await other.request(PRODUCE, 11, ProduceRequest("ledger", 0, 1000, data))
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_records_of_a_transaction_need_a_transactional_id_and_one_producer(play_transactions):
-    async def scenario(town):
-        one, two = Transactor(town), Transactor(town, "other")
-        await one.init()
-        await two.init()
-        await one.add("orders", 0, 1)
+def test_transactional_records_need_a_transactional_id_and_one_producer(run_transactions):
+    async def scenario(harness):
+        producer, second = TransactionalProducer(harness), TransactionalProducer(harness, "other")
+        await producer.init()
+        await second.init()
+        await producer.add("orders", 0, 1)
 
         async def produce(name, *batches):
             parts = [PartitionProduceData(number, batch) for number, batch in enumerate(batches)]
             request = ProduceRequest(name, -1, 1000, [TopicProduceData("orders", parts)])
-            answer = await town.ask(PRODUCE, 11, request)
-            return [part.error_code for part in answer.responses[0].partition_responses]
+            response = await harness.request(PRODUCE, 11, request)
+            return [part.error_code for part in response.responses[0].partition_responses]
 
-        unnamed = await produce(None, one.batch(b"a"), one.batch(b"b"))
+        unnamed = await produce(None, producer.batch(b"a"), producer.batch(b"b"))
         assert unnamed == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
-        mixed = await produce("ledger", one.batch(b"a"), two.batch(b"b"))
+        mixed = await produce("ledger", producer.batch(b"a"), second.batch(b"b"))
         assert mixed == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
-        assert await produce("ledger", one.batch(b"a"), one.batch(b"b")) == [0, 0]
+        assert await produce("ledger", producer.batch(b"a"), producer.batch(b"b")) == [0, 0]
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
 @pytest.mark.parametrize(("timeout_ms", "named"), [(0, 0), (-1, 0), (900_001, 0), (1, 5)])
-def test_who_asks_for_nonsense_becomes_no_producer(play_transactions, timeout_ms, named):
-    async def scenario(town):
-        answer = await town.ask(
+def test_invalid_init_producer_id_is_rejected(run_transactions, timeout_ms, named):
+    async def scenario(harness):
+        response = await harness.request(
             INIT_PRODUCER_ID, 5, InitProducerIdRequest("ledger", timeout_ms, named or -1, -1)
         )
         expected = ErrorCode.INVALID_REQUEST if named else ErrorCode.INVALID_TRANSACTION_TIMEOUT
-        assert (answer.error_code, answer.producer_id) == (expected, -1)
+        assert (response.error_code, response.producer_id) == (expected, -1)
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
 # Offsets.
 
 
-def test_offsets_of_a_transaction_count_from_its_commit_on(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
+def test_transactional_offsets_are_visible_after_the_commit(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
         for offset, commits, before, after in ((5, True, -1, 5), (9, False, 5, 5)):
-            assert await one.add_offsets() == 0
-            assert await one.commit_offset(offset) == 0
-            assert await fetch_offset(town) == (0, before)
-            assert (await fetch_offset(town, stable=True))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
-            assert await one.end(commits=commits) == 0
-            await one.rest()
-            assert await fetch_offset(town, stable=True) == (0, after)
+            assert await producer.add_offsets() == 0
+            assert await producer.commit_offset(offset) == 0
+            assert await fetch_offset(harness) == (0, before)
+            assert (await fetch_offset(harness, stable=True))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            assert await producer.end(commits=commits) == 0
+            await producer.wait_until_complete()
+            assert await fetch_offset(harness, stable=True) == (0, after)
 
-    play_transactions(scenario)
-
-
-def test_offsets_need_their_group_in_the_transaction(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        assert await one.commit_offset(5) == ErrorCode.TRANSACTION_ABORTABLE
-        assert await one.commit_offset(5, version=3) == ErrorCode.INVALID_TXN_STATE
-        assert await one.commit_offset(5, group="") == ErrorCode.INVALID_GROUP_ID
-        assert await one.commit_offset(5, partition=7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await fetch_offset(town, stable=True) == (0, -1)
-
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-def test_offsets_of_a_member_that_is_none_are_refused(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        await one.add_offsets()
-        joined = await _join(town)
+def test_transactional_offsets_need_their_group_in_the_transaction(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        assert await producer.commit_offset(5) == ErrorCode.TRANSACTION_ABORTABLE
+        assert await producer.commit_offset(5, version=3) == ErrorCode.INVALID_TXN_STATE
+        assert await producer.commit_offset(5, group="") == ErrorCode.INVALID_GROUP_ID
+        assert await producer.commit_offset(5, partition=7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await fetch_offset(harness, stable=True) == (0, -1)
+
+    run_transactions(scenario)
+
+
+def test_transactional_offsets_of_an_unknown_member_are_rejected(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.add_offsets()
+        joined = await _join(harness)
         stranger = {"generation_id": joined.generation_id, "member_id": "who"}
-        assert await one.commit_offset(5, **stranger) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await producer.commit_offset(5, **stranger) == ErrorCode.UNKNOWN_MEMBER_ID
         old = {"generation_id": joined.generation_id - 1, "member_id": joined.member_id}
-        assert await one.commit_offset(5, **old) == ErrorCode.ILLEGAL_GENERATION
+        assert await producer.commit_offset(5, **old) == ErrorCode.ILLEGAL_GENERATION
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
-async def _join(town: Any) -> Any:
+async def _join(harness: Any) -> Any:
     protocols = [JoinGroupRequestProtocol("range", b"")]
     request = JoinGroupRequest("g", 10_000, 60_000, "", protocol_type="consumer", protocols=protocols)
-    request.member_id = (await town.ask(JOIN_GROUP, 9, request)).member_id
-    return await town.ask(JOIN_GROUP, 9, request)
+    request.member_id = (await harness.request(JOIN_GROUP, 9, request)).member_id
+    return await harness.request(JOIN_GROUP, 9, request)
 
 
-# Time passes.
+# Timeouts and expiry.
 
 
-def test_a_transaction_that_hangs_is_aborted_after_its_timeout_and_one_check(play_transactions):
-    async def scenario(town):
-        one = Transactor(town, timeout_ms=5_000)
-        await one.init()
-        await one.add()
-        await one.write(b"hangs")
-        await town.produce("orders", b"behind")
+def test_hanging_transaction_is_aborted_after_its_timeout(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness, timeout_ms=5_000)
+        await producer.init()
+        await producer.add()
+        await producer.write(b"hangs")
+        await harness.produce("orders", b"behind")
         await asyncio.sleep(4)
-        assert await committed(town) == []
+        assert await committed(harness) == []
         await asyncio.sleep(5 + 1)
-        assert await committed(town) == [b"behind"]
-        assert await one.end() == ErrorCode.PRODUCER_FENCED
-        assert await one.init() == 0
-        await one.transact(b"again")
-        assert await committed(town) == [b"behind", b"again"]
+        assert await committed(harness) == [b"behind"]
+        assert await producer.end() == ErrorCode.PRODUCER_FENCED
+        assert await producer.init() == 0
+        await producer.transact(b"again")
+        assert await committed(harness) == [b"behind", b"again"]
 
-    play_transactions(scenario, {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "5000"})
+    run_transactions(scenario, {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "5000"})
 
 
-def test_an_id_that_nobody_uses_is_forgotten(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        await one.transact(b"a")
-        assert len((await _listed(town)).transaction_states) == 1
+def test_unused_transactional_id_expires(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.transact(b"a")
+        assert len((await _listed(harness)).transaction_states) == 1
         await asyncio.sleep(120)
-        assert (await _listed(town)).transaction_states == []
-        assert await one.add() == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+        assert (await _listed(harness)).transaction_states == []
+        assert await producer.add() == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
     settings = {
         "transactional.id.expiration.ms": "60000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
     }
-    play_transactions(scenario, settings)
+    run_transactions(scenario, settings)
 
 
-async def _listed(town: Any, *states: str) -> Any:
-    return await town.ask(LIST_TRANSACTIONS, 1, ListTransactionsRequest(list(states), [], -1))
+async def _listed(harness: Any, *states: str) -> Any:
+    return await harness.request(LIST_TRANSACTIONS, 1, ListTransactionsRequest(list(states), [], -1))
 
 
 # Failures.
 
 
-def test_a_deleted_topic_does_not_keep_its_transaction_from_ending(play_transactions):
-    async def scenario(town):
-        await town.create("doomed")
-        one = Transactor(town)
-        await one.init()
-        await one.add("doomed", 0)
-        await one.add()
-        assert await one.write(b"lost", topic="doomed") == 0
-        assert await one.write(b"kept") == 0
+def test_transaction_with_a_deleted_topic_completes(run_transactions):
+    async def scenario(harness):
+        await harness.create("doomed")
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.add("doomed", 0)
+        await producer.add()
+        assert await producer.write(b"lost", topic="doomed") == 0
+        assert await producer.write(b"kept") == 0
         doomed = DeleteTopicsRequest(topics=[DeleteTopicState("doomed")], timeout_ms=5_000)
-        assert (await town.ask(DELETE_TOPICS, 6, doomed)).responses[0].error_code == 0
-        while town.broker.image.topic("doomed") is not None:
+        assert (await harness.request(DELETE_TOPICS, 6, doomed)).responses[0].error_code == 0
+        while harness.broker.metadata_cache.topic("doomed") is not None:
             await asyncio.sleep(0.01)
-        assert await one.end() == 0
-        assert await one.rest() == "CompleteCommit"
-        assert await committed(town) == [b"kept"]
+        assert await producer.end() == 0
+        assert await producer.wait_until_complete() == "CompleteCommit"
+        assert await committed(harness) == [b"kept"]
 
-    play_transactions(scenario)
+    run_transactions(scenario)
 
 
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_transaction_outlives_the_broker_that_coordinates_it(outlive, end, commits):
+def test_open_transaction_survives_a_broker_restart(run_with_restarts, end, commits):
     async def scenario(cluster, begin):
         settings = {**SETTINGS, "log.flush.interval.messages": "1"}
-        town = await begin(settings)
-        await settle(town)
-        await town.create("orders", 2)
-        one = Transactor(town)
-        await one.init()
-        await one.add()
-        await one.write(b"a")
-        await one.add_offsets()
-        assert await one.commit_offset(5) == 0
-        await getattr(town.memory, end)()
-        town = one.town = await begin(settings)
-        await settle(town)
-        assert await one.state() == "Ongoing"
-        assert (await fetch_offset(town, stable=True))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
-        assert await one.write(b"b") == 0
-        assert await one.end(commits=commits) == 0
-        await one.rest()
-        assert await committed(town) == ([b"a", b"b"] if commits else [])
-        assert await fetch_offset(town, stable=True) == (0, 5 if commits else -1)
-        await town.memory.stop()
+        harness = await begin(settings)
+        await drain(harness)
+        await harness.create("orders", 2)
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.add()
+        await producer.write(b"a")
+        await producer.add_offsets()
+        assert await producer.commit_offset(5) == 0
+        await getattr(harness.memory, end)()
+        harness = producer.harness = await begin(settings)
+        await drain(harness)
+        assert await producer.state() == "Ongoing"
+        assert (await fetch_offset(harness, stable=True))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert await producer.write(b"b") == 0
+        assert await producer.end(commits=commits) == 0
+        await producer.wait_until_complete()
+        assert await committed(harness) == ([b"a", b"b"] if commits else [])
+        assert await fetch_offset(harness, stable=True) == (0, 5 if commits else -1)
+        await harness.memory.stop()
 
-    outlive(scenario)
+    run_with_restarts(scenario)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_what_was_settled_when_the_broker_went_is_carried_out_by_the_next(outlive, end):
-    """Its markers are held up, as if partitions could not be written to just then."""
+def test_prepared_transaction_is_completed_after_a_restart(run_with_restarts, end):
+    """Markers are delayed, as if partitions could not be written to."""
 
     async def scenario(cluster, begin):
         settings = {**SETTINGS, "log.flush.interval.messages": "1"}
-        town = await begin(settings)
-        await settle(town)
-        await town.create("orders", 2)
-        one = Transactor(town)
-        await one.init()
-        await one.add("orders", 0, 1)
-        await one.write(b"a")
-        await one.write(b"b", partition=1)
-        town.broker._transactions._marker_tasks._is_stopped = True
-        assert await one.end() == 0
-        assert await one.state() == "PrepareCommit"
-        assert await committed(town) == []
-        assert await one.add() == {0: ErrorCode.CONCURRENT_TRANSACTIONS}
-        assert await one.write(b"too early", partition=1) == 0  # the transaction is open there
-        await getattr(town.memory, end)()
-        town = one.town = await begin(settings)
-        await settle(town)
-        assert await one.rest() == "CompleteCommit"
-        assert await committed(town) == [b"a"]
-        await town.memory.stop()
+        harness = await begin(settings)
+        await drain(harness)
+        await harness.create("orders", 2)
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        await producer.add("orders", 0, 1)
+        await producer.write(b"a")
+        await producer.write(b"b", partition=1)
+        harness.broker._transaction_coordinator._marker_tasks._is_stopped = True
+        assert await producer.end() == 0
+        assert await producer.state() == "PrepareCommit"
+        assert await committed(harness) == []
+        assert await producer.add() == {0: ErrorCode.CONCURRENT_TRANSACTIONS}
+        assert await producer.write(b"too early", partition=1) == 0  # the transaction is open there
+        await getattr(harness.memory, end)()
+        harness = producer.harness = await begin(settings)
+        await drain(harness)
+        assert await producer.wait_until_complete() == "CompleteCommit"
+        assert await committed(harness) == [b"a"]
+        await harness.memory.stop()
 
-    outlive(scenario)
-
-
-# Looking in, and helping.
+    run_with_restarts(scenario)
 
 
-def test_one_who_looks_after_the_cluster_may_abort_what_hangs(play_transactions):
-    async def scenario(town):
-        one = Transactor(town)
-        await one.init()
-        assert await one.write(b"hangs") == 0
-        assert await committed(town) == []
-        assert await write_marker(town, one.producer_id, one.epoch, coordinator_epoch=-1) == 0
-        assert await committed(town) == []
-        entry = await town.fetch("orders", isolation_level=COMMITTED)
+# Administration.
+
+
+def test_operator_can_abort_a_hanging_transaction(run_transactions):
+    async def scenario(harness):
+        producer = TransactionalProducer(harness)
+        await producer.init()
+        assert await producer.write(b"hangs") == 0
+        assert await committed(harness) == []
+        assert await write_marker(harness, producer.producer_id, producer.epoch, coordinator_epoch=-1) == 0
+        assert await committed(harness) == []
+        entry = await harness.fetch("orders", isolation_level=COMMITTED)
         assert entry.last_stable_offset == 2
-        unknown = await write_marker(town, one.producer_id, one.epoch, topic="nowhere")
+        unknown = await write_marker(harness, producer.producer_id, producer.epoch, topic="nowhere")
         assert unknown == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        old = await write_marker(town, one.producer_id, one.epoch - 1)
+        old = await write_marker(harness, producer.producer_id, producer.epoch - 1)
         assert old == ErrorCode.INVALID_PRODUCER_EPOCH
 
-    play_transactions(scenario, {"transaction.partition.verification.enable": "false"})
+    run_transactions(scenario, {"transaction.partition.verification.enable": "false"})
 
 
-def test_ids_are_listed_by_state_producer_and_age(play_transactions):
-    async def scenario(town):
-        rests, runs = Transactor(town, "rests"), Transactor(town, "runs")
+def test_transactions_are_listed_by_state_producer_id_and_duration(run_transactions):
+    async def scenario(harness):
+        rests, runs = TransactionalProducer(harness, "rests"), TransactionalProducer(harness, "runs")
         await rests.init()
         await runs.init()
         await asyncio.sleep(10)
@@ -499,9 +501,11 @@ def test_ids_are_listed_by_state_producer_and_age(play_transactions):
 
         async def listed(states=(), producers=(), longer_than_ms=-1, version=1):
             request = ListTransactionsRequest(list(states), list(producers), longer_than_ms)
-            answer = await town.ask(LIST_TRANSACTIONS, version, request)
-            found = {one.transactional_id: one.transaction_state for one in answer.transaction_states}
-            return found, answer.unknown_state_filters
+            response = await harness.request(LIST_TRANSACTIONS, version, request)
+            result = {
+                state.transactional_id: state.transaction_state for state in response.transaction_states
+            }
+            return result, response.unknown_state_filters
 
         both = {"rests": "Empty", "runs": "Ongoing"}
         assert await listed() == (both, [])
@@ -510,4 +514,4 @@ def test_ids_are_listed_by_state_producer_and_age(play_transactions):
         assert await listed(producers=[rests.producer_id]) == ({"rests": "Empty"}, [])
         assert "runs" not in (await listed(longer_than_ms=5_000))[0]
 
-    play_transactions(scenario)
+    run_transactions(scenario)

@@ -1,4 +1,4 @@
-"""A transactional producer over the wire, one request at a time, in versions of its choice."""
+"""Transactional producer that sends single requests in chosen versions."""
 
 from __future__ import annotations
 
@@ -50,67 +50,69 @@ SETTINGS: Final = {
 }
 
 
-async def settle(town: Any) -> None:
-    """Have both kinds of coordinators, and all of them loaded."""
+async def drain(harness: Any) -> None:
+    """Create the internal topics and wait until both coordinators are loaded."""
     for kind in (GROUP_KEY, TRANSACTION_KEY):
         while True:
-            answer = await town.ask(FIND_COORDINATOR, 3, FindCoordinatorRequest("any", kind))
-            if answer.error_code == 0:
+            response = await harness.request(FIND_COORDINATOR, 3, FindCoordinatorRequest("any", kind))
+            if response.error_code == 0:
                 break
-            await town.cluster.clock.sleep_ms(5)
-    while town.broker._groups.is_loading or town.broker._transactions.is_loading:
-        await town.cluster.clock.sleep_ms(5)
+            await harness.cluster.clock.sleep_ms(5)
+    while harness.broker._group_coordinator.is_loading or harness.broker._transaction_coordinator.is_loading:
+        await harness.cluster.clock.sleep_ms(5)
 
 
-class Transactor:
-    """One instance of a program. ``last`` is what it was told last."""
+class TransactionalProducer:
+    """One producer instance."""
 
-    def __init__(self, town: Any, name: str = "ledger", timeout_ms: int = 60_000) -> None:
-        self.town, self.name, self.timeout_ms = town, name, timeout_ms
+    def __init__(self, harness: Any, name: str = "ledger", timeout_ms: int = 60_000) -> None:
+        self.harness, self.name, self.timeout_ms = harness, name, timeout_ms
         self.producer_id = self.epoch = -1
         self._sequences: dict[tuple[str, int], int] = {}
 
-    async def init(self, version: int = 5, *, goes_on: bool = False) -> int:
-        """Become the producer of the transactional id, as often as it takes; give the code."""
-        who = (self.producer_id, self.epoch) if goes_on else (-1, -1)
-        request = InitProducerIdRequest(self.name, self.timeout_ms, *who)
+    async def init(self, version: int = 5, *, bump_epoch: bool = False) -> int:
+        """Send InitProducerId, with retries; return the error code."""
+        identity = (self.producer_id, self.epoch) if bump_epoch else (-1, -1)
+        request = InitProducerIdRequest(self.name, self.timeout_ms, *identity)
         while True:
-            answer = await self.town.ask(INIT_PRODUCER_ID, version, request)
-            if answer.error_code != 51:  # CONCURRENT_TRANSACTIONS: what came before is being ended
+            response = await self.harness.request(INIT_PRODUCER_ID, version, request)
+            if (
+                response.error_code != 51
+            ):  # CONCURRENT_TRANSACTIONS: the previous transaction is being completed
                 break
-            await self.town.cluster.clock.sleep_ms(20)
-        if not answer.error_code:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            await self.harness.cluster.clock.sleep_ms(20)
+        if not response.error_code:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._sequences.clear()
-        return answer.error_code
+        return response.error_code
 
     async def add(self, topic: str = "orders", *partitions: int, version: int = 3) -> dict[int, int]:
-        """Have partitions of a topic join; give their codes."""
+        """Add partitions of a topic to the transaction; return their error codes."""
         numbers = list(partitions or (0,))
         named = [AddPartitionsToTxnTopic(topic, numbers)]
-        who = (self.name, self.producer_id, self.epoch)
+        identity = (self.name, self.producer_id, self.epoch)
         if version >= 4:
-            one = AddPartitionsToTxnTransaction(*who, False, named)
-            request = AddPartitionsToTxnRequest([one])
+            transaction = AddPartitionsToTxnTransaction(*identity, False, named)
+            request = AddPartitionsToTxnRequest([transaction])
         else:
-            request = AddPartitionsToTxnRequest([], *who, named)
-        answer = await self.town.ask(ADD_PARTITIONS, version, request)
+            request = AddPartitionsToTxnRequest([], *identity, named)
+        response = await self.harness.request(ADD_PARTITIONS, version, request)
         results = (
-            answer.results_by_transaction[0].topic_results
+            response.results_by_transaction[0].topic_results
             if version >= 4
-            else answer.results_by_topic_v3_and_below
+            else response.results_by_topic_v3_and_below
         )
-        return {one.partition_index: one.partition_error_code for one in results[0].results_by_partition}
+        return {item.partition_index: item.partition_error_code for item in results[0].results_by_partition}
 
     async def write(
         self, *values: bytes, topic: str = "orders", partition: int = 0, version: int = 11, acks: int = -1
     ) -> int:
-        """Append one batch; give the code."""
+        """Append one batch; return the error code."""
         sequence = self._sequences.get((topic, partition), 0)
         batch = self.batch(*values, sequence=sequence)
         data = [TopicProduceData(topic, [PartitionProduceData(partition, batch)])]
-        answer = await self.town.ask(PRODUCE, version, ProduceRequest(self.name, acks, 30_000, data))
-        code = answer.responses[0].partition_responses[0].error_code
+        response = await self.harness.request(PRODUCE, version, ProduceRequest(self.name, acks, 30_000, data))
+        code = response.responses[0].partition_responses[0].error_code
         if not code:
             self._sequences[topic, partition] = sequence + len(values)
         return code
@@ -123,18 +125,18 @@ class Transactor:
             transactional=True,
         )
         for value in values:
-            builder.append(self.town.cluster.clock.wall_ms(), None, value)
+            builder.append(self.harness.cluster.clock.wall_ms(), None, value)
         return bytearray(builder.build())
 
     async def end(self, *, commits: bool = True, version: int = 4) -> int:
         request = EndTxnRequest(self.name, self.producer_id, self.epoch, commits)
-        answer = await self.town.ask(END_TXN, version, request)
-        return answer.error_code
+        response = await self.harness.request(END_TXN, version, request)
+        return response.error_code
 
     async def add_offsets(self, group: str = "g", version: int = 4) -> int:
         request = AddOffsetsToTxnRequest(self.name, self.producer_id, self.epoch, group)
-        answer = await self.town.ask(ADD_OFFSETS, version, request)
-        return answer.error_code
+        response = await self.harness.request(ADD_OFFSETS, version, request)
+        return response.error_code
 
     async def commit_offset(
         self, offset: int, group: str = "g", version: int = 4, partition: int = 0, **member: Any
@@ -148,38 +150,40 @@ class Transactor:
             topics=[TxnOffsetCommitRequestTopic("orders", [part])],
             **member,
         )
-        answer = await self.town.ask(TXN_OFFSET_COMMIT, version, request)
-        return answer.topics[0].partitions[0].error_code
+        response = await self.harness.request(TXN_OFFSET_COMMIT, version, request)
+        return response.topics[0].partitions[0].error_code
 
     async def transact(self, *values: bytes, commits: bool = True) -> None:
-        """One whole transaction in one partition."""
+        """Run one transaction in one partition."""
         assert await self.add() == {0: 0}
         assert await self.write(*values) == 0
         assert await self.end(commits=commits) == 0
-        await self.rest()
+        await self.wait_until_complete()
 
-    async def rest(self) -> str:
-        """Wait until no transaction of the id is open or ending; give its state."""
+    async def wait_until_complete(self) -> str:
+        """Wait until the transaction is complete; return its state."""
         while (state := await self.state()) not in ("Empty", "CompleteCommit", "CompleteAbort"):
-            await self.town.cluster.clock.sleep_ms(5)
+            await self.harness.cluster.clock.sleep_ms(5)
         return state
 
     async def state(self) -> str:
-        asked = DescribeTransactionsRequest([self.name])
-        answer = await self.town.ask(DESCRIBE_TRANSACTIONS, 0, asked)
-        return answer.transaction_states[0].transaction_state
+        requested = DescribeTransactionsRequest([self.name])
+        response = await self.harness.request(DESCRIBE_TRANSACTIONS, 0, requested)
+        return response.transaction_states[0].transaction_state
 
 
-async def fetch_offset(town: Any, group: str = "g", *, stable: bool = False) -> tuple[int, int]:
-    """The code and the offset that a group has in the first partition."""
-    asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("orders", [0])])
-    answer = await town.ask(OFFSET_FETCH, 8, OffsetFetchRequest(groups=[asked], require_stable=stable))
-    found = answer.groups[0].topics[0].partitions[0]
-    return found.error_code, found.committed_offset
+async def fetch_offset(harness: Any, group: str = "g", *, stable: bool = False) -> tuple[int, int]:
+    """Return the error code and the committed offset of a group in the first partition."""
+    requested = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("orders", [0])])
+    response = await harness.request(
+        OFFSET_FETCH, 8, OffsetFetchRequest(groups=[requested], require_stable=stable)
+    )
+    result = response.groups[0].topics[0].partitions[0]
+    return result.error_code, result.committed_offset
 
 
 async def write_marker(
-    town: Any,
+    harness: Any,
     producer_id: int,
     epoch: int,
     *,
@@ -189,25 +193,30 @@ async def write_marker(
     partition: int = 0,
     version: int = 1,
 ) -> int:
-    """End a transaction by hand; give the code."""
+    """Send WriteTxnMarkers; return the error code."""
     topics = [WritableTxnMarkerTopic(topic, [partition])]
     marker = WritableTxnMarker(producer_id, epoch, commits, topics, coordinator_epoch)
-    answer = await town.ask(WRITE_TXN_MARKERS, version, WriteTxnMarkersRequest([marker]))
-    return answer.markers[0].topics[0].partitions[0].error_code
+    response = await harness.request(WRITE_TXN_MARKERS, version, WriteTxnMarkersRequest([marker]))
+    return response.markers[0].topics[0].partitions[0].error_code
 
 
-async def committed(town: Any, topic: str = "orders", partition: int = 0) -> list[bytes | None]:
-    """What a reader of committed records is left with: it passes over what it is told was aborted."""
-    entry = await town.fetch(topic, partition=partition, isolation_level=COMMITTED)
+async def committed(harness: Any, topic: str = "orders", partition: int = 0) -> list[bytes | None]:
+    """Return the values that a read_committed consumer delivers, without aborted ones."""
+    entry = await harness.fetch(topic, partition=partition, isolation_level=COMMITTED)
     data = entry.records.read() if hasattr(entry.records, "read") else bytes(entry.records or b"")
-    aborted = [(one.first_offset, one.producer_id) for one in entry.aborted_transactions or ()]
+    aborted = [
+        (transaction.first_offset, transaction.producer_id)
+        for transaction in entry.aborted_transactions or ()
+    ]
     kept: list[bytes | None] = []
     for header in read_headers(data):
         records = decode_batch(data, header)
         if header.is_control:
             if read_control_type(records[0].key) is ControlRecordType.ABORT:
                 ended = header.producer_id, header.base_offset
-                aborted = [one for one in aborted if one[1] != ended[0] or one[0] > ended[1]]
-        elif not any(first <= header.base_offset and who == header.producer_id for first, who in aborted):
+                aborted = [item for item in aborted if item[1] != ended[0] or item[0] > ended[1]]
+        elif not any(
+            first <= header.base_offset and identity == header.producer_id for first, identity in aborted
+        ):
             kept += [record.value for record in records]
     return kept

@@ -1,4 +1,4 @@
-"""What tests of the broker share: a connection that keeps what it is told, and frames to feed a session."""
+"""Fixtures of the network tests: a fake connection, and frames for a session."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.connection_scheduler import Turns
-from odradek.broker.network.memory_pool import RequestMemory
+from odradek.broker.network.connection_scheduler import ConnectionScheduler
+from odradek.broker.network.memory_pool import RequestMemoryPool
 from odradek.broker.network.request_queue import RequestQueue
 from odradek.broker.network.session import Session
 from odradek.ports.files import Part
@@ -19,7 +19,7 @@ METADATA = 3
 
 
 class FakeConnection:
-    """A connection whose peer reads at once, unless ``stuck``."""
+    """Connection whose client reads at once, unless ``stuck``."""
 
     def __init__(self, host: str = "10.0.0.1") -> None:
         self.peer_host = host
@@ -31,7 +31,7 @@ class FakeConnection:
         self.closed: list[bool] = []
         self.receiver: Any = None
         self.ends_at_once = True
-        """Whether a close with flush ends at once; one without always does."""
+        """Whether a close with flush completes at once; one without always does."""
         self._is_lost = False
 
     def send(self, parts: list[Part]) -> None:
@@ -59,60 +59,62 @@ class FakeConnection:
             self.receiver.connection_lost(None)
 
     @property
-    def answers(self) -> list[tuple[int, bytes]]:
-        """Correlation ids and bodies of the answers sent so far."""
-        found, position = [], 0
+    def responses(self) -> list[tuple[int, bytes]]:
+        """Correlation ids and bodies of the responses sent so far."""
+        result, position = [], 0
         while position < len(self.sent):
             size, correlation_id = struct.unpack_from(">ii", self.sent, position)
-            found.append((correlation_id, bytes(self.sent[position + 8 : position + 4 + size])))
+            result.append((correlation_id, bytes(self.sent[position + 8 : position + 4 + size])))
             position += 4 + size
-        return found
+        return result
 
 
 def frame(correlation_id: int, api_key: int = METADATA, version: int = 1, body: bytes = b"\0\0\0\0") -> bytes:
-    """A request with the header of old versions."""
+    """Return a request frame with a version 1 header."""
     content = struct.pack(">hhih", api_key, version, correlation_id, 1) + b"c" + body
     return struct.pack(">i", len(content)) + content
 
 
-class Bench:
-    """A session on a fake connection; requests are kept until a test answers them."""
+class SessionHarness:
+    """Session on a fake connection; requests are kept until a test responds."""
 
     def __init__(
         self,
         queue: RequestQueue | None = None,
-        under_way_max: int = 3,
-        turns: Turns | None = None,
-        memory: RequestMemory | None = None,
+        in_flight_max: int = 3,
+        scheduler: ConnectionScheduler | None = None,
+        memory: RequestMemoryPool | None = None,
     ) -> None:
         self.now_ns = 0
-        self.memory = memory or RequestMemory(1 << 20)
-        self.begun: list[Request] = []
+        self.memory = memory or RequestMemoryPool(1 << 20)
+        self.started: list[Request] = []
         self.ended: list[Session] = []
         self.deferred: list[Callable[[], None]] = []
-        self.on_begin: Callable[[Request, Session], None] | None = None
+        self.on_start: Callable[[Request, Session], None] | None = None
         self.connection = FakeConnection()
         self.queue = queue or RequestQueue(500)
         self.session = Session(
             self.connection,
             "PLAINTEXT",
-            self._begin,
+            self._start,
             self.ended.append,
-            Turns(lambda: self.now_ns, self.deferred.append) if turns is None else turns,
+            ConnectionScheduler(lambda: self.now_ns, self.deferred.append)
+            if scheduler is None
+            else scheduler,
             self.queue,
             self.memory,
             frame_bytes_max=1000,
-            under_way_max=under_way_max,
+            in_flight_max=in_flight_max,
         )
         self.connection.receiver = self.session
 
-    def _begin(self, request: Request, session: Session) -> None:
-        self.begun.append(request)
-        if self.on_begin is not None:
-            self.on_begin(request, session)
+    def _start(self, request: Request, session: Session) -> None:
+        self.started.append(request)
+        if self.on_start is not None:
+            self.on_start(request, session)
 
     def receive(self, data: bytes) -> None:
-        """Let bytes arrive in one piece, or as few as the session lends room for."""
+        """Receive bytes in one piece, or in as few as the session's buffer allows."""
         while data:
             buffer = self.session.receive_buffer()
             count = min(len(buffer), len(data))
@@ -120,10 +122,10 @@ class Bench:
             data = data[count:]
             self.session.bytes_received(count)
 
-    def answer(self, number: int, body: bytes = b"") -> None:
-        """Answer the request with this correlation id, then do what was put off."""
-        [request] = [one for one in self.begun if one.correlation_id == number]
-        self.session.answer(request, [body])
+    def respond(self, number: int, body: bytes = b"") -> None:
+        """Respond to the request with this correlation id, then run deferred callbacks."""
+        [request] = [item for item in self.started if item.correlation_id == number]
+        self.session.send_response(request, [body])
         self.run_deferred()
 
     def run_deferred(self) -> None:
@@ -131,18 +133,18 @@ class Bench:
             self.deferred.pop(0)()
 
     @property
-    def numbers(self) -> list[int]:
-        return [one.correlation_id for one in self.begun]
+    def correlation_ids(self) -> list[int]:
+        return [item.correlation_id for item in self.started]
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> SessionHarness:
+    return SessionHarness()
 
 
 @pytest.fixture(scope="session")
-def new_bench() -> type[Bench]:
-    return Bench
+def new_harness() -> type[SessionHarness]:
+    return SessionHarness
 
 
 @pytest.fixture(scope="session")

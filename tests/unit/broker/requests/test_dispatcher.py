@@ -1,4 +1,4 @@
-"""From requests to handlers and back: routes, refusals, late answers, defects."""
+"""Dispatcher: routes, error responses, late responses, exceptions."""
 
 import asyncio
 import struct
@@ -7,8 +7,8 @@ import pytest
 
 from odradek.broker.handlers import HANDLERS
 from odradek.broker.network.request_queue import RequestQueue
-from odradek.broker.requests.dispatcher import Dispatcher, Handler, NoAnswer
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.requests.dispatcher import Dispatcher, Handler, NoResponse
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.model.errors import BrokerError, ErrorCode, RemoteProtocolViolation
 from odradek.store.port import Unavailable
 from odradek.testing.clock import run_virtually
@@ -22,181 +22,185 @@ HEARTBEAT = 12
 BODY = encoder(HeartbeatRequest, 0)(HeartbeatRequest("g", 1, "m"))
 
 
-def refuse(request, code, message):
+def error_response(request, code, message):
     return HeartbeatResponse(error_code=code)
 
 
-class Witness:
-    """Stands for a session: keeps the answers, and why it was ended."""
+class StubSession:
+    """Stub session that records responses and the close reason."""
 
     peer = "10.0.0.1:1"
 
     def __init__(self):
-        self.answers, self.nothing, self.ends = [], [], []
+        self.responses, self.no_responses, self.close_reasons = [], [], []
 
-    def answer(self, request, parts):
-        self.answers.append((request.correlation_id, b"".join(bytes(part) for part in parts)))
+    def send_response(self, request, parts):
+        self.responses.append((request.correlation_id, b"".join(bytes(part) for part in parts)))
 
-    def answer_nothing(self, request):
-        self.nothing.append(request.correlation_id)
+    def send_no_response(self, request):
+        self.no_responses.append(request.correlation_id)
 
-    def end(self, reason):
-        self.ends.append(reason)
+    def close_with_reason(self, reason):
+        self.close_reasons.append(reason)
 
     @property
     def codes(self):
-        return [struct.unpack(">h", body)[0] for _, body in self.answers]
+        return [struct.unpack(">h", body)[0] for _, body in self.responses]
 
 
 def make_request(api_key=HEARTBEAT, version=0, body=BODY, number=7):
     return Request((api_key, version, number, "c"), memoryview(bytearray(body)), 0)
 
 
-def dispatch(handle, *, with_refuse=True, queue=None):
-    handler = Handler(HEARTBEAT, range(1), lambda: (handle, refuse if with_refuse else None))
+def make_dispatcher(handle, *, with_error_response=True, queue=None):
+    handler = Handler(HEARTBEAT, range(1), lambda: (handle, error_response if with_error_response else None))
     return Dispatcher([handler], None, queue or RequestQueue(10))
 
 
-def test_a_plain_answer_is_given_at_once():
-    witness = Witness()
-    dispatch(lambda request, call: HeartbeatResponse(error_code=27)).begin(make_request(), witness)
-    assert witness.codes == [27]
+def test_plain_response_is_sent_at_once():
+    session = StubSession()
+    make_dispatcher(lambda request, context: HeartbeatResponse(error_code=27)).dispatch(
+        make_request(), session
+    )
+    assert session.codes == [27]
 
 
-def test_a_handler_is_told_of_the_request_and_its_surroundings():
-    seen = []
+def test_handler_gets_request_and_request_context():
+    contexts = []
 
-    def handle(request, call):
-        seen.append((request.group_id, call.version, call.client_id, call.session))
+    def handle(request, context):
+        contexts.append((request.group_id, context.version, context.client_id, context.session))
         return HeartbeatResponse()
 
-    witness = Witness()
-    dispatch(handle).begin(make_request(), witness)
-    assert seen == [("g", 0, "c", witness)]
+    session = StubSession()
+    make_dispatcher(handle).dispatch(make_request(), session)
+    assert contexts == [("g", 0, "c", session)]
 
 
-def test_an_unknown_api_can_only_be_answered_by_closing():
+def test_unknown_api_key_closes_the_connection():
     with pytest.raises(RemoteProtocolViolation, match="9999"):
-        dispatch(None).begin(make_request(api_key=9999), Witness())
+        make_dispatcher(None).dispatch(make_request(api_key=9999), StubSession())
 
 
 @pytest.mark.parametrize("version", [1, 5, -1, 32767])
-def test_a_version_that_is_not_served_can_only_be_answered_by_closing(version):
+def test_unsupported_version_closes_the_connection(version):
     with pytest.raises(RemoteProtocolViolation, match="Heartbeat"):
-        dispatch(None).begin(make_request(version=version), Witness())
+        make_dispatcher(None).dispatch(make_request(version=version), StubSession())
 
 
-def test_a_body_that_is_not_the_message_can_only_be_answered_by_closing():
+def test_undecodable_body_closes_the_connection():
     with pytest.raises(RemoteProtocolViolation):
-        dispatch(None).begin(make_request(body=BODY[:-1]), Witness())
+        make_dispatcher(None).dispatch(make_request(body=BODY[:-1]), StubSession())
 
 
 @pytest.mark.parametrize("version", [5, 100, 32767, -1])
-def test_api_versions_in_a_version_nobody_knows_is_answered_in_version_0(version):
-    """KIP-511: with the one range the client needs to go on."""
-    witness = Witness()
+def test_api_versions_in_an_unsupported_version_gets_a_version_0_response(version):
+    """KIP-511: with the supported range of ApiVersions."""
+    session = StubSession()
     dispatcher = Dispatcher(HANDLERS, None, RequestQueue(10))
-    dispatcher.begin(make_request(18, version, b"\xff\xff whatever \x80"), witness)
-    answer, _ = decoder(ApiVersionsResponse, 0)(memoryview(witness.answers[0][1]), 0)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys] == [(18, 0, 4)]
+    dispatcher.dispatch(make_request(18, version, b"\xff\xff whatever \x80"), session)
+    response, _ = decoder(ApiVersionsResponse, 0)(memoryview(session.responses[0][1]), 0)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
 
 
-def test_a_refusal_is_turned_into_an_answer():
-    def handle(request, call):
+def test_broker_error_becomes_an_error_response():
+    def handle(request, context):
         raise BrokerError(ErrorCode.ILLEGAL_GENERATION, "too old")
 
-    witness = Witness()
-    dispatch(handle).begin(make_request(), witness)
-    assert witness.codes == [ErrorCode.ILLEGAL_GENERATION]
+    session = StubSession()
+    make_dispatcher(handle).dispatch(make_request(), session)
+    assert session.codes == [ErrorCode.ILLEGAL_GENERATION]
 
 
-def test_a_refusal_without_a_form_is_a_defect():
-    def handle(request, call):
+def test_broker_error_without_an_error_response_is_a_defect():
+    def handle(request, context):
         raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
 
     with pytest.raises(AssertionError, match="Heartbeat"):
-        dispatch(handle, with_refuse=False).begin(make_request(), Witness())
+        make_dispatcher(handle, with_error_response=False).dispatch(make_request(), StubSession())
 
 
-def test_a_pending_answer_is_given_when_it_comes():
-    witness, pending = Witness(), Pending()
-    dispatch(lambda request, call: pending).begin(make_request(), witness)
-    assert witness.answers == []
+def test_pending_response_is_sent_on_completion():
+    session, pending = StubSession(), PendingResponse()
+    make_dispatcher(lambda request, context: pending).dispatch(make_request(), session)
+    assert session.responses == []
     pending.complete(HeartbeatResponse(error_code=3))
-    assert witness.codes == [3]
+    assert session.codes == [3]
 
 
-def test_a_pending_answer_that_is_there_already_is_given_at_once():
-    witness, pending = Witness(), Pending()
+def test_completed_pending_response_is_sent_at_once():
+    session, pending = StubSession(), PendingResponse()
     pending.complete(HeartbeatResponse(error_code=3))
-    dispatch(lambda request, call: pending).begin(make_request(), witness)
-    assert witness.codes == [3]
+    make_dispatcher(lambda request, context: pending).dispatch(make_request(), session)
+    assert session.codes == [3]
 
 
-def test_a_pending_answer_that_cannot_be_encoded_ends_its_connection_and_disturbs_nobody_else():
-    witness, pending = Witness(), Pending()
-    dispatch(lambda request, call: pending).begin(make_request(), witness)
+def test_pending_response_that_fails_to_encode_closes_only_its_own_connection():
+    session, pending = StubSession(), PendingResponse()
+    make_dispatcher(lambda request, context: pending).dispatch(make_request(), session)
     pending.complete("no message at all")
-    assert witness.answers == []
-    assert len(witness.ends) == 1
+    assert session.responses == []
+    assert len(session.close_reasons) == 1
 
 
-def test_no_answer_answers_nothing_and_may_close():
-    witness = Witness()
-    dispatch(lambda request, call: NoAnswer()).begin(make_request(number=1), witness)
-    assert (witness.nothing, witness.ends) == ([1], [])
-    dispatch(lambda request, call: NoAnswer("not the leader")).begin(make_request(number=2), witness)
-    assert (witness.nothing, witness.ends) == ([1, 2], ["not the leader"])
-    assert witness.answers == []
+def test_no_response_sends_nothing_and_may_close():
+    session = StubSession()
+    make_dispatcher(lambda request, context: NoResponse()).dispatch(make_request(number=1), session)
+    assert (session.no_responses, session.close_reasons) == ([1], [])
+    make_dispatcher(lambda request, context: NoResponse("not the leader")).dispatch(
+        make_request(number=2), session
+    )
+    assert (session.no_responses, session.close_reasons) == ([1, 2], ["not the leader"])
+    assert session.responses == []
 
 
-def test_a_coroutine_is_finished_later_and_settled_for():
+def test_coroutine_response_is_awaited_by_drain():
     async def main():
         queue = RequestQueue(1)
 
-        async def slow(request, call):
+        async def slow(request, context):
             await asyncio.sleep(5)
             return HeartbeatResponse(error_code=3)
 
-        witness, dispatcher = Witness(), dispatch(slow, queue=queue)
-        dispatcher.begin(make_request(), witness)
-        assert witness.answers == []
+        session, dispatcher = StubSession(), make_dispatcher(slow, queue=queue)
+        dispatcher.dispatch(make_request(), session)
+        assert session.responses == []
         assert queue.is_full
-        await dispatcher.settle()
-        assert witness.codes == [3]
+        await dispatcher.drain()
+        assert session.codes == [3]
         assert not queue.is_full
-        await dispatcher.settle()
+        await dispatcher.drain()
 
     run_virtually(main)
 
 
-def test_a_coroutine_may_refuse():
+def test_broker_error_in_a_coroutine_becomes_an_error_response():
     async def main():
-        async def slow(request, call):
+        async def slow(request, context):
             await asyncio.sleep(1)
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
 
-        witness, dispatcher = Witness(), dispatch(slow)
-        dispatcher.begin(make_request(), witness)
-        await dispatcher.settle()
-        assert witness.codes == [ErrorCode.NOT_CONTROLLER]
+        session, dispatcher = StubSession(), make_dispatcher(slow)
+        dispatcher.dispatch(make_request(), session)
+        await dispatcher.drain()
+        assert session.codes == [ErrorCode.NOT_CONTROLLER]
 
     run_virtually(main)
 
 
-def test_a_defect_in_a_coroutine_ends_its_connection_and_leaves_the_queue():
+def test_exception_in_a_coroutine_closes_the_connection_and_leaves_the_queue():
     async def main():
         queue = RequestQueue(1)
 
-        async def broken(request, call):
+        async def broken(request, context):
             raise ZeroDivisionError
 
-        witness, dispatcher = Witness(), dispatch(broken, queue=queue)
-        dispatcher.begin(make_request(), witness)
-        await dispatcher.settle()
-        assert witness.answers == []
-        assert witness.ends == ["Heartbeat failed inside the broker"]
+        session, dispatcher = StubSession(), make_dispatcher(broken, queue=queue)
+        dispatcher.dispatch(make_request(), session)
+        await dispatcher.drain()
+        assert session.responses == []
+        assert session.close_reasons == ["Heartbeat failed inside the broker"]
         assert not queue.is_full
 
     run_virtually(main)
@@ -208,19 +212,19 @@ SERVED = [(handler, version) for handler in HANDLERS for version in handler.vers
 @pytest.mark.parametrize(
     ("handler", "version"), SERVED, ids=[f"{API_BY_KEY[h.api_key].name}-{v}" for h, v in SERVED]
 )
-def test_every_handler_can_refuse_a_whole_request_in_every_version(handler, version):
+def test_every_handler_has_an_error_response_for_every_version(handler, version):
     api = API_BY_KEY[handler.api_key]
     request = api.request()
     if handler.api_key == 0:
         request.acks = 1
     response = handler.load()[1](request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
     body = b"".join(bytes(part) for part in parts_encoder(api.response, version)(response))
-    again, end = decoder(api.response, version)(memoryview(body), 0)
+    decoded, end = decoder(api.response, version)(memoryview(body), 0)
     assert end == len(body)
-    assert type(again) is api.response
+    assert type(decoded) is api.response
 
 
-def test_every_api_is_served_once_and_within_what_its_message_knows():
+def test_every_api_has_one_handler_within_its_schema_versions():
     assert len({handler.api_key for handler in HANDLERS}) == len(HANDLERS)
     for handler in HANDLERS:
         api = API_BY_KEY[handler.api_key]
@@ -229,16 +233,16 @@ def test_every_api_is_served_once_and_within_what_its_message_knows():
         assert handler.load()[1] is not None
 
 
-def test_a_store_that_cannot_be_written_refuses_the_request_and_no_more():
-    async def handle(request, call):
+def test_unavailable_store_fails_only_the_request():
+    async def handle(request, context):
         raise Unavailable("/data/odradek-store.sqlite", "cannot be written: database or disk is full")
 
     async def main():
-        witness = Witness()
-        dispatcher = dispatch(handle)
-        dispatcher.begin(make_request(), witness)
-        await dispatcher.settle()
-        assert witness.codes == [ErrorCode.KAFKA_STORAGE_ERROR]
-        assert witness.ends == []
+        session = StubSession()
+        dispatcher = make_dispatcher(handle)
+        dispatcher.dispatch(make_request(), session)
+        await dispatcher.drain()
+        assert session.codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert session.close_reasons == []
 
     run_virtually(main)

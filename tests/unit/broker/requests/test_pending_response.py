@@ -2,26 +2,26 @@
 
 import pytest
 
-from odradek.broker.requests.pending_response import Pending
+from odradek.broker.requests.pending_response import PendingResponse
 
 
-def test_a_listener_that_is_there_first_is_told_when_the_value_comes():
-    pending, told = Pending(), []
-    pending.then(told.append)
-    assert told == []
+def test_callback_set_before_completion_is_called_on_completion():
+    pending, reported = PendingResponse(), []
+    pending.then(reported.append)
+    assert reported == []
     pending.complete("value")
-    assert told == ["value"]
+    assert reported == ["value"]
 
 
-def test_a_listener_that_comes_later_is_told_at_once():
-    pending, told = Pending(), []
+def test_callback_set_after_completion_is_called_at_once():
+    pending, reported = PendingResponse(), []
     pending.complete(None)
-    pending.then(told.append)
-    assert told == [None]
+    pending.then(reported.append)
+    assert reported == [None]
 
 
-def test_a_value_is_given_once():
-    pending = Pending()
+def test_completing_twice_is_an_error():
+    pending = PendingResponse()
     pending.complete(1)
     with pytest.raises(AssertionError):
         pending.complete(2)

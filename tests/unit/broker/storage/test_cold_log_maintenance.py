@@ -1,7 +1,7 @@
-"""Indexes that are wrong, times of old segments and lists of aborted transactions: the loop waits for none.
+"""Corrupt indexes, timestamps of old segments and aborted transaction indexes: the event loop does not block.
 
-Files in memory count a read of a cold range that nobody took to a thread as a stall. All files of segments at
-rest are cold here, as after a start.
+The in-memory files count a cold read outside of a thread as a stall. All files of sealed segments are cold
+here, as after a start.
 """
 
 import pytest
@@ -18,23 +18,23 @@ FIRST = f"/data/orders-0/{0:020d}"
 SECOND = f"/data/orders-0/{3:020d}"
 
 
-async def fill(town, **settings):
-    """Twenty batches in segments of three."""
+async def fill(harness, **settings):
+    """Write twenty batches in segments of three."""
     changed = {name.replace("_", "."): value for name, value in settings.items()}
-    await town.create("orders", settings=SMALL_SEGMENTS | changed)
-    now_ms = town.cluster.clock.wall_ms()
+    await harness.create("orders", settings=SMALL_SEGMENTS | changed)
+    now_ms = harness.cluster.clock.wall_ms()
     for number, value in enumerate(VALUES):
-        assert (await town.produce("orders", value, timestamp=now_ms + number)).error_code == 0
+        assert (await harness.produce("orders", value, timestamp=now_ms + number)).error_code == 0
     return now_ms
 
 
-def log_of(town):
-    return town.broker._replicas.find("orders", 0).log
+def log_of(harness):
+    return harness.broker._replica_manager.find("orders", 0).log
 
 
-def evict_from_cache(town):
-    """Of the segments at rest nothing is in memory, no time is known, and no file is open."""
-    files, log = town.cluster.files, log_of(town)
+def evict_from_cache(harness):
+    """Evict all sealed segments from memory, forget their timestamps and close their files."""
+    files, log = harness.cluster.files, log_of(harness)
     for segment in list(log.segments)[:-1]:
         segment.close()
         segment._largest = None
@@ -62,47 +62,47 @@ def lead_astray(files):
 
 @pytest.mark.parametrize("spoil", [cut_short, remove, lead_astray])
 @pytest.mark.parametrize("is_open", [False, True], ids=["cold", "open"])
-def test_a_wrong_index_is_rebuilt_on_a_thread(play, spoil, is_open):
-    async def scenario(town):
-        await fill(town)
-        files = town.cluster.files
+def test_corrupt_index_is_rebuilt_on_a_thread(run_scenario, spoil, is_open):
+    async def scenario(harness):
+        await fill(harness)
+        files = harness.cluster.files
         sound = files.read_whole(f"{SECOND}.index")
         spoil(files)
-        evict_from_cache(town)
-        if is_open:  # only its log file: what the index says has yet to be met
-            segment = log_of(town).segments[1]
+        evict_from_cache(harness)
+        if is_open:  # only its log file: the index is not read yet
+            segment = log_of(harness).segments[1]
             segment._file = files.open(segment.path(".log"), writable=False)
-        assert await town.values("orders", 4) == VALUES[4:]
+        assert await harness.values("orders", 4) == VALUES[4:]
         assert files.blocking_reads == 0
         assert files.read_whole(f"{SECOND}.index") == sound
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_an_index_that_is_found_wrong_in_the_midst_of_a_read_is_rebuilt_on_a_thread(play):
-    async def scenario(town):
-        await fill(town)
-        assert await town.values("orders") == VALUES  # all is open, mapped and in memory
-        segment = log_of(town).segments[1]
+def test_index_found_corrupt_during_a_read_is_rebuilt_on_a_thread(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        assert await harness.values("orders") == VALUES  # everything is open, mapped and in memory
+        segment = log_of(harness).segments[1]
         wrong = bytearray(segment.offset_index())
         wrong[7] ^= 3
         segment._offsets, segment._offsets_file = bytes(wrong), None
-        files = town.cluster.files
+        files = harness.cluster.files
         in_threads = []
         offload_read = files.offload_read
         files.offload_read = lambda work: in_threads.append(work) or offload_read(work)
-        assert await town.values("orders", 4) == VALUES[4:]
+        assert await harness.values("orders", 4) == VALUES[4:]
         assert in_threads
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_segment_that_leaves_while_its_index_is_rebuilt_does_no_harm(play):
-    async def scenario(town):
-        await fill(town)
-        files = evict_from_cache(town)
+def test_segment_removed_during_index_rebuild_is_handled(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        files = evict_from_cache(harness)
         remove(files)
-        log = log_of(town)
+        log = log_of(harness)
         offload_read = files.offload_read
 
         def drop_first(work):
@@ -113,118 +113,121 @@ def test_a_segment_that_leaves_while_its_index_is_rebuilt_does_no_harm(play):
             return offload_read(work)
 
         files.offload_read = drop_first
-        assert (await town.fetch("orders", 4)).error_code == 1
+        assert (await harness.fetch("orders", 4)).error_code == 1
         assert not files.exists(f"{SECOND}.index")
-        assert await town.values("orders", 10) == VALUES[10:]
+        assert await harness.values("orders", 10) == VALUES[10:]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_retention_looks_into_old_segments_on_a_thread(play):
-    async def scenario(town):
-        await fill(town, retention_ms="1000000")
-        files = evict_from_cache(town)
-        await town.cluster.clock.sleep_ms(2_000_000)
+def test_retention_reads_old_segments_on_a_thread(run_scenario):
+    async def scenario(harness):
+        await fill(harness, retention_ms="1000000")
+        files = evict_from_cache(harness)
+        await harness.cluster.clock.sleep_ms(2_000_000)
         assert files.blocking_reads == 0
-        assert log_of(town).log_start_offset == 20
+        assert log_of(harness).log_start_offset == 20
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_retention_by_size_looks_into_nothing(play):
-    async def scenario(town):
-        await fill(town, retention_bytes="3000")
-        files = evict_from_cache(town)
+def test_retention_by_size_reads_no_segment(run_scenario):
+    async def scenario(harness):
+        await fill(harness, retention_bytes="3000")
+        files = evict_from_cache(harness)
         in_threads = []
         offload_read = files.offload_read
         files.offload_read = lambda work: in_threads.append(work) or offload_read(work)
-        await town.cluster.clock.sleep_ms(600_000)
+        await harness.cluster.clock.sleep_ms(600_000)
         assert files.blocking_reads == 0
         assert not in_threads
-        assert log_of(town).log_start_offset > 0
+        assert log_of(harness).log_start_offset > 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_segments_without_times_are_dated_on_a_thread(play):
-    async def scenario(town):
-        await town.create("orders", settings=SMALL_SEGMENTS | {"retention.ms": "1000000"})
+def test_segment_timestamps_are_read_on_a_thread(run_scenario):
+    async def scenario(harness):
+        await harness.create("orders", settings=SMALL_SEGMENTS | {"retention.ms": "1000000"})
         for value in VALUES:
-            assert (await town.produce("orders", value, timestamp=-1)).error_code == 0
-        files = evict_from_cache(town)
+            assert (await harness.produce("orders", value, timestamp=-1)).error_code == 0
+        files = evict_from_cache(harness)
         on_the_loop = []
         modified_ms = files.modified_ms
 
         def watched(path):
-            if not files._is_offloaded and path != log_of(town).segments[-1].path(".log"):
+            if not files._is_offloaded and path != log_of(harness).segments[-1].path(".log"):
                 on_the_loop.append(path)
             return modified_ms(path)
 
         files.modified_ms = watched
-        await town.cluster.clock.sleep_ms(2_000_000)
+        await harness.cluster.clock.sleep_ms(2_000_000)
         assert on_the_loop == []
-        assert log_of(town).log_start_offset == 20
+        assert log_of(harness).log_start_offset == 20
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_the_cleaner_looks_for_young_segments_on_a_thread(play):
-    async def scenario(town):
-        await town.create(
+def test_cleaner_reads_segment_timestamps_on_a_thread(run_scenario):
+    async def scenario(harness):
+        await harness.create(
             "orders",
             settings=SMALL_SEGMENTS
             | {"cleanup.policy": "compact", "min.compaction.lag.ms": "10000000000", "segment.ms": "1000"},
         )
-        now_ms = town.cluster.clock.wall_ms()
+        now_ms = harness.cluster.clock.wall_ms()
         for number, value in enumerate(VALUES):
             batch = BatchBuilder()
             batch.append(now_ms + number, b"key", value)
-            town.broker._replicas.find("orders", 0).append(bytearray(batch.build()), -1, 9, now_ms)
-        await log_of(town).flush()
-        files = evict_from_cache(town)
-        await town.cluster.clock.sleep_ms(60_000)
-        assert all(segment.is_timed for segment in list(log_of(town).segments)[:1])
+            harness.broker._replica_manager.find("orders", 0).append(bytearray(batch.build()), -1, 9, now_ms)
+        await log_of(harness).flush()
+        files = evict_from_cache(harness)
+        await harness.cluster.clock.sleep_ms(60_000)
+        assert all(segment.is_timed for segment in list(log_of(harness).segments)[:1])
         assert files.blocking_reads == 0
 
-    play(scenario, {"log.cleaner.backoff.ms": "1000"})
+    run_scenario(scenario, {"log.cleaner.backoff.ms": "1000"})
 
 
 @pytest.mark.parametrize("spoil", [".index", ".timeindex"])
-def test_a_search_by_time_with_a_wrong_index_stalls_nobody(play, spoil):
-    async def scenario(town):
-        now_ms = await fill(town)
-        files = evict_from_cache(town)
+def test_timestamp_lookup_with_a_corrupt_index_does_not_block_the_event_loop(run_scenario, spoil):
+    async def scenario(harness):
+        now_ms = await fill(harness)
+        files = evict_from_cache(harness)
         files.remove(f"{SECOND}{spoil}")
-        asked = ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, now_ms + 4)])
-        response = await town.ask(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [asked]))
+        requested = ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, now_ms + 4)])
+        response = await harness.request(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [requested]))
         assert response.topics[0].partitions[0].offset == 4
         assert files.blocking_reads == 0
         assert files.exists(f"{SECOND}{spoil}")
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_aborted_transactions_of_old_segments_are_read_on_a_thread(play, make_batch):
-    async def aborted(town):
+def test_aborted_transactions_of_old_segments_are_read_on_a_thread(run_scenario, make_batch):
+    async def aborted(harness):
         entries = [
-            await town.fetch("orders", offset, isolation_level=IsolationLevel.READ_COMMITTED)
+            await harness.fetch("orders", offset, isolation_level=IsolationLevel.READ_COMMITTED)
             for offset in range(18)
         ]
-        return [[one.first_offset for one in entry.aborted_transactions or ()] for entry in entries]
+        return [
+            [transaction.first_offset for transaction in entry.aborted_transactions or ()]
+            for entry in entries
+        ]
 
-    async def scenario(town):
-        await town.create("orders", settings=SMALL_SEGMENTS)
-        partition = town.broker._replicas.find("orders", 0)
+    async def scenario(harness):
+        await harness.create("orders", settings=SMALL_SEGMENTS)
+        partition = harness.broker._replica_manager.find("orders", 0)
         for number in range(6):
-            await town.produce("orders", VALUES[number])
+            await harness.produce("orders", VALUES[number])
             of = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number, "transactional": True}
             partition.append(make_batch(VALUES[number], **of), -1, 9, 1000)
             partition.append_end_marker(EndTransactionMarker(ControlRecordType.ABORT, 0), 7, 0, 1000)
-        warm = await aborted(town)
+        warm = await aborted(harness)
         assert warm[0][0] == 1
-        files = evict_from_cache(town)
+        files = evict_from_cache(harness)
         assert len([name for name in files.list_names("/data/orders-0") if name.endswith(".txnindex")]) > 2
-        assert await aborted(town) == warm
+        assert await aborted(harness) == warm
         assert files.blocking_reads == 0
 
-    play(scenario)
+    run_scenario(scenario)

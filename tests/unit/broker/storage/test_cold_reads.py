@@ -1,6 +1,6 @@
-"""Old data that is on the disk only: it is read, and the loop waits for none of it.
+"""Reads of data that is not in memory: the event loop does not block.
 
-Files in memory count a read of a cold range that nobody took to a thread as a stall.
+The in-memory files count a cold read outside of a thread as a stall.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ SMALL_SEGMENTS = {"segment.bytes": "1000", "index.interval.bytes": "0"}
 VALUES = [b"%02d" % number * 100 for number in range(20)]
 
 
-async def fill(town):
-    """Twenty batches in segments of three."""
-    await town.create("orders", settings=SMALL_SEGMENTS)
+async def fill(harness):
+    """Write twenty batches in segments of three."""
+    await harness.create("orders", settings=SMALL_SEGMENTS)
     for number, value in enumerate(VALUES):
-        await town.produce("orders", value, timestamp=1000 + number)
+        await harness.produce("orders", value, timestamp=1000 + number)
 
 
-def evict_from_cache(town):
-    """Of the segments at rest nothing is in memory, and no file is open."""
-    files = town.cluster.files
-    partition = town.broker._replicas.find("orders", 0)
+def evict_from_cache(harness):
+    """Evict all sealed segments from memory and close their files."""
+    files = harness.cluster.files
+    partition = harness.broker._replica_manager.find("orders", 0)
     partition.log.segments[0].context.opened.let_all_go()
     directory = partition.log.directory
     active = f"{partition.log.segments[-1].base_offset:020d}"
@@ -37,74 +37,74 @@ def evict_from_cache(town):
 
 @pytest.mark.parametrize("version", [0, 2, 3, 4, 11, 17])
 @pytest.mark.parametrize("offset", [0, 1, 7, 15])
-def test_a_fetch_of_cold_data_stalls_nobody(play, version, offset, read_records):
-    async def scenario(town):
-        await fill(town)
-        files = evict_from_cache(town)
-        entry = await town.fetch("orders", offset, version=version)
+def test_fetch_of_cold_data_does_not_block_the_event_loop(run_scenario, version, offset, read_records):
+    async def scenario(harness):
+        await fill(harness)
+        files = evict_from_cache(harness)
+        entry = await harness.fetch("orders", offset, version=version)
         assert entry.error_code == 0
         assert read_records(entry.records)[0].value == VALUES[offset]
         assert files.blocking_reads == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_reader_goes_through_a_cold_log_without_a_stall(play):
-    async def scenario(town):
-        await fill(town)
-        files = evict_from_cache(town)
-        assert await town.values("orders", partition_max_bytes=500) == VALUES
+def test_reading_a_whole_cold_log_does_not_block_the_event_loop(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        files = evict_from_cache(harness)
+        assert await harness.values("orders", partition_max_bytes=500) == VALUES
         assert files.blocking_reads == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_an_index_that_went_cold_is_noticed_though_it_is_mapped(play):
-    async def scenario(town):
-        await fill(town)
-        await town.values("orders")
-        files = town.cluster.files
-        directory = town.broker._replicas.find("orders", 0).log.directory
+def test_cold_mapped_index_is_detected(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        await harness.values("orders")
+        files = harness.cluster.files
+        directory = harness.broker._replica_manager.find("orders", 0).log.directory
         indexes = [name for name in files.list_names(directory) if name.endswith(".index")]
         for name in indexes:
             files.evict_from_cache(f"{directory}/{name}")
         brought = []
         offload_read = files.offload_read
         files.offload_read = lambda work: brought.append(work) or offload_read(work)
-        await town.fetch("orders", 1)
+        await harness.fetch("orders", 1)
         assert len(brought) == 1
-        await town.fetch("orders", 1)
+        await harness.fetch("orders", 1)
         assert len(brought) == 1, "it is in memory now"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_read_at_the_end_asks_for_nothing(play):
-    async def scenario(town):
-        await fill(town)
-        files = town.cluster.files
+def test_read_at_the_log_end_pages_nothing_in(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        files = harness.cluster.files
         files.offload_read = None
-        assert (await town.fetch("orders", 19)).error_code == 0
+        assert (await harness.fetch("orders", 19)).error_code == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_fetch_that_waits_after_a_cold_read_is_answered_when_there_is_enough(play, read_records):
-    async def scenario(town):
-        await fill(town)
-        files = evict_from_cache(town)
-        entry = await town.fetch("orders", 15, min_bytes=10_000, max_wait_ms=500)
-        assert [one.offset for one in read_records(entry.records)] == [15, 16, 17], "time was up"
+def test_fetch_waiting_after_a_cold_read_completes_at_min_bytes(run_scenario, read_records):
+    async def scenario(harness):
+        await fill(harness)
+        files = evict_from_cache(harness)
+        entry = await harness.fetch("orders", 15, min_bytes=10_000, max_wait_ms=500)
+        assert [record.offset for record in read_records(entry.records)] == [15, 16, 17], "time was up"
         assert files.blocking_reads == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_segment_removed_while_it_is_rehearsed_does_no_harm(play):
-    async def scenario(town):
-        await fill(town)
-        files = evict_from_cache(town)
-        log = town.broker._replicas.find("orders", 0).log
+def test_segment_removed_while_paged_in_is_handled(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        files = evict_from_cache(harness)
+        log = harness.broker._replica_manager.find("orders", 0).log
         offload_read = files.offload_read
 
         def remove_first(work):
@@ -115,49 +115,49 @@ def test_a_segment_removed_while_it_is_rehearsed_does_no_harm(play):
             return offload_read(work)
 
         files.offload_read = remove_first
-        entry = await town.fetch("orders", 1)
-        assert entry.error_code == 1, "the offset is out of range by now"
+        entry = await harness.fetch("orders", 1)
+        assert entry.error_code == 1, "the offset is out of range now"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-async def offset_of(town, timestamp):
-    asked = ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, timestamp)])
-    response = await town.ask(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [asked]))
+async def offset_of(harness, timestamp):
+    requested = ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, timestamp)])
+    response = await harness.request(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [requested]))
     entry = response.topics[0].partitions[0]
     return entry.error_code, entry.offset
 
 
 @pytest.mark.parametrize(("timestamp", "offset"), [(0, 0), (1007, 7), (1019, 19), (1020, -1), (-3, 19)])
-def test_a_search_by_time_in_a_cold_log_stalls_nobody(play, timestamp, offset):
-    async def scenario(town):
-        await fill(town)
-        files = evict_from_cache(town)
-        for segment in town.broker._replicas.find("orders", 0).log.segments:
+def test_timestamp_lookup_in_a_cold_log_does_not_block_the_event_loop(run_scenario, timestamp, offset):
+    async def scenario(harness):
+        await fill(harness)
+        files = evict_from_cache(harness)
+        for segment in harness.broker._replica_manager.find("orders", 0).log.segments:
             segment._largest = None  # as after a start
-        assert await offset_of(town, timestamp) == (0, offset)
+        assert await offset_of(harness, timestamp) == (0, offset)
         assert files.blocking_reads == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_places_are_named_without_a_look_at_files(play):
-    async def scenario(town):
-        await fill(town)
-        files = evict_from_cache(town)
+def test_special_timestamps_read_no_files(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        files = evict_from_cache(harness)
         files.offload_read = None
-        assert await offset_of(town, -1) == (0, 20)
-        assert await offset_of(town, -2) == (0, 0)
+        assert await offset_of(harness, -1) == (0, 20)
+        assert await offset_of(harness, -2) == (0, 0)
         assert files.blocking_reads == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_cold_fetch_under_way_is_answered_when_the_broker_stops(outlive, read_records):
+def test_broker_stop_completes_a_cold_fetch(run_with_restarts, read_records):
     async def scenario(_cluster, begin):
-        town = await begin()
-        await fill(town)
-        files = evict_from_cache(town)
+        harness = await begin()
+        await fill(harness)
+        files = evict_from_cache(harness)
         may_read = asyncio.Event()
         offload_read = files.offload_read
 
@@ -166,13 +166,13 @@ def test_a_cold_fetch_under_way_is_answered_when_the_broker_stops(outlive, read_
             return await offload_read(work)
 
         files.offload_read = wait_for_the_disk
-        asking = asyncio.ensure_future(town.fetch("orders", 0, min_bytes=1 << 20, max_wait_ms=60_000))
+        fetching = asyncio.ensure_future(harness.fetch("orders", 0, min_bytes=1 << 20, max_wait_ms=60_000))
         await asyncio.sleep(0.1)
-        stopping = asyncio.ensure_future(town.memory.stop())
+        stopping = asyncio.ensure_future(harness.memory.stop())
         await asyncio.sleep(0.1)
         may_read.set()
-        entry = await asking
+        entry = await fetching
         assert read_records(entry.records)[0].value == VALUES[0]
         await stopping
 
-    outlive(scenario)
+    run_with_restarts(scenario)

@@ -1,4 +1,4 @@
-"""Compaction on a whole broker in memory: by its settings, beside everything else, until it stops."""
+"""Compaction on a whole broker in memory: its settings, recreated topics, and stop."""
 
 import asyncio
 
@@ -22,8 +22,8 @@ TOPIC, BROKER = 2, 4
 BACKOFF_S = 15
 
 
-class Shop:
-    """A broker, a client, and one topic with one partition and small segments."""
+class LogHarness:
+    """Broker and client, with one topic of one partition and small segments."""
 
     def __init__(self, cluster, memory, client):
         self.cluster = cluster
@@ -33,8 +33,8 @@ class Shop:
     async def create(self, **settings):
         settings = {"segment_bytes": "500", "min_cleanable_dirty_ratio": "0", **settings}
         configs = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
-        wish = CreatableTopic("orders", 1, 1, [], configs)
-        response = await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        request = CreatableTopic("orders", 1, 1, [], configs)
+        response = await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([request]))
         assert response.topics[0].error_code == 0
 
     async def send(self, key, value):
@@ -46,7 +46,7 @@ class Shop:
         assert response.responses[0].partition_responses[0].error_code == 0
 
     async def fill(self, rounds=10):
-        """Values of three keys, in several segments; the last one holds another key."""
+        """Write values of three keys to several segments; the last one holds another key."""
         for number in range(rounds):
             for key in (b"a", b"b", b"c"):
                 await self.send(key, b"%d" % number * 30)
@@ -66,92 +66,94 @@ class Shop:
         assert response.responses[0].error_code == 0
 
     async def keys(self):
-        """The keys of everything that can be read, in order."""
-        topic_id = self.memory.broker.image.topic("orders").topic_id
-        offset, found = 0, []
+        """Return the keys of all readable records, in order."""
+        topic_id = self.memory.broker.metadata_cache.topic("orders").topic_id
+        offset, result = 0, []
         while True:
             part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
-            asked = FetchTopic(topic_id=topic_id, partitions=[part])
-            response = await self.client.request(FETCH, 17, FetchRequest(max_bytes=1 << 20, topics=[asked]))
+            requested = FetchTopic(topic_id=topic_id, partitions=[part])
+            response = await self.client.request(
+                FETCH, 17, FetchRequest(max_bytes=1 << 20, topics=[requested])
+            )
             entry = response.responses[0].partitions[0]
             assert entry.error_code == 0
             data = entry.records.read() if isinstance(entry.records, FileSlice) else bytes(entry.records)
             records = codec.decode(data)
             if not records:
-                return [key for key in found if not key.startswith(b"end")]
-            found += [one.key for one in records]
+                return [key for key in result if not key.startswith(b"end")]
+            result += [record.key for record in records]
             offset = records[-1].offset + 1
 
 
-def play(scenario, settings=None):
+def run_scenario(scenario, settings=None):
     async def main():
         async with running_broker(settings) as (cluster, memory):
-            await scenario(Shop(cluster, memory, await memory.connect()))
+            await scenario(LogHarness(cluster, memory, await memory.connect()))
 
     run_virtually(main)
 
 
-def test_a_compacted_topic_is_compacted_at_the_next_look():
-    async def scenario(shop):
-        await shop.create(cleanup_policy="compact")
-        await shop.fill()
-        assert len(await shop.keys()) == 30
+def test_compacted_topic_is_cleaned_at_the_next_cleaner_run():
+    async def scenario(harness):
+        await harness.create(cleanup_policy="compact")
+        await harness.fill()
+        assert len(await harness.keys()) == 30
         await asyncio.sleep(BACKOFF_S + 1)
-        assert await shop.keys() == [b"a", b"b", b"c"]
+        assert await harness.keys() == [b"a", b"b", b"c"]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_settings_hold_from_the_next_look_on():
-    async def scenario(shop):
-        await shop.create(cleanup_policy="delete")
-        await shop.fill()
+def test_changed_cleaner_settings_apply_from_the_next_run():
+    async def scenario(harness):
+        await harness.create(cleanup_policy="delete")
+        await harness.fill()
         await asyncio.sleep(BACKOFF_S + 1)
-        assert len(await shop.keys()) == 30
-        await shop.alter(BROKER, "", "log.cleaner.backoff.ms", str(20 * BACKOFF_S * 1000))
+        assert len(await harness.keys()) == 30
+        await harness.alter(BROKER, "", "log.cleaner.backoff.ms", str(20 * BACKOFF_S * 1000))
         await asyncio.sleep(BACKOFF_S + 1)
-        await shop.alter(TOPIC, "orders", "cleanup.policy", "compact")
+        await harness.alter(TOPIC, "orders", "cleanup.policy", "compact")
         await asyncio.sleep(10 * BACKOFF_S)
-        assert len(await shop.keys()) == 30
+        assert len(await harness.keys()) == 30
         await asyncio.sleep(10 * BACKOFF_S)
-        assert await shop.keys() == [b"a", b"b", b"c"]
+        assert await harness.keys() == [b"a", b"b", b"c"]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_topic_that_is_deleted_and_made_again_during_a_round_is_not_touched_by_it():
-    async def scenario(shop):
-        await shop.create(cleanup_policy="compact")
-        await shop.fill(40)
+def test_topic_recreated_during_a_cleaner_run_is_not_touched_by_that_run():
+    async def scenario(harness):
+        await harness.create(cleanup_policy="compact")
+        await harness.fill(40)
         await asyncio.sleep(BACKOFF_S + 0.5)
-        await shop.delete()
-        await shop.create(cleanup_policy="compact", min_compaction_lag_ms="100000000")
-        await shop.fill(2)
+        await harness.delete()
+        await harness.create(cleanup_policy="compact", min_compaction_lag_ms="100000000")
+        await harness.fill(2)
         await asyncio.sleep(5 * BACKOFF_S)
-        assert len(await shop.keys()) == 6
-        names = shop.cluster.files.list_names(f"{shop.memory.broker.log_dirs[0]}/orders-0")
+        assert len(await harness.keys()) == 6
+        names = harness.cluster.files.list_names(f"{harness.memory.broker.log_dirs[0]}/orders-0")
         assert [name for name in names if name.endswith((".cleaned", ".swap"))] == []
 
-    play(scenario, {"log.cleaner.io.max.bytes.per.second": "1000"})
+    run_scenario(scenario, {"log.cleaner.io.max.bytes.per.second": "1000"})
 
 
-def test_a_broker_stops_in_the_midst_of_a_round_and_goes_on_with_it_later():
+def test_broker_stopped_during_a_cleaner_run_resumes_it_after_restart():
     async def main():
         cluster = MemoryCluster()
         settings = {"log.cleaner.io.max.bytes.per.second": "1000"}
         memory = await cluster.start(settings)
-        shop = Shop(cluster, memory, await memory.connect())
-        await shop.create(cleanup_policy="compact")
-        await shop.fill(20)
+        harness = LogHarness(cluster, memory, await memory.connect())
+        await harness.create(cleanup_policy="compact")
+        await harness.fill(20)
         await asyncio.sleep(BACKOFF_S + 1)
         assert memory.broker._cleaner._under_way
         began_s = asyncio.get_running_loop().time()
         await memory.stop()
         assert asyncio.get_running_loop().time() - began_s < 1
         memory = await cluster.start()
-        shop = Shop(cluster, memory, await memory.connect())
+        harness = LogHarness(cluster, memory, await memory.connect())
         await asyncio.sleep(BACKOFF_S + 1)
-        assert await shop.keys() == [b"a", b"b", b"c"]
+        assert await harness.keys() == [b"a", b"b", b"c"]
         await cluster.close()
 
     run_virtually(main)

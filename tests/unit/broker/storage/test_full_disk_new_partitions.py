@@ -1,4 +1,4 @@
-"""New partitions while every disk is full: they come online by themselves once there is room."""
+"""New partitions while every disk is full: they come online once there is space."""
 
 import errno
 
@@ -9,7 +9,7 @@ DELETE_TOPICS = 20
 
 
 class Disk:
-    """Lets no new log be written while it is full."""
+    """Disk that rejects new logs while full."""
 
     def __init__(self, files):
         self.is_full = True
@@ -22,34 +22,34 @@ class Disk:
         self._write(path, inode, position, data)
 
 
-def test_partitions_come_online_once_there_is_room(play):
-    async def scenario(town):
-        disk = Disk(town.cluster.files)
-        await town.create("orders", 3)
-        assert (await town.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        await town.cluster.clock.sleep_ms(60_000)
-        assert (await town.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+def test_new_partitions_come_online_once_there_is_disk_space(run_scenario):
+    async def scenario(harness):
+        disk = Disk(harness.cluster.files)
+        await harness.create("orders", 3)
+        assert (await harness.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await harness.cluster.clock.sleep_ms(60_000)
+        assert (await harness.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         disk.is_full = False
-        await town.cluster.clock.sleep_ms(10_000)
+        await harness.cluster.clock.sleep_ms(10_000)
         for number in range(3):
-            assert (await town.produce("orders", b"x", partition=number)).error_code == 0
-            assert await town.values("orders", partition=number) == [b"x"]
+            assert (await harness.produce("orders", b"x", partition=number)).error_code == 0
+            assert await harness.values("orders", partition=number) == [b"x"]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_topic_that_is_deleted_meanwhile_does_not_come_back(play):
-    async def scenario(town):
-        disk = Disk(town.cluster.files)
-        await town.create("orders", 3)
+def test_topic_deleted_on_a_full_disk_does_not_come_back(run_scenario):
+    async def scenario(harness):
+        disk = Disk(harness.cluster.files)
+        await harness.create("orders", 3)
         request = DeleteTopicsRequest([DeleteTopicState(name="orders")], [], 10_000)
-        assert (await town.ask(DELETE_TOPICS, 6, request)).responses[0].error_code == 0
+        assert (await harness.request(DELETE_TOPICS, 6, request)).responses[0].error_code == 0
         disk.is_full = False
-        await town.cluster.clock.sleep_ms(60_000)
-        assert town.broker.image.topic("orders") is None
-        left = [name for name in town.cluster.files.list_names("/data") if name.startswith("orders")]
+        await harness.cluster.clock.sleep_ms(60_000)
+        assert harness.broker.metadata_cache.topic("orders") is None
+        left = [name for name in harness.cluster.files.list_names("/data") if name.startswith("orders")]
         assert left == []
-        assert await town.create("orders") == 0
-        assert (await town.produce("orders", b"x")).error_code == 0
+        assert await harness.create("orders") == 0
+        assert (await harness.produce("orders", b"x")).error_code == 0
 
-    play(scenario)
+    run_scenario(scenario)

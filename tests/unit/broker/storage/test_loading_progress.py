@@ -1,4 +1,4 @@
-"""A start that takes long says how far it is; one that does not says nothing."""
+"""Progress reports while logs are loaded."""
 
 import asyncio
 
@@ -26,40 +26,40 @@ async def fill(cluster):
 
 
 async def start_again(cluster, load_ms):
-    """Start a broker whose files take so long for a piece of work; give what is told meanwhile."""
+    """Start a broker with slow files; return the progress reports."""
 
     async def later(work):
         await asyncio.sleep(load_ms / 1000)
         return work()
 
     cluster.files.offload = later
-    told = []
+    reported = []
     memory = MemoryBroker(cluster, SETTINGS)
-    memory.broker._on_loading = told.append
+    memory.broker._on_loading = reported.append
     await memory.start()
     del cluster.files.offload
     await memory.stop()
-    return told
+    return reported
 
 
-def test_a_long_start_says_how_far_it_is():
+def test_long_start_reports_loading_progress():
     async def main():
         cluster = MemoryCluster()
         memory = await fill(cluster)
-        for log in memory.broker._directories.find_directory("/data"):
+        for log in memory.broker._log_manager.find_directory("/data"):
             await log.flush()
         await memory.kill()
-        told = await start_again(cluster, 10_000)
+        reported = await start_again(cluster, 10_000)
         await cluster.close()
-        assert len(told) > 2
-        assert told[0] == (0, 0, 0, 0)
-        assert told[-1].logs_total == LOGS
-        assert [one.logs_loaded for one in told] == sorted(one.logs_loaded for one in told)
+        assert len(reported) > 2
+        assert reported[0] == (0, 0, 0, 0)
+        assert reported[-1].logs_total == LOGS
+        assert [item.logs_loaded for item in reported] == sorted(item.logs_loaded for item in reported)
 
     run_virtually(main)
 
 
-def test_a_quick_start_says_nothing():
+def test_short_start_reports_no_loading_progress():
     async def main():
         cluster = MemoryCluster()
         await (await fill(cluster)).stop()

@@ -1,8 +1,8 @@
-"""Power loss at any moment: what was flushed is there, the rest is a prefix, topics stay.
+"""Power loss at any moment: flushed records survive, the rest is a prefix, topics survive.
 
-Each seed plays several lives of one broker. In each, batches are appended with acks=all, some logs are
-flushed, time passes, and then power is lost, at times with requests under way. The next life must find, for
-each partition, a prefix of what was sent, at least as long as what was flushed, one value per offset.
+Each seed runs several lives of one broker. In each, batches are appended with acks=all, some logs are
+flushed, time passes, and then power is lost, at times with requests in flight. The next life must find, for
+each partition, a prefix of the sent records, at least as long as the flushed part, one value per offset.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ STEPS_MAX = 40
 
 
 class History:
-    """What was sent to each partition and how much of it must survive."""
+    """Records sent to each partition, and how many of them must survive."""
 
     def __init__(self):
         self.sent: dict[TopicPartition, list[bytes]] = {}
@@ -44,9 +44,9 @@ class History:
             self.sent.setdefault(TopicPartition(topic, number), [])
 
 
-class Play:
+class PowerLossRun:
     def __init__(self, seed):
-        self.chance = SeededEntropy(seed)
+        self.randomness = SeededEntropy(seed)
         self.cluster = MemoryCluster(seed, delay_max_ms=3, splits=bool(seed % 2))
         self.history = History()
         self.number = 0
@@ -57,17 +57,17 @@ class Play:
         await self.check()
         if not self.history.sent:
             await self.create("orders", 2)
-        for _ in range(self.chance.below(STEPS_MAX)):
+        for _ in range(self.randomness.below(STEPS_MAX)):
             await self.step()
-        if self.chance.below(2):
+        if self.randomness.below(2):
             self.send_and_leave()
-            await asyncio.sleep(self.chance.below(5) / 1000)
+            await asyncio.sleep(self.randomness.below(5) / 1000)
         await self.broker.kill()
 
     async def step(self):
-        match self.chance.below(10):
+        match self.randomness.below(10):
             case 0:
-                await asyncio.sleep(self.chance.below(100))
+                await asyncio.sleep(self.randomness.below(100))
             case 1 | 2:
                 await self.flush()
             case 3 if len(self.history.sent) < 8:
@@ -78,22 +78,22 @@ class Play:
                 await self.produce()
 
     def pick(self):
-        return list(self.history.sent)[self.chance.below(len(self.history.sent))]
+        return list(self.history.sent)[self.randomness.below(len(self.history.sent))]
 
     async def create(self, topic, partitions):
         configs = [
             CreatableTopicConfig("segment.bytes", "2000"),
             CreatableTopicConfig("index.interval.bytes", "100"),
         ]
-        wish = CreatableTopic(topic, partitions, 1, [], configs)
-        response = await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        request = CreatableTopic(topic, partitions, 1, [], configs)
+        response = await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([request]))
         assert response.topics[0].error_code == 0
         self.history.begin(topic, partitions)
 
     def batch_for(self, partition):
         builder = BatchBuilder()
-        for _ in range(1 + self.chance.below(4)):
-            value = b"%d:%s" % (self.number, bytes(self.chance.below(100)))
+        for _ in range(1 + self.randomness.below(4)):
+            value = b"%d:%s" % (self.number, bytes(self.randomness.below(100)))
             self.number += 1
             builder.append(self.cluster.clock.wall_ms(), None, value)
             self.history.sent[partition].append(value)
@@ -105,21 +105,21 @@ class Play:
         assert response.responses[0].partition_responses[0].error_code == 0
 
     def send_and_leave(self):
-        """Requests that are under way when the power goes."""
-        for _ in range(1 + self.chance.below(5)):
+        """Send requests that are in flight at the power loss."""
+        for _ in range(1 + self.randomness.below(5)):
             task = self.client.begin(PRODUCE, 11, self.batch_for(self.pick()))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def flush(self):
         partition = self.pick()
-        log = self.broker.broker._replicas.get_leader_partition(*partition).log
+        log = self.broker.broker._replica_manager.get_leader_partition(*partition).log
         end_offset = log.log_end_offset
         await log.flush()
         self.history.flushed[partition] = max(end_offset, self.history.flushed.get(partition, 0))
 
     async def delete_records(self):
         partition = self.pick()
-        offset = self.chance.below(len(self.history.sent[partition]) + 1)
+        offset = self.randomness.below(len(self.history.sent[partition]) + 1)
         start = self.history.starts.get(partition, 0)
         part = DeleteRecordsTopic(partition.topic, [DeleteRecordsPartition(partition.partition, offset)])
         response = await self.client.request(DELETE_RECORDS, 2, DeleteRecordsRequest([part], 1000))
@@ -128,52 +128,56 @@ class Play:
 
     async def check(self):
         for partition, sent in self.history.sent.items():
-            image = self.broker.broker.image.partition(*partition)
-            assert image is not None, f"{partition} was created and is gone"
-            start, found = await self.read(partition)
+            metadata_cache = self.broker.broker.metadata_cache.partition(*partition)
+            assert metadata_cache is not None, f"{partition} was created and is missing"
+            start, result = await self.read(partition)
             assert start <= self.history.starts.get(partition, 0)
-            assert found == sent[start : start + len(found)], f"{partition} is not a prefix of what was sent"
-            end = start + len(found)
-            assert end >= self.history.flushed.get(partition, 0), f"{partition} lost what was flushed"
+            assert result == sent[start : start + len(result)], (
+                f"{partition} is not a prefix of the sent records"
+            )
+            end = start + len(result)
+            assert end >= self.history.flushed.get(partition, 0), f"{partition} lost flushed records"
             del sent[end:]
             self.history.flushed[partition] = min(self.history.flushed.get(partition, 0), end)
             self.history.starts[partition] = start
 
     async def read(self, partition):
-        """The log's start and the values from there on, by offset."""
-        log = self.broker.broker._replicas.get_leader_partition(*partition).log
-        topic = self.broker.broker.image.topic(partition.topic)
+        """Return the log start offset and the values from there on."""
+        log = self.broker.broker._replica_manager.get_leader_partition(*partition).log
+        topic = self.broker.broker.metadata_cache.topic(partition.topic)
         start = offset = log.log_start_offset
-        found = []
+        result = []
         while True:
             part = FetchPartition(partition.partition, fetch_offset=offset, partition_max_bytes=3000)
-            asked = FetchTopic(topic_id=topic.topic_id, partitions=[part])
-            response = await self.client.request(FETCH, 17, FetchRequest(max_bytes=1 << 20, topics=[asked]))
+            requested = FetchTopic(topic_id=topic.topic_id, partitions=[part])
+            response = await self.client.request(
+                FETCH, 17, FetchRequest(max_bytes=1 << 20, topics=[requested])
+            )
             entry = response.responses[0].partitions[0]
             assert entry.error_code == 0
             data = entry.records.read() if isinstance(entry.records, FileSlice) else bytes(entry.records)
-            records = [one for one in codec.decode(data) if one.offset >= offset]
+            records = [record for record in codec.decode(data) if record.offset >= offset]
             if not records:
                 assert offset == entry.high_watermark
-                return start, found
-            assert [one.offset for one in records] == list(range(offset, offset + len(records)))
-            found += [one.value for one in records]
+                return start, result
+            assert [record.offset for record in records] == list(range(offset, offset + len(records)))
+            result += [record.value for record in records]
             offset += len(records)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_lives_cut_short(seed):
+def test_flushed_records_survive_random_power_losses(seed):
     async def main():
-        play = Play(seed)
+        run_scenario = PowerLossRun(seed)
         try:
             for _ in range(LIVES):
                 with contextlib.suppress(ConnectionEnded):
-                    await play.live()
-            play.broker = await play.cluster.start()
-            play.client = await play.broker.connect()
-            await play.check()
-            await play.broker.stop()
+                    await run_scenario.live()
+            run_scenario.broker = await run_scenario.cluster.start()
+            run_scenario.client = await run_scenario.broker.connect()
+            await run_scenario.check()
+            await run_scenario.broker.stop()
         finally:
-            await play.cluster.close()
+            await run_scenario.cluster.close()
 
     run_virtually(main)

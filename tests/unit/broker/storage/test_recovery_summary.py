@@ -16,10 +16,10 @@ EVENT = "broker.unclean_stop_recovered "
 @pytest.fixture
 def summaries(caplog):
     caplog.set_level(logging.INFO, "odradek")
-    return lambda: [one.getMessage() for one in caplog.records if one.getMessage().startswith(EVENT)]
+    return lambda: [record.getMessage() for record in caplog.records if record.getMessage().startswith(EVENT)]
 
 
-def play(scenario):
+def run_scenario(scenario):
     async def main():
         cluster = MemoryCluster()
         try:
@@ -36,7 +36,7 @@ async def create(broker):
     assert (await client.request(CREATE_TOPICS, 7, request)).topics[0].error_code == 0
 
 
-def test_one_line_tells_what_was_read_and_cut(summaries):
+def test_one_line_summarizes_scanned_and_truncated_data(summaries):
     async def scenario(cluster):
         first = await cluster.start()
         await create(first)
@@ -53,10 +53,10 @@ def test_one_line_tells_what_was_read_and_cut(summaries):
         assert " took_ms=" in line
         await second.stop()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_first_start_and_a_start_after_a_clean_stop_say_nothing(summaries):
+def test_first_start_and_start_after_a_clean_stop_log_no_summary(summaries):
     async def scenario(cluster):
         first = await cluster.start()
         await create(first)
@@ -65,4 +65,4 @@ def test_a_first_start_and_a_start_after_a_clean_stop_say_nothing(summaries):
         assert summaries() == []
         await second.stop()
 
-    play(scenario)
+    run_scenario(scenario)

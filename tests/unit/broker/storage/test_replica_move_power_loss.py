@@ -1,8 +1,8 @@
-"""The machine stops at any one file operation of a move: one log is left, with all that was promised.
+"""Power loss at any file operation of a replica move: one log is left, with all acknowledged records.
 
-The same move is played again and again, with a flush for every record. Each time the files stop changing one
-operation later; then power is lost, and the next broker on the same files must find the partition in one
-directory, with every acknowledged record and nothing that was never sent.
+The same move is repeated, with a flush for every record. Each time the files stop changing one operation
+later; then power is lost, and the next broker on the same files must find the partition in one
+directory, with every acknowledged record and no others.
 """
 
 import asyncio
@@ -32,30 +32,30 @@ TWO = {"log.dirs": "/a,/b", "broker.id": "7"}
 ORDERS = TopicPartition("orders", 0)
 BEFORE, DURING, AFTER = 3, 5, 1
 CLEARED_EVERY = 10
-"""Of so many runs one waits until the other log's files are gone."""
+"""One in this many runs waits until the files of the other log are removed."""
 
 
 class KeepsAll:
-    """What a killed process leaves: the system has everything."""
+    """Outcome of a killed process: the OS has all writes."""
 
     def below(self, limit):
         return limit - 1
 
 
 class KeepsNothing:
-    """The worst loss of power: only what was synced is left."""
+    """Worst power loss: only synced data is left."""
 
     def below(self, limit):
         return 0
 
 
 SEEDS = 3 if settings.default.max_examples > 1000 else 1
-"""Losses by chance, between the two extremes: more in the long profile."""
+"""Random losses between the two extremes: more in the long profile."""
 LOSSES = [KeepsAll(), KeepsNothing(), *map(SeededEntropy, range(1, SEEDS + 1))]
 
 
 class Stopping:
-    """Counts the operations that change files, and refuses all from a given one on."""
+    """Counts the operations that change files, and fails all from a given one on."""
 
     def __init__(self, files, count_max):
         self.count = 0
@@ -68,28 +68,28 @@ class Stopping:
         return self.count >= self._count_max
 
     def _counted(self, work):
-        def run(*given):
+        def run(*specified):
             if self.is_stopped:
                 raise OSError(errno.EIO, "the machine has stopped")
             self.count += 1
-            work(*given)
+            work(*specified)
 
         return run
 
 
 async def later(work):
-    """A thread that takes its time, so that records come between any two steps."""
+    """Simulate a slow thread, so that records arrive between any two steps."""
     await asyncio.sleep(0.001)
     return work()
 
 
-class Play:
-    """One move, until the files stop."""
+class ReplicaMove:
+    """One replica move, until the files stop changing."""
 
     def __init__(self, cluster):
         self.cluster = cluster
         self.sent = []
-        self.promised = 0
+        self.acknowledged = 0
         self.stopping = None
 
     async def produce(self, count):
@@ -99,96 +99,96 @@ class Play:
             builder.append(self.cluster.clock.wall_ms(), None, value)
             data = TopicProduceData("orders", [PartitionProduceData(0, bytearray(builder.build()))])
             self.sent.append(value)
-            answer = await self.client.request(PRODUCE, 11, ProduceRequest(None, -1, 30_000, [data]))
-            code = answer.responses[0].partition_responses[0].error_code
+            response = await self.client.request(PRODUCE, 11, ProduceRequest(None, -1, 30_000, [data]))
+            code = response.responses[0].partition_responses[0].error_code
             if code == 0 and not (self.stopping and self.stopping.is_stopped):
-                self.promised = len(self.sent)
+                self.acknowledged = len(self.sent)
 
     async def begin(self):
         self.memory = await self.cluster.start(TWO)
         self.client = await self.memory.connect()
 
     async def move(self, count_max):
-        """Give the number of operations, and whether the move was done."""
+        """Return the number of file operations, and whether the move completed."""
         await self.begin()
         configs = [CreatableTopicConfig("flush.messages", "1"), CreatableTopicConfig("segment.bytes", "1000")]
-        wish = CreatableTopic("orders", 1, 1, [], configs)
-        await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
+        request = CreatableTopic("orders", 1, 1, [], configs)
+        await self.client.request(CREATE_TOPICS, 7, CreateTopicsRequest([request]))
         await self.produce(BEFORE)
-        target = "/b" if self.place() == "/a" else "/a"
+        target = "/b" if self.log_dir() == "/a" else "/a"
         self.stopping = Stopping(self.cluster.files, count_max)
         self.cluster.files.offload = later
-        wanted = [AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("orders", [0])])]
-        asked = self.client.begin(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(wanted))
+        expected = [AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("orders", [0])])]
+        requested = self.client.begin(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
         self.client = await self.memory.connect()
         await self.produce(DURING)
-        await asked
+        await requested
         await self.cluster.clock.sleep_ms(1000)
-        is_done = self.place() == target
+        is_done = self.log_dir() == target
         await self.produce(AFTER)
         return self.stopping.count, is_done and not self.stopping.is_stopped
 
-    def place(self):
-        found = self.memory.broker._directories.find(ORDERS)
-        return None if found is None else found[0].path
+    def log_dir(self):
+        result = self.memory.broker._log_manager.find(ORDERS)
+        return None if result is None else result[0].path
 
-    async def lose_power(self, chance):
+    async def lose_power(self, randomness):
         for name in ("write", "_change", "refuse_sync", "offload"):
             vars(self.cluster.files).pop(name, None)
-        self.cluster.entropy, entropy = chance, self.cluster.entropy
+        self.cluster.entropy, entropy = randomness, self.cluster.entropy
         await self.memory.kill()
         self.cluster.entropy = entropy
 
     async def read(self):
-        values, topic = [], self.memory.broker.image.topic("orders")
+        values, topic = [], self.memory.broker.metadata_cache.topic("orders")
         while True:
             part = FetchPartition(0, fetch_offset=len(values), partition_max_bytes=1 << 20)
-            asked = FetchTopic(topic="orders", topic_id=topic.topic_id, partitions=[part])
-            request = FetchRequest(topics=[asked], min_bytes=1, max_wait_ms=0, max_bytes=1 << 20)
+            requested = FetchTopic(topic="orders", topic_id=topic.topic_id, partitions=[part])
+            request = FetchRequest(topics=[requested], min_bytes=1, max_wait_ms=0, max_bytes=1 << 20)
             entry = (await self.client.request(FETCH, 17, request)).responses[0].partitions[0]
             assert entry.error_code == 0
             records = entry.records
             data = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
-            found = [one.value for one in codec.decode(data)]
-            if not found:
+            result = [record.value for record in codec.decode(data)]
+            if not result:
                 return values
-            values += found
+            values += result
 
 
-async def play(count_max, chance):
+async def run_scenario(count_max, randomness):
     cluster = MemoryCluster()
     for path in ("/a", "/b"):
         cluster.files.make_directories(path)
     cluster.files.sync_dir("/")
     try:
-        one = Play(cluster)
-        count, is_done = await one.move(count_max)
-        await one.lose_power(chance)
-        await one.begin()
+        move_run = ReplicaMove(cluster)
+        count, is_done = await move_run.move(count_max)
+        await move_run.lose_power(randomness)
+        await move_run.begin()
         names = [(path, name) for path in ("/a", "/b") for name in cluster.files.list_names(path)]
         assert len([name for name in names if name[1] == "orders-0"]) == 1, names
-        await check(one)
+        await check(move_run)
         if count_max % CLEARED_EVERY == 0:
             await cluster.clock.sleep_ms(70_000)
             names = [name for path in ("/a", "/b") for name in cluster.files.list_names(path)]
             assert [name for name in names if name.startswith("orders")] == ["orders-0"]
-            await check(one)
-        await one.memory.stop()
+            await check(move_run)
+        await move_run.memory.stop()
         return count, is_done
     finally:
         await cluster.close()
 
 
-async def check(one):
-    values = await one.read()
-    assert values == one.sent[: len(values)]
-    assert len(values) >= one.promised
+async def check(move_run):
+    values = await move_run.read()
+    assert values == move_run.sent[: len(values)]
+    assert len(values) >= move_run.acknowledged
 
 
 @pytest.mark.parametrize("loss", range(len(LOSSES)))
-def test_a_machine_that_stops_at_any_step_of_a_move_leaves_one_log_with_all_that_was_promised(loss):
-    count, is_done = run_virtually(lambda: play(1 << 30, LOSSES[loss]))
+def test_power_loss_at_any_step_of_a_replica_move_leaves_one_complete_log(loss):
+    count, is_done = run_virtually(lambda: run_scenario(1 << 30, LOSSES[loss]))
     assert is_done
     assert count > 40
     for count_max in range(count):
-        run_virtually(lambda count_max=count_max: play(count_max, LOSSES[loss]))
+        run_virtually(lambda count_max=count_max: run_scenario(count_max, LOSSES[loss]))

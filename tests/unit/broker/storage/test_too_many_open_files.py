@@ -1,4 +1,4 @@
-"""No file descriptors are left for a while: nothing fails for good, and all goes on once there are some."""
+"""EMFILE for a while: nothing fails permanently, and everything recovers."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ SMALL_SEGMENTS = {"segment.bytes": "200", "retention.bytes": "300", "file.delete
 
 
 class Descriptors:
-    """Lets nothing be opened while they are gone."""
+    """Fails every open with EMFILE while exhausted."""
 
     def __init__(self, files):
         self.are_gone = False
@@ -28,25 +28,25 @@ class Descriptors:
         return guarded
 
 
-def test_a_topic_made_meanwhile_comes_online(play):
-    async def scenario(town):
-        descriptors = Descriptors(town.cluster.files)
+def test_topic_created_without_descriptors_comes_online_later(run_scenario):
+    async def scenario(harness):
+        descriptors = Descriptors(harness.cluster.files)
         descriptors.are_gone = True
-        await town.create("orders", PARTITIONS)
-        await town.cluster.clock.sleep_ms(60_000)
-        assert (await town.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await harness.create("orders", PARTITIONS)
+        await harness.cluster.clock.sleep_ms(60_000)
+        assert (await harness.produce("orders", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         descriptors.are_gone = False
-        await town.cluster.clock.sleep_ms(10_000)
+        await harness.cluster.clock.sleep_ms(10_000)
         for number in range(PARTITIONS):
-            assert (await town.produce("orders", b"x", partition=number)).error_code == 0
+            assert (await harness.produce("orders", b"x", partition=number)).error_code == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_partition_that_is_told_to_lead_meanwhile_leads_later(play):
-    async def scenario(town):
-        descriptors = Descriptors(town.cluster.files)
-        replicas = town.broker._replicas
+def test_partition_that_becomes_leader_without_descriptors_leads_later(run_scenario):
+    async def scenario(harness):
+        descriptors = Descriptors(harness.cluster.files)
+        replicas = harness.broker._replica_manager
         retry = replicas.retry_offline_partitions
 
         async def retry_then_run_out():
@@ -56,36 +56,36 @@ def test_a_partition_that_is_told_to_lead_meanwhile_leads_later(play):
 
         replicas.retry_offline_partitions = retry_then_run_out
         descriptors.are_gone = True
-        await town.create("orders", PARTITIONS)
+        await harness.create("orders", PARTITIONS)
         descriptors.are_gone = False
-        await town.cluster.clock.sleep_ms(20_000)
+        await harness.cluster.clock.sleep_ms(20_000)
         assert descriptors.are_gone
         replicas.retry_offline_partitions = retry
         descriptors.are_gone = False
-        await town.cluster.clock.sleep_ms(20_000)
+        await harness.cluster.clock.sleep_ms(20_000)
         for number in range(PARTITIONS):
-            assert (await town.produce("orders", b"x", partition=number)).error_code == 0
+            assert (await harness.produce("orders", b"x", partition=number)).error_code == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
     "settings", [{}, {"flush.messages": "1"}, {"flush.ms": "1000"}], ids=["rolls", "messages", "ms"]
 )
-def test_flushes_and_retention_do_not_take_the_directory_offline(play, settings):
-    async def scenario(town):
-        assert await town.create("orders", settings=SMALL_SEGMENTS | settings) == ErrorCode.NONE
+def test_emfile_in_flush_and_retention_keeps_the_log_dir_online(run_scenario, settings):
+    async def scenario(harness):
+        assert await harness.create("orders", settings=SMALL_SEGMENTS | settings) == ErrorCode.NONE
         for _ in range(10):
-            assert (await town.produce("orders", bytes(100))).error_code == 0
-        descriptors = Descriptors(town.cluster.files)
+            assert (await harness.produce("orders", bytes(100))).error_code == 0
+        descriptors = Descriptors(harness.cluster.files)
         descriptors.are_gone = True
-        await town.produce("orders", b"x")
-        await town.cluster.clock.sleep_ms(600_000)
+        await harness.produce("orders", b"x")
+        await harness.cluster.clock.sleep_ms(600_000)
         descriptors.are_gone = False
-        await town.cluster.clock.sleep_ms(10_000)
-        assert town.broker.failures == []
-        assert (await town.produce("orders", b"last")).error_code == 0
-        start = (await town.fetch("orders")).log_start_offset
-        assert (await town.values("orders", max(start, 0)))[-1] == b"last"
+        await harness.cluster.clock.sleep_ms(10_000)
+        assert harness.broker.failures == []
+        assert (await harness.produce("orders", b"last")).error_code == 0
+        start = (await harness.fetch("orders")).log_start_offset
+        assert (await harness.values("orders", max(start, 0)))[-1] == b"last"
 
-    play(scenario)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Topics of the brokers' own: their settings, and how they come to be."""
+"""Automatic topic creation: settings of internal topics, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -7,34 +7,38 @@ import logging
 
 import pytest
 
-from odradek.broker.topics.auto_topic_creation import OwnTopic, plan_automatic
+from odradek.broker.topics.auto_topic_creation import AutoTopicCreation, plan_auto_created_topic
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.store.port import StoreError
 from odradek.testing.clock import run_virtually
 
 
-def test_the_offsets_topic_is_made_as_its_settings_say() -> None:
-    wish = plan_automatic(OFFSETS_TOPIC, DynamicBrokerConfig({}).broker)
-    assert (wish.partitions, wish.replication_factor) == (50, 3)
-    assert wish.settings == {
+def test_offsets_topic_is_planned_from_its_settings() -> None:
+    request = plan_auto_created_topic(OFFSETS_TOPIC, DynamicBrokerConfig({}).broker)
+    assert (request.partitions, request.replication_factor) == (50, 3)
+    assert request.settings == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
-    given = {
+    specified = {
         "offsets.topic.num.partitions": "7",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.segment.bytes": "1048576",
     }
-    wish = plan_automatic(OFFSETS_TOPIC, DynamicBrokerConfig(given).broker)
-    assert (wish.partitions, wish.replication_factor, wish.settings["segment.bytes"]) == (7, 1, "1048576")
+    request = plan_auto_created_topic(OFFSETS_TOPIC, DynamicBrokerConfig(specified).broker)
+    assert (request.partitions, request.replication_factor, request.settings["segment.bytes"]) == (
+        7,
+        1,
+        "1048576",
+    )
 
 
-def test_the_transactions_topic_is_made_as_its_settings_say() -> None:
-    wish = plan_automatic(TRANSACTIONS_TOPIC, DynamicBrokerConfig({}).broker)
-    assert (wish.partitions, wish.replication_factor) == (50, 3)
-    assert wish.settings == {
+def test_transaction_state_topic_is_planned_from_its_settings() -> None:
+    request = plan_auto_created_topic(TRANSACTIONS_TOPIC, DynamicBrokerConfig({}).broker)
+    assert (request.partitions, request.replication_factor) == (50, 3)
+    assert request.settings == {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
         "min.insync.replicas": "2",
@@ -43,12 +47,12 @@ def test_the_transactions_topic_is_made_as_its_settings_say() -> None:
     }
 
 
-def test_a_topic_of_clients_has_the_brokers_defaults() -> None:
-    wish = plan_automatic("orders", DynamicBrokerConfig({}).broker)
-    assert (wish.partitions, wish.replication_factor, wish.settings) == (-1, -1, {})
+def test_other_topics_get_the_broker_defaults() -> None:
+    request = plan_auto_created_topic("orders", DynamicBrokerConfig({}).broker)
+    assert (request.partitions, request.replication_factor, request.settings) == (-1, -1, {})
 
 
-def test_many_who_need_it_have_it_made_once_and_again_only_after_that_failed(
+def test_concurrent_requests_create_the_topic_once_and_again_only_after_a_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     problems: list[str | None] = ["too few brokers", "too few brokers", None]
@@ -60,7 +64,7 @@ def test_many_who_need_it_have_it_made_once_and_again_only_after_that_failed(
         return problems[len(made) - 1]
 
     async def main() -> None:
-        topic = OwnTopic(OFFSETS_TOPIC, create)
+        topic = AutoTopicCreation(OFFSETS_TOPIC, create)
         for count in range(1, 4):
             topic.need()
             topic.need()
@@ -76,7 +80,7 @@ def test_many_who_need_it_have_it_made_once_and_again_only_after_that_failed(
     assert caplog.text.count("topic_not_created") == 1
 
 
-def test_a_store_that_fails_is_told_and_the_topic_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_store_error_is_logged_and_creation_retried(caplog: pytest.LogCaptureFixture) -> None:
     tries = 0
 
     async def create(name: str) -> str | None:
@@ -85,7 +89,7 @@ def test_a_store_that_fails_is_told_and_the_topic_tried_again(caplog: pytest.Log
         raise StoreError("no answer")
 
     async def main() -> None:
-        topic = OwnTopic(OFFSETS_TOPIC, create)
+        topic = AutoTopicCreation(OFFSETS_TOPIC, create)
         for _ in range(2):
             topic.need()
             await asyncio.sleep(1)
@@ -97,13 +101,13 @@ def test_a_store_that_fails_is_told_and_the_topic_tried_again(caplog: pytest.Log
     assert "topic_not_created" in caplog.text
 
 
-def test_making_it_ends_with_the_broker() -> None:
+def test_stop_cancels_the_creation() -> None:
     async def create(name: str) -> str | None:
         await asyncio.sleep(1000)
         return None
 
     async def main() -> None:
-        topic = OwnTopic(OFFSETS_TOPIC, create)
+        topic = AutoTopicCreation(OFFSETS_TOPIC, create)
         topic.need()
         await asyncio.sleep(1)
         await topic.stop()

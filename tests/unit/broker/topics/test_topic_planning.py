@@ -1,12 +1,12 @@
-"""Wishes for topics and partitions: what is planned, and every refusal with its code."""
+"""Planning of topics and partitions: assignments, and every error code."""
 
 import pytest
 
 from odradek.broker.topics.topic_planning import (
+    ClusterView,
     NewTopic,
     PartitionIncrease,
-    Surroundings,
-    plan_more_partitions,
+    plan_partition_increase,
     plan_topic,
 )
 from odradek.cluster.replica_assignment import BrokerRack
@@ -14,18 +14,18 @@ from odradek.model.errors import BrokerError, ErrorCode
 
 
 def around(topics=(), brokers=3):
-    return Surroundings(
+    return ClusterView(
         dict.fromkeys(topics), [BrokerRack(number, None) for number in range(brokers)], 2, 1, 0, 0
     )
 
 
-def test_counts_are_placed_on_brokers():
+def test_partitions_are_assigned_to_brokers():
     plan = plan_topic(NewTopic("orders", 4, 2), around())
     assert sorted(plan) == [0, 1, 2, 3]
     assert all(len(set(replicas)) == 2 for replicas in plan.values())
 
 
-def test_defaults_fill_what_is_not_said():
+def test_defaults_apply_to_omitted_counts():
     plan = plan_topic(NewTopic("orders"), around())
     assert len(plan) == 2
     assert all(len(replicas) == 1 for replicas in plan.values())
@@ -33,13 +33,13 @@ def test_defaults_fill_what_is_not_said():
     assert len(plan_topic(NewTopic("orders", replication_factor=3), around())[0]) == 3
 
 
-def test_as_many_partitions_as_are_allowed():
+def test_partition_count_limit():
     assert len(plan_topic(NewTopic("orders", 20_000, 1), around())) == 20_000
 
 
-def test_given_replicas_are_taken_as_they_are():
-    given = {0: (2, 1), 1: (1, 0)}
-    assert plan_topic(NewTopic("orders", assignments=given), around()) == given
+def test_manual_assignment_is_kept():
+    specified = {0: (2, 1), 1: (1, 0)}
+    assert plan_topic(NewTopic("orders", assignments=specified), around()) == specified
 
 
 REFUSED = {
@@ -69,27 +69,27 @@ REFUSED = {
 }
 
 
-def test_some_replicas_may_be_given_on_brokers_that_are_not_there_yet():
-    """Unlike for added partitions: Kafka does not look at all. But somebody must be there to lead."""
+def test_manual_assignment_may_name_some_dead_brokers():
+    """Unlike for added partitions, as in Kafka; but one live replica is required."""
     assert plan_topic(NewTopic("t", assignments={0: (99, 1)}), around()) == {0: (99, 1)}
 
 
 @pytest.mark.parametrize(("wish", "code"), REFUSED.values(), ids=REFUSED)
-def test_a_topic_that_cannot_be_is_refused(wish, code):
-    with pytest.raises(BrokerError) as refused:
-        plan_topic(wish, around(["there", "with_dot"]))
-    assert refused.value.code == code
-    assert refused.value.message
+def test_invalid_topic_is_rejected(request, code):
+    with pytest.raises(BrokerError) as error:
+        plan_topic(request, around(["there", "with_dot"]))
+    assert error.value.code == code
+    assert error.value.message
 
 
 EXISTING = {0: (0,), 1: (1,)}
 
 
-def test_partitions_are_added_after_those_there_are():
-    plan = plan_more_partitions(PartitionIncrease("t", 5), EXISTING, around())
+def test_new_partitions_follow_the_existing_ones():
+    plan = plan_partition_increase(PartitionIncrease("t", 5), EXISTING, around())
     assert sorted(plan) == [2, 3, 4]
-    given = plan_more_partitions(PartitionIncrease("t", 4, [(2,), (0,)]), EXISTING, around())
-    assert given == {2: (2,), 3: (0,)}
+    specified = plan_partition_increase(PartitionIncrease("t", 4, [(2,), (0,)]), EXISTING, around())
+    assert specified == {2: (2,), 3: (0,)}
 
 
 NOT_MORE = {
@@ -106,7 +106,7 @@ NOT_MORE = {
 
 
 @pytest.mark.parametrize(("wish", "code"), NOT_MORE.values(), ids=NOT_MORE)
-def test_partitions_that_cannot_be_are_refused(wish, code):
-    with pytest.raises(BrokerError) as refused:
-        plan_more_partitions(wish, EXISTING, around())
-    assert refused.value.code == code
+def test_invalid_partition_increase_is_rejected(request, code):
+    with pytest.raises(BrokerError) as error:
+        plan_partition_increase(request, EXISTING, around())
+    assert error.value.code == code
