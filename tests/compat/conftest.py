@@ -1,6 +1,6 @@
-"""The clients under test, and the broker they talk to.
+"""Fixtures of the compatibility tests: clients under test, and their broker.
 
-Every client is made once per session and kept, as programs keep theirs; a test asks for ``client`` and runs
+Every client is created once per session and kept, as applications do; a test with ``client`` runs once with
 once with each.
 """
 
@@ -28,30 +28,30 @@ LEFT_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 collect_ignore = [] if os.environ.get("ODRADEK_SPARK_JVM") else ["test_spark_jvm_connector.py"]
 """Spark's connector comes from Maven Central, which no other test needs: `make spark-jvm-connector`."""
 
-MAKERS: dict[str, Callable[[str], Client]] = {
+CLIENT_FACTORIES: dict[str, Callable[[str], Client]] = {
     made.name: made for made in (Confluent, KafkaPython, Aiokafka, OdradekBlocking, OdradekAsyncio)
 }
 
 
 class Clients(dict[str, Client]):
-    """Clients of one broker by name, made when first asked for."""
+    """Clients of one broker by name, created on first use."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()
         self._bootstrap = bootstrap
 
     def __missing__(self, name: str) -> Client:
-        self[name] = MAKERS[name](self._bootstrap)
+        self[name] = CLIENT_FACTORIES[name](self._bootstrap)
         return self[name]
 
     def close(self) -> None:
-        """Close those that were made."""
+        """Close all created clients."""
         for client in self.values():
             client.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let no test of this folder fail for what a client leaves behind."""
+    """Ignore sockets that third-party clients leave open."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings(LEFT_SOCKETS))
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def collect_what_clients_left() -> Iterator[None]:
-    """Let the collector find the sockets clients left behind while their warnings are still expected."""
+    """Collect the sockets that clients left open while their warnings are ignored."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -75,13 +75,13 @@ def clients(bootstrap: str) -> Iterator[Clients]:
     made.close()
 
 
-@pytest.fixture(params=sorted(MAKERS))
+@pytest.fixture(params=sorted(CLIENT_FACTORIES))
 def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
     """Each client in turn."""
     return clients[request.param]
 
 
-@pytest.fixture(params=sorted(MAKERS))
+@pytest.fixture(params=sorted(CLIENT_FACTORIES))
 def make_client(request: pytest.FixtureRequest) -> Callable[[str], Client]:
-    """Each client in turn, for a broker of the test's own; the test closes what it makes."""
-    return MAKERS[request.param]
+    """Each client in turn, for the test's own broker; the test closes the clients it creates."""
+    return CLIENT_FACTORIES[request.param]

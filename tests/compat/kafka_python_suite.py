@@ -1,9 +1,8 @@
 """kafka-python's own integration tests against our broker: ``python -m tests.compat.kafka_python_suite``.
 
-The source distribution of the version that is installed here brings them; it is downloaded once into a cache
-outside the repository. Two modules that it leaves out are put beside the tests. ``NOT_YET`` names what cannot
-pass, and why; a test of it that does pass is told too, so that its row is removed. Ends with status 1 if
-anything went otherwise than this says.
+They come from the source distribution of the installed version, which is downloaded once into a cache outside
+the repository; two modules missing from it are added. ``EXPECTED_FAILURES`` lists tests that cannot pass yet,
+and why; one that does pass is reported, too. Exits with status 1 on any unexpected result.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "num.partitions": "4",
 }
-"""Its tests have sessions of three seconds, wait fifteen for a group of four to come together, and find
-four partitions in a topic that they did not create: its own brokers are set up so."""
+"""Settings of kafka-python's own test brokers: its tests use sessions of three seconds, wait fifteen seconds
+for a group of four, and expect four partitions in an auto-created topic."""
 
-SERVICE = '''"""What is asked of a broker that is running already: nothing."""
+SERVICE_MODULE = '''"""Stub for a broker that is already running."""
 
 
 class ExternalService:
@@ -49,9 +48,9 @@ class SpawnedService:
     pass
 '''
 
-CLUSTERS = "comes with clusters"
-NOT_YET: Mapping[str, str] = {
-    "test_create_describe_delete_acls": "comes with access control",
+CLUSTERS = "needs clusters"
+EXPECTED_FAILURES: Mapping[str, str] = {
+    "test_create_describe_delete_acls": "needs access control",
     "test_elect_leaders": CLUSTERS,
     "test_alter_partition_reassignments": CLUSTERS,
     "test_list_partition_reassignments": CLUSTERS,
@@ -59,12 +58,12 @@ NOT_YET: Mapping[str, str] = {
 
 
 def cache() -> Path:
-    """Where downloads are kept."""
+    """Return the cache directory of downloads."""
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "odradek-tests"
 
 
 def sources(into: Path) -> Path:
-    """The distribution, unpacked, with what it leaves out."""
+    """Return the unpacked source distribution, with the missing modules added."""
     name = f"kafka_python-{version('kafka-python')}"
     archive = cache() / f"{name}.tar.gz"
     if not archive.exists():
@@ -73,23 +72,31 @@ def sources(into: Path) -> Path:
         packed.extractall(into, filter="data")
     tests = into / name / "test"
     (tests / "__init__.py").touch()
-    (tests / "service.py").write_text(SERVICE)
+    (tests / "service.py").write_text(SERVICE_MODULE)
     return into / name
 
 
 def _download(into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
-    wanted = f"kafka-python=={version('kafka-python')}"
-    how = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-binary=:all:"]
-    subprocess.run([sys.executable, "-m", "pip", "download", *how, "--dest", str(into), wanted], check=True)
+    expected = f"kafka-python=={version('kafka-python')}"
+    options = [
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-binary=:all:",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", *options, "--dest", str(into), expected], check=True
+    )
 
 
-def outcomes(folder: Path, bootstrap: str) -> dict[str, str]:
-    """Run the tests; what became of each: passed, skipped, or why it failed."""
+def run_suite(folder: Path, bootstrap: str) -> dict[str, str]:
+    """Run the tests; return the result of each: passed, skipped, or the failure."""
     report = folder / "report.xml"
     files = [f"test/integration/test_{suite}_integration.py" for suite in SUITES]
-    how = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", f"--junit-xml={report}"]
-    how += [f"--timeout={TEST_SECONDS_MAX}", "--timeout-method=signal", "-o", "log_level=WARNING"]
+    options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", f"--junit-xml={report}"]
+    options += [f"--timeout={TEST_SECONDS_MAX}", "--timeout-method=signal", "-o", "log_level=WARNING"]
     environment = {
         **os.environ,
         "KAFKA_URI": f"kafka://{bootstrap}",
@@ -99,7 +106,7 @@ def outcomes(folder: Path, bootstrap: str) -> dict[str, str]:
     }
     with (folder / "output.txt").open("wb") as output:
         subprocess.run(
-            [sys.executable, "-m", "pytest", *how, *files],
+            [sys.executable, "-m", "pytest", *options, *files],
             cwd=folder,
             env=environment,
             stdout=output,
@@ -114,22 +121,22 @@ def outcomes(folder: Path, bootstrap: str) -> dict[str, str]:
 
 def _outcome(case: ElementTree.Element) -> str:
     for kind in ("failure", "error", "skipped"):
-        if (found := case.find(kind)) is not None:
-            words = found.attrib.get("message", "").splitlines() or [""]
-            return kind if kind == "skipped" else f"{kind}: {words[0][:160]}"
+        if (result := case.find(kind)) is not None:
+            line = result.attrib.get("message", "").splitlines() or [""]
+            return kind if kind == "skipped" else f"{kind}: {line[0][:160]}"
     return "passed"
 
 
-def unexpected(found: Mapping[str, str]) -> list[str]:
-    """Tests that failed and should not, and that passed and could not."""
-    wrong = []
-    for name, outcome in found.items():
+def unexpected(result: Mapping[str, str]) -> list[str]:
+    """Return unexpected failures and unexpected passes."""
+    failures = []
+    for name, outcome in result.items():
         is_fine = outcome in ("passed", "skipped")
-        if name in NOT_YET and is_fine:
-            wrong.append(f"{name} {outcome}: it is listed as what {NOT_YET[name]}")
-        elif name not in NOT_YET and not is_fine:
-            wrong.append(f"{name}: {outcome}")
-    return [*wrong, *(f"{name} was not there" for name in NOT_YET if name not in found)]
+        if name in EXPECTED_FAILURES and is_fine:
+            failures.append(f"{name} {outcome}: expected to fail ({EXPECTED_FAILURES[name]})")
+        elif name not in EXPECTED_FAILURES and not is_fine:
+            failures.append(f"{name}: {outcome}")
+    return [*failures, *(f"{name} did not run" for name in EXPECTED_FAILURES if name not in result)]
 
 
 def main() -> int:
@@ -137,20 +144,20 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="odradek-kafka-python-") as directory:
         folder = sources(Path(directory))
         if FOREIGN_BOOTSTRAP is not None:
-            found = outcomes(folder, FOREIGN_BOOTSTRAP)
+            result = run_suite(folder, FOREIGN_BOOTSTRAP)
         else:
             broker = Broker(Path(directory) / "broker", SETTINGS).start()
-            found = outcomes(folder, broker.bootstrap)
+            result = run_suite(folder, broker.bootstrap)
             broker.stop()
-    for name, outcome in found.items():
-        print(f"{name}: {outcome}" + (f" ({NOT_YET[name]})" if name in NOT_YET else ""))
-    wrong = unexpected(found)
-    passed = sum(outcome == "passed" for outcome in found.values())
-    whose = f"kafka-python {version('kafka-python')}"
-    print(f"{whose}: {passed} of {len(found)} passed, {len(wrong)} not as expected")
-    for words in wrong:
-        print(f"  {words}")
-    return int(bool(wrong))
+    for name, outcome in result.items():
+        print(f"{name}: {outcome}" + (f" ({EXPECTED_FAILURES[name]})" if name in EXPECTED_FAILURES else ""))
+    failures = unexpected(result)
+    passed = sum(outcome == "passed" for outcome in result.values())
+    label = f"kafka-python {version('kafka-python')}"
+    print(f"{label}: {passed} of {len(result)} passed, {len(failures)} unexpected")
+    for line in failures:
+        print(f"  {line}")
+    return int(bool(failures))
 
 
 if __name__ == "__main__":

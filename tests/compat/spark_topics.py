@@ -1,4 +1,4 @@
-"""Topics with all that a source of Spark may meet, and their rows as either format gives them."""
+"""Topics for comparing Spark sources, and their rows as read by either format."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ ANSWER_SECONDS_MAX = 30
 JVM, OURS = "kafka", "odradek"
 
 
-class Stock(NamedTuple):
-    """The names of the topics, and where they are."""
+class SparkTopics(NamedTuple):
+    """Topic names and bootstrap address."""
 
     bootstrap: str
     plain: str
-    """Three partitions: keys, values and headers present, empty and null; dates in steps of a second."""
+    """Three partitions: keys, values and headers present, empty and null; timestamps a second apart."""
     mixed: str
-    """One partition dated by the broker, batches in every compression."""
+    """One partition with LogAppendTime and batches of every compression."""
     settled: str
-    """Two partitions with transactions, one committed and one aborted, and plain records between."""
+    """Two partitions with committed and aborted transactions, and plain records."""
     trimmed: str
     """One partition without its first ten records."""
 
 
-def fill_stock(bootstrap: str, prefix: str) -> Stock:
-    stock = Stock(bootstrap, *(f"{prefix}-{kind}" for kind in ("plain", "mixed", "settled", "trimmed")))
+def create_spark_topics(bootstrap: str, prefix: str) -> SparkTopics:
+    stock = SparkTopics(bootstrap, *(f"{prefix}-{kind}" for kind in ("plain", "mixed", "settled", "trimmed")))
     create(bootstrap, stock.plain, PARTITIONS, {"retention.ms": "-1"})
     create(bootstrap, stock.mixed, 1, {"message.timestamp.type": "LogAppendTime"})
     create(bootstrap, stock.settled, 2)
@@ -51,8 +51,8 @@ def create(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, s
     made[topic].result(ANSWER_SECONDS_MAX)
 
 
-def fill_plain(stock: Stock, first: int = 0) -> None:
-    """Forty more records, in turn to partitions 0 and 2 and 1: partition 2 gets every second one."""
+def fill_plain(stock: SparkTopics, first: int = 0) -> None:
+    """Produce forty records to partitions 0, 2, 1, 2 in turn."""
     producer = Producer({"bootstrap.servers": stock.bootstrap})
     for number in range(first, first + RECORDS):
         producer.produce(
@@ -66,7 +66,7 @@ def fill_plain(stock: Stock, first: int = 0) -> None:
     assert producer.flush(ANSWER_SECONDS_MAX) == 0
 
 
-def _fill_mixed(stock: Stock) -> None:
+def _fill_mixed(stock: SparkTopics) -> None:
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         producer = Producer(
             {"bootstrap.servers": stock.bootstrap, "compression.type": codec, "linger.ms": 50}
@@ -76,13 +76,13 @@ def _fill_mixed(stock: Stock) -> None:
         assert producer.flush(ANSWER_SECONDS_MAX) == 0
 
 
-def _fill_settled(stock: Stock) -> None:
+def _fill_settled(stock: SparkTopics) -> None:
     producer = Producer({"bootstrap.servers": stock.bootstrap, "transactional.id": f"{stock.settled}-writer"})
     producer.init_transactions(ANSWER_SECONDS_MAX)
     for number, end in enumerate((producer.commit_transaction, producer.abort_transaction) * 2):
         producer.begin_transaction()
-        for each in range(6):
-            producer.produce(stock.settled, value=f"{number}.{each}".encode(), partition=each % 2)
+        for item in range(6):
+            producer.produce(stock.settled, value=f"{number}.{item}".encode(), partition=item % 2)
         producer.flush(ANSWER_SECONDS_MAX)
         end(ANSWER_SECONDS_MAX)
     plain = Producer({"bootstrap.servers": stock.bootstrap})
@@ -90,7 +90,7 @@ def _fill_settled(stock: Stock) -> None:
     assert plain.flush(ANSWER_SECONDS_MAX) == 0
 
 
-def _fill_trimmed(stock: Stock) -> None:
+def _fill_trimmed(stock: SparkTopics) -> None:
     from confluent_kafka import TopicPartition
 
     producer = Producer({"bootstrap.servers": stock.bootstrap})
@@ -102,30 +102,32 @@ def _fill_trimmed(stock: Stock) -> None:
         done.result(ANSWER_SECONDS_MAX)
 
 
-def read(spark: SparkSession, format_: str, stock: Stock, options: Mapping[str, str]) -> DataFrame:
+def read(spark: SparkSession, format_: str, stock: SparkTopics, options: Mapping[str, str]) -> DataFrame:
     reader = spark.read.format(format_).option("kafka.bootstrap.servers", stock.bootstrap)
     return reader.options(**named(options, stock)).load()
 
 
-def read_stream(spark: SparkSession, format_: str, stock: Stock, options: Mapping[str, str]) -> DataFrame:
+def read_stream(
+    spark: SparkSession, format_: str, stock: SparkTopics, options: Mapping[str, str]
+) -> DataFrame:
     reader = spark.readStream.format(format_).option("kafka.bootstrap.servers", stock.bootstrap)
     return reader.options(**named(options, stock)).load()
 
 
-def named(options: Mapping[str, str], stock: Stock) -> dict[str, str]:
-    """Options with the topics' real names: a table of cases cannot know them."""
-    found = {}
+def named(options: Mapping[str, str], stock: SparkTopics) -> dict[str, str]:
+    """Return options with placeholders replaced by topic names."""
+    result = {}
     for name, value in options.items():
         for kind in ("plain", "mixed", "settled", "trimmed"):
             value = value.replace(f"<{kind}>", getattr(stock, kind))
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """All columns of all rows as comparable values, in the order of the log."""
-    found = [_values(row.asDict(recursive=True)) for row in frame.collect()]
-    return sorted(found, key=lambda row: (row[0], row[1], row[2]))
+    """Return all columns of all rows as comparable values, in log order."""
+    result = [_values(row.asDict(recursive=True)) for row in frame.collect()]
+    return sorted(result, key=lambda row: (row[0], row[1], row[2]))
 
 
 def _values(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -140,5 +142,5 @@ def _plain(value: bytearray | bytes | None) -> bytes | None:
 
 
 def each(partitions: Mapping[int, int], topic: str = "<plain>") -> str:
-    """Offsets or times of a topic in Spark's JSON."""
+    """Return the offsets or timestamps of a topic in Spark's JSON."""
     return json.dumps({topic: {str(number): value for number, value in partitions.items()}})

@@ -1,4 +1,4 @@
-"""Admin requests that a cluster of one broker without security answers as Kafka does."""
+"""Admin requests on a cluster of one broker without security: Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_confluent_acls_need_an_authorizer(admin: AdminClient) -> None:
         AclOperation.READ,
         AclPermissionType.ALLOW,
     )
-    with pytest.raises(KafkaException) as refused:
+    with pytest.raises(KafkaException) as error:
         admin.create_acls([rule])[rule].result(30)
-    assert refused.value.args[0].code() == SECURITY_DISABLED
+    assert error.value.args[0].code() == SECURITY_DISABLED
 
 
 def test_kafka_python_acls_need_an_authorizer(bootstrap: str) -> None:
@@ -58,32 +58,32 @@ def test_kafka_python_acls_need_an_authorizer(bootstrap: str) -> None:
         admin.describe_acls(anything)
 
 
-def test_confluent_elects_no_leader_where_the_leader_is_right(admin: AdminClient, topic: str) -> None:
+def test_confluent_election_is_not_needed(admin: AdminClient, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
     partitions = [TopicPartition(topic, number) for number in range(2)]
-    found = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
-    assert [error.code() for error in found.values()] == [ELECTION_NOT_NEEDED] * 2
+    result = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
+    assert [error.code() for error in result.values()] == [ELECTION_NOT_NEEDED] * 2
 
 
 def test_confluent_finds_no_scram_credentials(admin: AdminClient) -> None:
     assert admin.describe_user_scram_credentials().result(30) == {}
 
 
-def test_kafka_python_reassigns_partitions_to_the_replicas_they_have(bootstrap: str, topic: str) -> None:
+def test_kafka_python_reassigns_partitions_to_their_current_replicas(bootstrap: str, topic: str) -> None:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([topic])
-        [node] = [one["broker_id"] for one in admin.describe_cluster()["brokers"]]
+        [node] = [item["broker_id"] for item in admin.describe_cluster()["brokers"]]
         partition = KafkaPythonPartition(topic, 0)
         assert admin.alter_partition_reassignments({partition: [node]}) == {partition: None}
         assert not admin.list_partition_reassignments()
-        refused = admin.alter_partition_reassignments({partition: None})
-        assert refused == {partition: NoReassignmentInProgressError}
+        error = admin.alter_partition_reassignments({partition: None})
+        assert error == {partition: NoReassignmentInProgressError}
 
 
 def test_kafka_python_changes_the_level_of_a_logger(bootstrap: str) -> None:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        [node] = [str(one["broker_id"]) for one in admin.describe_cluster()["brokers"]]
+        [node] = [str(item["broker_id"]) for item in admin.describe_cluster()["brokers"]]
         kind = ConfigResourceType.BROKER_LOGGER
         admin.alter_configs([ConfigResource(kind, node, {"odradek.session": "ERROR"})])
-        found = admin.describe_configs([ConfigResource(kind, node)])
-        assert "ERROR" in str(found)
+        result = admin.describe_configs([ConfigResource(kind, node)])
+        assert "ERROR" in str(result)

@@ -1,4 +1,4 @@
-"""The first minutes with a broker: every client with no setting but the broker's address.
+"""Every client with default settings, except for the broker's address.
 
 These read like the examples people copy, and so use the clients as they are.
 """
@@ -38,7 +38,7 @@ def test_confluent_consumer_of_an_assigned_partition(bootstrap: str, topic: str)
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"hello")
     producer.flush(30)
-    # The client insists on a group id, and would commit to it by itself.
+    # The client requires a group id, and would commit to it automatically.
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([ConfluentTopicPartition(topic, 0, OFFSET_BEGINNING)])
     message = consumer.poll(30)

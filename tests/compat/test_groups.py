@@ -1,4 +1,4 @@
-"""Groups of consumers: they share partitions, take over from each other, and go on where they stopped."""
+"""Consumer groups: shared partitions, takeover, committed offsets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from tests.compat.clients.group_admins import ADMINS, ConfluentAdmin, GroupAdmin, KafkaPythonAdmin
 from tests.compat.clients.group_members import MEMBERS
-from tests.compat.clients.interface import Message, Refused
+from tests.compat.clients.interface import ErrorResponse, Message
 from tests.compat.clients.kcat import Kcat
 from tests.compat.clients.running_member import RunningMember
 from tests.compat.conftest import Clients
@@ -23,30 +23,30 @@ SHARING = [(name, strategy) for name in sorted(MEMBERS) for strategy in ("range"
     ("confluent-kafka", "cooperative-sticky"),
     ("kafka-python", "cooperative-sticky"),
 ]
-"""aiokafka knows no cooperative strategy."""
+"""aiokafka has no cooperative assignor."""
 ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}
 
 
 class Members:
-    """Makes members of one group, and closes those that a test left in it."""
+    """Creates members of one group, and closes those a test left open."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._of = (bootstrap, group, topic)
         self._open: list[RunningMember] = []
 
     def join(self, name: str, **how: str) -> RunningMember:
-        """A new member, of the client of this name."""
+        """Create a member with the client of this name."""
         member = RunningMember(partial(MEMBERS[name], *self._of, **how))
         self._open.append(member)
         return member
 
     def leave(self, member: RunningMember) -> None:
-        """Close one of them."""
+        """Close one member."""
         self._open.remove(member)
         member.close()
 
     def close(self) -> None:
-        """Close the others."""
+        """Close all members."""
         while self._open:
             self._open.pop().close()
 
@@ -84,7 +84,7 @@ def kafka_python_admin(bootstrap: str) -> Iterator[KafkaPythonAdmin]:
 
 
 def fill(clients: Clients, topic: str, partitions: int, count: int) -> None:
-    """A topic with numbers in it, evenly spread."""
+    """Fill a topic with numbers, evenly spread over its partitions."""
     clients["confluent-kafka"].create_topic(topic, partitions=partitions)
     more(clients, topic, partitions, range(count))
 
@@ -95,30 +95,30 @@ def more(clients: Clients, topic: str, partitions: int, numbers: Sequence[int]) 
 
 
 def wait(members: Sequence[RunningMember], holds: Callable[[], bool]) -> None:
-    """Wait until something holds, while members poll."""
+    """Wait until a condition holds, while members poll."""
     deadline = time.monotonic() + SECONDS_MAX
     while not holds():
         for member in members:
             member.check()
-        assert time.monotonic() < deadline, [(one.assigned, len(one.received)) for one in members]
+        assert time.monotonic() < deadline, [(member.assigned, len(member.received)) for member in members]
         time.sleep(0.02)
 
 
 def take(members: Sequence[RunningMember], count: int) -> list[set[int]]:
-    """Wait for the numbers up to this one, each received once; give the partitions each member read."""
-    wait(members, lambda: sum(len(one.received) for one in members) >= count)
-    taken = [list(one.received) for one in members]
-    assert sorted(int(one.value or b"") for found in taken for one in found) == list(range(count))
-    return [{one.partition for one in found} for found in taken]
+    """Wait until all numbers were received once; return the partitions each member read."""
+    wait(members, lambda: sum(len(member.received) for member in members) >= count)
+    taken = [list(member.received) for member in members]
+    assert sorted(int(item.value or b"") for result in taken for item in result) == list(range(count))
+    return [{item.partition for item in result} for result in taken]
 
 
 def read(member: RunningMember, numbers: range) -> None:
     """Wait until a member has received these numbers, and nothing else."""
     wait([member], lambda: len(member.received) >= len(numbers))
-    assert sorted(int(one.value or b"") for one in member.received) == list(numbers)
+    assert sorted(int(item.value or b"") for item in member.received) == list(numbers)
 
 
-def test_a_group_goes_on_where_it_committed(
+def test_group_resumes_at_its_committed_offset(
     clients: Clients, members: Members, topic: str, name: str
 ) -> None:
     fill(clients, topic, 3, 30)
@@ -131,7 +131,7 @@ def test_a_group_goes_on_where_it_committed(
 
 
 @pytest.mark.parametrize(("name", "strategy"), SHARING)
-def test_members_share_partitions_and_take_over_from_who_leaves(
+def test_members_share_partitions_and_take_over_after_a_leave(
     clients: Clients, members: Members, topic: str, name: str, strategy: str
 ) -> None:
     fill(clients, topic, 6, 0)
@@ -142,7 +142,7 @@ def test_members_share_partitions_and_take_over_from_who_leaves(
     wait(pair, lambda: len(first.assigned) == len(second.assigned) == 3)
     assert first.assigned | second.assigned == set(range(6))
     more(clients, topic, 6, range(60))
-    assert take(pair, 60) == [one.assigned for one in pair]
+    assert take(pair, 60) == [item.assigned for item in pair]
     for member in pair:
         member.commit()
     members.leave(first)
@@ -155,11 +155,11 @@ def test_members_share_partitions_and_take_over_from_who_leaves(
 def test_members_of_different_clients_share_a_group(clients: Clients, members: Members, topic: str) -> None:
     fill(clients, topic, 6, 60)
     everyone = [members.join(name, strategy="range") for name in sorted(MEMBERS)]
-    wait(everyone, lambda: [len(one.assigned) for one in everyone] == [2, 2, 2])
-    assert set().union(*(one.assigned for one in everyone)) == set(range(6))
+    wait(everyone, lambda: [len(item.assigned) for item in everyone] == [2, 2, 2])
+    assert set().union(*(item.assigned for item in everyone)) == set(range(6))
 
 
-def test_a_static_member_comes_back_without_a_rebalance(
+def test_static_member_rejoins_without_a_rebalance(
     clients: Clients, members: Members, topic: str, name: str
 ) -> None:
     fill(clients, topic, 4, 0)
@@ -175,7 +175,7 @@ def test_a_static_member_comes_back_without_a_rebalance(
 
 
 @pytest.mark.parametrize("end", sorted(ENDS))
-def test_committed_offsets_survive_the_broker(
+def test_committed_offsets_survive_a_broker_restart(
     start_broker: StartBroker, topic: str, name: str, end: str
 ) -> None:
     broker = start_broker()
@@ -202,7 +202,7 @@ def test_committed_offsets_survive_the_broker(
         clients.close()
 
 
-def test_administrators_see_groups_and_their_offsets(
+def test_admin_clients_describe_groups_and_offsets(
     clients: Clients, members: Members, admin: GroupAdmin, group: str, topic: str
 ) -> None:
     fill(clients, topic, 2, 10)
@@ -218,7 +218,7 @@ def test_administrators_see_groups_and_their_offsets(
 
 
 @pytest.mark.parametrize("make_admin", [ConfluentAdmin, KafkaPythonAdmin])
-def test_a_group_is_deleted_once_nobody_is_in_it(
+def test_only_an_empty_group_is_deleted(
     clients: Clients,
     members: Members,
     bootstrap: str,
@@ -231,21 +231,21 @@ def test_a_group_is_deleted_once_nobody_is_in_it(
     member = members.join("confluent-kafka")
     read(member, range(10))
     member.commit()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ErrorResponse) as error:
         admin.delete_group(group)
-    assert refused.value.code == NON_EMPTY_GROUP
+    assert error.value.code == NON_EMPTY_GROUP
     members.leave(member)
     admin.delete_group(group)
     assert group not in admin.groups()
     assert admin.committed(group, topic) == {}
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ErrorResponse) as error:
         admin.delete_group(group)
-    assert refused.value.code == GROUP_ID_NOT_FOUND
+    assert error.value.code == GROUP_ID_NOT_FOUND
     admin.close()
     read(members.join("confluent-kafka"), range(10))
 
 
-def test_an_offset_is_deleted_once_nobody_reads_the_topic(
+def test_only_an_unsubscribed_offset_is_deleted(
     clients: Clients, members: Members, kafka_python_admin: KafkaPythonAdmin, group: str, topic: str
 ) -> None:
     admin = kafka_python_admin
@@ -253,9 +253,9 @@ def test_an_offset_is_deleted_once_nobody_reads_the_topic(
     member = members.join("kafka-python")
     read(member, range(10))
     member.commit()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ErrorResponse) as error:
         admin.delete_offset(group, topic, 0)
-    assert refused.value.code == GROUP_SUBSCRIBED_TO_TOPIC
+    assert error.value.code == GROUP_SUBSCRIBED_TO_TOPIC
     members.leave(member)
     admin.delete_offset(group, topic, 0)
     assert admin.committed(group, topic) == {1: 5}

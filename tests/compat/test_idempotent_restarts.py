@@ -1,4 +1,4 @@
-"""An idempotent producer under way while its broker ends and comes back: no record is lost or doubled."""
+"""Idempotent producer during broker restarts: no record is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRODUCE = 0
 
 
 @pytest.mark.parametrize("end", sorted(ENDS))
-def test_no_record_is_lost_or_doubled_by_ends_of_the_broker(
+def test_no_record_is_lost_or_duplicated_by_broker_crashes(
     start_broker: StartBroker, topic: str, end: str
 ) -> None:
     port = free_port()
@@ -33,14 +33,16 @@ def test_no_record_is_lost_or_doubled_by_ends_of_the_broker(
         wait_until_led(broker.bootstrap, topic)
         count = ROUNDS * RECORDS_A_ROUND
         assert client.offsets(topic, 0) == (0, count)
-        assert [one.value for one in read_all(client, topic, count)] == [b"%d" % one for one in range(count)]
+        assert [item.value for item in read_all(client, topic, count)] == [
+            b"%d" % number for number in range(count)
+        ]
     finally:
         client.close()
         proxy.stop()
 
 
 def write(broker: Broker, proxy: Proxy, topic: str, end: str) -> None:
-    """Write all records; in each round the broker ends after an append that it has not answered yet."""
+    """Write all records; in each round the broker stops after an append without a response."""
     producer = kafka.Producer(
         {
             "bootstrap.servers": proxy.bootstrap,
@@ -48,7 +50,7 @@ def write(broker: Broker, proxy: Proxy, topic: str, end: str) -> None:
             "enable.idempotence": True,
             "linger.ms": 1,
             "batch.num.messages": 20,
-            # Of what was not answered before a clean stop, the last batch is known after it.
+            # Of the batches without a response before a clean stop, the last one is known after it.
             "max.in.flight": 1 if end == "SIGTERM" else 5,
             "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 20,
@@ -57,7 +59,7 @@ def write(broker: Broker, proxy: Proxy, topic: str, end: str) -> None:
     )
     failed: list[kafka.KafkaError] = []
 
-    def told(error: kafka.KafkaError | None, _: kafka.Message) -> None:
+    def on_delivery(error: kafka.KafkaError | None, _: kafka.Message) -> None:
         if error is not None:
             failed.append(error)
 
@@ -65,7 +67,7 @@ def write(broker: Broker, proxy: Proxy, topic: str, end: str) -> None:
         is_middle = number % RECORDS_A_ROUND == RECORDS_A_ROUND // 2
         if is_middle:
             unanswered = proxy.arm(Point("writer", PRODUCE, Moment.UNANSWERED), lambda: ENDS[end](broker))
-        producer.produce(topic, b"%d" % number, on_delivery=told)
+        producer.produce(topic, b"%d" % number, on_delivery=on_delivery)
         producer.poll(0)
         if is_middle:
             assert unanswered.wait(30), "no batch was sent"

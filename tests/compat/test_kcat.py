@@ -17,7 +17,7 @@ def kcat(bootstrap: str) -> Kcat:
     return Kcat(bootstrap)
 
 
-def test_metadata_names_the_broker_and_the_topic(
+def test_metadata_lists_the_broker_and_the_topic(
     kcat: Kcat, clients: Clients, bootstrap: str, topic: str
 ) -> None:
     clients["aiokafka"].create_topic(topic, partitions=3)
@@ -30,17 +30,17 @@ def test_metadata_names_the_broker_and_the_topic(
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lines_come_back(kcat: Kcat, clients: Clients, topic: str, codec: str) -> None:
+def test_lines_round_trip(kcat: Kcat, clients: Clients, topic: str, codec: str) -> None:
     clients["aiokafka"].create_topic(topic)
     messages = [Message(f"line {number}".encode(), key=f"k{number}".encode()) for number in range(50)]
     kcat.produce(topic, messages, codec)
-    found = kcat.consume(topic)
-    assert [(one["offset"], one["key"], one["payload"]) for one in found] == [
+    result = kcat.consume(topic)
+    assert [(item["offset"], item["key"], item["payload"]) for item in result] == [
         (number, f"k{number}", f"line {number}") for number in range(50)
     ]
 
 
-def test_headers_and_nulls_come_back(kcat: Kcat, clients: Clients, topic: str) -> None:
+def test_headers_and_nulls_round_trip(kcat: Kcat, clients: Clients, topic: str) -> None:
     clients["aiokafka"].create_topic(topic)
     kcat.produce(topic, [Message(b"v", None), Message(None, b"k")], "none", "-H", "a=1", "-H", "b=2")
     first, second = kcat.consume(topic)
@@ -48,17 +48,17 @@ def test_headers_and_nulls_come_back(kcat: Kcat, clients: Clients, topic: str) -
     assert (second["key"], second["payload"]) == ("k", None)
 
 
-def test_consuming_starts_at_an_offset_from_the_end_or_at_a_time(
+def test_consuming_starts_at_an_offset_a_negative_offset_or_a_timestamp(
     kcat: Kcat, clients: Clients, topic: str
 ) -> None:
     clients["aiokafka"].create_topic(topic)
     messages = [Message(str(number).encode(), timestamp_ms=TIME + 1000 * number) for number in range(10)]
     clients["aiokafka"].produce(topic, messages)
     for start, first in (("4", 4), ("-3", 7), (f"s@{TIME + 5500}", 6)):
-        assert [one["offset"] for one in kcat.consume(topic, start)] == list(range(first, 10))
+        assert [item["offset"] for item in kcat.consume(topic, start)] == list(range(first, 10))
 
 
-def test_offset_of_a_time_is_queried(kcat: Kcat, clients: Clients, topic: str) -> None:
+def test_offset_of_a_timestamp_is_queried(kcat: Kcat, clients: Clients, topic: str) -> None:
     clients["aiokafka"].create_topic(topic)
     clients["aiokafka"].produce(topic, [Message(b"v", timestamp_ms=TIME + number) for number in range(5)])
     assert kcat.run("-Q", "-t", f"{topic}:0:{TIME + 3}").decode().strip() == f"{topic} [0] offset 3"
@@ -73,15 +73,15 @@ def test_idempotent_producer_delivers(kcat: Kcat, clients: Clients, topic: str) 
         "-X",
         "enable.idempotence=true",
     )
-    assert [one["payload"] for one in kcat.consume(topic)] == [str(number) for number in range(100)]
+    assert [item["payload"] for item in kcat.consume(topic)] == [str(number) for number in range(100)]
 
 
 def test_producing_creates_the_topic(kcat: Kcat, topic: str) -> None:
     kcat.produce(topic, [Message(b"first")])
-    assert [one["payload"] for one in kcat.consume(topic)] == ["first"]
+    assert [item["payload"] for item in kcat.consume(topic)] == ["first"]
 
 
-def test_unknown_partition_is_told(kcat: Kcat, clients: Clients, topic: str) -> None:
+def test_unknown_partition_is_reported(kcat: Kcat, clients: Clients, topic: str) -> None:
     clients["aiokafka"].create_topic(topic)
     with pytest.raises(KcatFailed, match="partition 7 does not exist"):
         kcat.run("-C", "-t", topic, "-p", "7", "-e", "-q")

@@ -40,11 +40,11 @@ def echo(bootstrap: str, topic: str, value: bytes) -> bytes:
         producer.send(topic, value).get(timeout=30)
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        found: bytes = next(consumer).value
-        return found
+        result: bytes = next(consumer).value
+        return result
 
 
-def test_a_listener_is_added_survives_a_restart_and_is_removed(
+def test_added_listener_survives_a_restart_and_is_removed(
     start_broker: Callable[..., Broker], topic: str
 ) -> None:
     broker = start_broker({"listener.security.protocol.map": MAP})
@@ -56,15 +56,15 @@ def test_a_listener_is_added_survives_a_restart_and_is_removed(
     assert echo(f"127.0.0.1:{extra}", topic, b"through the new one") == b"through the new one"
     broker.stop()
     broker.start()
-    told = AdminClient({"bootstrap.servers": f"127.0.0.1:{extra}"}).list_topics(timeout=30).brokers
-    assert [node.port for node in told.values()] == [extra]
+    reported = AdminClient({"bootstrap.servers": f"127.0.0.1:{extra}"}).list_topics(timeout=30).brokers
+    assert [node.port for node in reported.values()] == [extra]
     set_listeners(f"127.0.0.1:{extra}", plain)
     assert not is_open(extra)
-    told = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).brokers
-    assert [node.port for node in told.values()] == [broker.port]
+    reported = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).brokers
+    assert [node.port for node in reported.values()] == [broker.port]
 
 
-def test_a_port_in_use_is_refused(start_broker: Callable[..., Broker]) -> None:
+def test_port_in_use_is_rejected(start_broker: Callable[..., Broker]) -> None:
     broker = start_broker({"listener.security.protocol.map": MAP})
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

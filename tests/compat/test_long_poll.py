@@ -1,4 +1,4 @@
-"""A waiting consumer is told at once: the wait is a bound, not a rhythm."""
+"""Long polling: a waiting consumer gets a record at once, not at the end of fetch.max.wait.ms."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ROUNDS = 15
 
 def test_record_reaches_a_waiting_consumer_in_milliseconds(client: Client, topic: str) -> None:
     client.create_topic(topic)
-    reader = client.reading(topic, start=LATEST, wait_ms=WAIT_MS)
+    reader = client.open_reader(topic, start=LATEST, wait_ms=WAIT_MS)
     try:
         client.produce(topic, [Message(b"warm")])
         assert len(reader.read(1)) == 1
         delays = [delay_of_one(client, topic, reader.read) for _ in range(ROUNDS)]
     finally:
         reader.close()
-    # A broker that looks only when the wait is over would need seconds.
+    # A broker that checks only at the deadline would need seconds.
     assert statistics.median(delays) < 0.1, delays
 
 
 def delay_of_one(client: Client, topic: str, read: object) -> float:
-    """Seconds from the acknowledgement of a record until a consumer that was already waiting has it."""
+    """Return the seconds from the acknowledgement of a record until a waiting consumer has it."""
     arrived: list[tuple[float, list[Received]]] = []
 
     def wait() -> None:
@@ -40,13 +40,13 @@ def delay_of_one(client: Client, topic: str, read: object) -> float:
     client.produce(topic, [Message(b"now")])
     sent = time.monotonic()
     waiting.join()
-    assert [one.value for one in arrived[0][1]] == [b"now"]
+    assert [item.value for item in arrived[0][1]] == [b"now"]
     return arrived[0][0] - sent
 
 
-def test_empty_topic_keeps_a_consumer_waiting_without_an_error(client: Client, topic: str) -> None:
+def test_poll_of_an_empty_topic_waits_without_an_error(client: Client, topic: str) -> None:
     client.create_topic(topic)
-    reader = client.reading(topic, start=LATEST, wait_ms=300)
+    reader = client.open_reader(topic, start=LATEST, wait_ms=300)
     try:
         assert reader.read(1, within_seconds=1.2) == []
     finally:

@@ -26,11 +26,11 @@ def test_two_thousand_partitions_are_described_written_and_read(client: Client, 
     messages = [Message(mark + str(number).encode(), partition=number) for number in range(PARTITIONS)]
     client.produce(wide, messages)
     assert client.offsets(wide, PARTITIONS - 1)[1] == before + 1
-    reader = client.reading(wide, range(PARTITIONS), start=before)
+    reader = client.open_reader(wide, range(PARTITIONS), start=before)
     try:
         received = reader.read(PARTITIONS, within_seconds=90)
     finally:
         reader.close()
-    assert sorted((one.partition, one.value) for one in received) == [
+    assert sorted((item.partition, item.value) for item in received) == [
         (message.partition, message.value) for message in messages
     ]

@@ -1,4 +1,4 @@
-"""Clients of Kafka 0.8 to 0.10: messages of magic 0 and 1 in, up-converted; out again, down-converted."""
+"""Clients of Kafka 0.8 to 0.10: messages of magic 0 and 1, up-converted and down-converted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
-def test_messages_of_an_old_producer_reach_old_and_new_consumers(
+def test_old_producer_messages_are_read_by_old_and_new_consumers(
     clients: Clients, bootstrap: str, topic: str, release: Release, codec: str | None
 ) -> None:
     clients["confluent-kafka"].create_topic(topic)
@@ -43,7 +43,7 @@ def test_messages_of_an_old_producer_reach_old_and_new_consumers(
 
     expected_time = TIME if has_timestamps else -1
     received = read_all(clients["confluent-kafka"], topic, 20)
-    assert [(one.offset, one.key, one.value, one.timestamp_ms) for one in received] == [
+    assert [(item.offset, item.key, item.value, item.timestamp_ms) for item in received] == [
         (offset, message.key, message.value, expected_time) for offset, message in enumerate(messages)
     ]
     assert old.consume(topic, 20) == [
@@ -53,7 +53,7 @@ def test_messages_of_an_old_producer_reach_old_and_new_consumers(
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_records_of_a_new_producer_reach_old_consumers(
+def test_new_producer_records_are_read_by_old_consumers(
     clients: Clients, bootstrap: str, topic: str, release: Release, codec: str
 ) -> None:
     client = clients["confluent-kafka"]
@@ -72,7 +72,7 @@ def test_records_of_a_new_producer_reach_old_consumers(
     ]
 
 
-def test_stored_format_is_the_newest_whatever_came_in(
+def test_records_are_stored_in_the_newest_format(
     clients: Clients, bootstrap: str, topic: str, release: Release
 ) -> None:
     clients["confluent-kafka"].create_topic(topic)
@@ -86,7 +86,7 @@ def test_null_keys_and_values_of_an_old_producer_stay_null(
     clients["confluent-kafka"].create_topic(topic)
     old = KafkaPython2(bootstrap, release)
     old.produce(topic, [Message(None, b"k"), Message(b"v", None)])
-    assert [(one.key, one.value) for one in old.consume(topic, 2)] == [(b"k", None), (None, b"v")]
+    assert [(item.key, item.value) for item in old.consume(topic, 2)] == [(b"k", None), (None, b"v")]
 
 
 def test_offsets_are_listed_for_old_consumers(
@@ -100,7 +100,7 @@ def test_offsets_are_listed_for_old_consumers(
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_old_producers_choose_their_acknowledgement(
+def test_old_producers_support_every_acks_value(
     clients: Clients, bootstrap: str, topic: str, release: Release, acks: int
 ) -> None:
     clients["confluent-kafka"].create_topic(topic)
@@ -108,12 +108,12 @@ def test_old_producers_choose_their_acknowledgement(
     assert len(read_all(clients["confluent-kafka"], topic, 5)) == 5
 
 
-def test_zstd_reaches_a_consumer_that_knows_it(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_zstd_is_read_by_a_consumer_that_supports_it(clients: Clients, bootstrap: str, topic: str) -> None:
     clients["confluent-kafka"].create_topic(topic)
     newest = KafkaPython2(bootstrap)
     newest.produce(topic, messages_of(5, TIME), compression="zstd")
-    assert [one.value for one in newest.consume(topic, 5)] == [one.value for one in messages_of(5, None)]
+    assert [item.value for item in newest.consume(topic, 5)] == [item.value for item in messages_of(5, None)]
 
 
-def test_topic_is_created_by_the_old_admin_interface(bootstrap: str, topic: str) -> None:
+def test_old_admin_client_creates_a_topic(bootstrap: str, topic: str) -> None:
     assert topic in KafkaPython2(bootstrap).create_topic(topic)

@@ -1,4 +1,4 @@
-"""The broker goes away and comes back on its port: what was acknowledged is there, and clients go on."""
+"""Broker restarts on the same port: acknowledged records survive, and clients resume."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ENDS = {"SIGTERM": Broker.stop, "kill -9": Broker.kill}
 
 @pytest.fixture(params=sorted(ENDS))
 def end(request: pytest.FixtureRequest) -> Callable[[Broker], None]:
-    """Each way to end a broker."""
+    """Clean stop and kill."""
     return ENDS[request.param]
 
 
-def test_acknowledged_records_topics_and_settings_survive(
+def test_acknowledged_records_topics_and_configs_survive(
     start_broker: StartBroker, make_client: MakeClient, topic: str, end: Callable[[Broker], None]
 ) -> None:
     broker = start_broker()
@@ -37,7 +37,7 @@ def test_acknowledged_records_topics_and_settings_survive(
     try:
         assert client.partitions_of(topic) == [0, 1]
         assert client.describe_configs(topic)["retention.ms"] == "987654321"
-        assert [one.value for one in read_all(client, topic, 100)] == [
+        assert [item.value for item in read_all(client, topic, 100)] == [
             b"%d" % number for number in range(0, 200, 2)
         ]
         assert client.offsets(topic, 0) == (0, 100)
@@ -46,7 +46,7 @@ def test_acknowledged_records_topics_and_settings_survive(
         client.close()
 
 
-def test_first_offset_after_a_deletion_survives_a_clean_stop(
+def test_beginning_offset_after_delete_records_survives_a_clean_stop(
     start_broker: StartBroker, make_client: MakeClient, topic: str
 ) -> None:
     broker = start_broker()
@@ -65,28 +65,30 @@ def test_first_offset_after_a_deletion_survives_a_clean_stop(
         client.close()
 
 
-def test_connected_producer_and_consumer_go_on_after_a_restart(
+def test_producer_and_consumer_resume_after_a_restart(
     start_broker: StartBroker, make_client: MakeClient, topic: str, end: Callable[[Broker], None]
 ) -> None:
     broker = start_broker()
     client = make_client(broker.bootstrap)
     client.create_topic(topic)
-    producer = client.producing()
-    reader = client.reading(topic)
+    producer = client.open_producer()
+    reader = client.open_reader(topic)
     try:
         assert producer.send(topic, Message(b"before")) == 0
-        assert [one.value for one in reader.read(1)] == [b"before"]
+        assert [record.value for record in reader.read(1)] == [b"before"]
         end(broker)
         broker.start()
         assert producer.send(topic, Message(b"after")) == 1
-        assert [(one.offset, one.value) for one in reader.read(1, within_seconds=30)] == [(1, b"after")]
+        assert [(record.offset, record.value) for record in reader.read(1, within_seconds=30)] == [
+            (1, b"after")
+        ]
     finally:
         reader.close()
         producer.close()
         client.close()
 
 
-def test_idempotent_producer_goes_on_without_a_gap_after_a_restart(
+def test_idempotent_producer_resumes_without_a_gap_after_a_restart(
     start_broker: StartBroker, make_client: MakeClient, topic: str, end: Callable[[Broker], None]
 ) -> None:
     broker = start_broker()
@@ -97,6 +99,6 @@ def test_idempotent_producer_goes_on_without_a_gap_after_a_restart(
         end(broker)
         broker.start()
         assert client.produce(topic, [Message(b"b")] * 10, idempotent=True) == list(range(10, 20))
-        assert [one.value for one in read_all(client, topic, 20)] == [b"a"] * 10 + [b"b"] * 10
+        assert [item.value for item in read_all(client, topic, 20)] == [b"a"] * 10 + [b"b"] * 10
     finally:
         client.close()

@@ -24,11 +24,11 @@ from tests.compat.spark_topics import (
     PARTITIONS,
     RECORDS,
     STEP_MS,
-    Stock,
+    SparkTopics,
     create,
+    create_spark_topics,
     each,
     fill_plain,
-    fill_stock,
     read,
     read_stream,
     rows,
@@ -38,7 +38,7 @@ MIDDLE_MS = BEGIN_MS + STEP_MS * RECORDS // 2
 FUTURE_MS = BEGIN_MS + STEP_MS * RECORDS * 10_000
 QUERY_SECONDS_MAX = 60
 pytestmark = pytest.mark.timeout(300)
-"""The first test starts a JVM, and the connector's refusals come after its own retries."""
+"""The first test starts a JVM, and the connector raises errors after its own retries."""
 
 SAME_ROWS: Mapping[str, Mapping[str, str]] = {
     "a topic": {"subscribe": "<plain>"},
@@ -131,7 +131,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with the connector's jars beside our own source."""
+    """Spark session with the connector's jars and our source."""
     folder = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -148,21 +148,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def stock(bootstrap: str) -> Stock:
+def stock(bootstrap: str) -> SparkTopics:
     """Topics that no test changes."""
-    return fill_stock(bootstrap, "stock")
+    return create_spark_topics(bootstrap, "stock")
 
 
-def test_the_connector_reads_what_a_client_reads(spark: SparkSession, stock: Stock) -> None:
+def test_connector_reads_what_a_client_reads(spark: SparkSession, stock: SparkTopics) -> None:
     for topic, partitions in ((stock.plain, PARTITIONS), (stock.mixed, 1), (stock.settled, 2)):
         options = {"subscribe": topic, "kafka.isolation.level": "read_committed", "includeHeaders": "true"}
-        found = [row[:5] for row in rows(read(spark, JVM, stock, options))]
-        assert found == _read_by_client(stock.bootstrap, topic, partitions)
+        result = [row[:5] for row in rows(read(spark, JVM, stock, options))]
+        assert result == _read_by_client(stock.bootstrap, topic, partitions)
 
 
 @pytest.mark.parametrize("options", SAME_ROWS.values(), ids=SAME_ROWS)
-def test_both_formats_give_the_same_rows(
-    spark: SparkSession, stock: Stock, options: Mapping[str, str]
+def test_both_formats_return_the_same_rows(
+    spark: SparkSession, stock: SparkTopics, options: Mapping[str, str]
 ) -> None:
     theirs, ours = (read(spark, format_, stock, options) for format_ in (JVM, OURS))
     assert ours.schema == theirs.schema
@@ -170,8 +170,8 @@ def test_both_formats_give_the_same_rows(
 
 
 @pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)
-def test_both_formats_refuse_the_same_options(
-    spark: SparkSession, stock: Stock, options: Mapping[str, str]
+def test_both_formats_reject_the_same_options(
+    spark: SparkSession, stock: SparkTopics, options: Mapping[str, str]
 ) -> None:
     for format_ in (JVM, OURS):
         with pytest.raises((PySparkException, Py4JJavaError)):
@@ -183,8 +183,8 @@ def test_both_formats_refuse_the_same_options(
     [{"maxOffsetsPerTrigger": "7"}, {"maxOffsetsPerTrigger": "7", "minPartitions": "5"}, {}],
     ids=["seven at a time", "seven, in five tasks", "all at once"],
 )
-def test_both_formats_cut_a_stream_into_the_same_batches(
-    spark: SparkSession, stock: Stock, tmp_path: Path, options: Mapping[str, str]
+def test_both_formats_split_a_stream_into_the_same_batches(
+    spark: SparkSession, stock: SparkTopics, tmp_path: Path, options: Mapping[str, str]
 ) -> None:
     def batches(format_: str) -> list[tuple[int, object]]:
         frame = read_stream(
@@ -194,17 +194,17 @@ def test_both_formats_cut_a_stream_into_the_same_batches(
         query = query.option("checkpointLocation", str(tmp_path / format_)).start()
         assert query.awaitTermination(QUERY_SECONDS_MAX)
         done = [progress for progress in query.recentProgress if progress["numInputRows"]]
-        return [(each["numInputRows"], each["sources"][0]["endOffset"]) for each in done]
+        return [(item["numInputRows"], item["sources"][0]["endOffset"]) for item in done]
 
     assert batches(OURS) == batches(JVM)
 
 
 @pytest.mark.parametrize("first", [JVM, OURS])
 @pytest.mark.parametrize("second", [JVM, OURS])
-def test_a_query_goes_on_from_the_checkpoint_of_either_format(
+def test_query_resumes_from_the_checkpoint_of_either_format(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, first: str, second: str
 ) -> None:
-    stock = Stock(bootstrap, topic, "", "", "")
+    stock = SparkTopics(bootstrap, topic, "", "", "")
     create(bootstrap, topic, PARTITIONS)
     for number, format_ in enumerate((first, second, first)):
         fill_plain(stock, first=number * RECORDS)
@@ -228,20 +228,20 @@ def test_rows_are_written_as_a_batch_with_all_columns(
     )
     writer = frame.write.format(format_).mode("append").option("kafka.bootstrap.servers", bootstrap)
     writer.save()
-    found = rows(read(spark, JVM, _only(bootstrap), {"subscribe": topic, "includeHeaders": "true"}))
+    result = rows(read(spark, JVM, _only(bootstrap), {"subscribe": topic, "includeHeaders": "true"}))
     expected = {
         (topic, n % PARTITIONS, str(n).encode(), str(n * 2).encode() if n % 5 else None) for n in range(50)
     }
-    assert {(row[0], row[1], row[3], row[4]) for row in found} == expected
-    assert len(found) == 50
-    assert all(row[7] == [("h", b"x")] for row in found)
+    assert {(row[0], row[1], row[3], row[4]) for row in result} == expected
+    assert len(result) == 50
+    assert all(row[7] == [("h", b"x")] for row in result)
 
 
 @pytest.mark.parametrize("format_", [JVM, OURS])
-def test_rows_are_written_as_a_stream_that_goes_on(
+def test_rows_are_written_as_a_stream_that_resumes(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, format_: str
 ) -> None:
-    source = Stock(bootstrap, f"{topic}-in", "", "", "")
+    source = SparkTopics(bootstrap, f"{topic}-in", "", "", "")
     for name in (source.plain, topic):
         create(bootstrap, name, PARTITIONS)
     for number in range(2):
@@ -256,11 +256,11 @@ def test_rows_are_written_as_a_stream_that_goes_on(
     assert as_pairs[0] == as_pairs[1]
 
 
-def _only(bootstrap: str) -> Stock:
-    return Stock(bootstrap, "", "", "", "")
+def _only(bootstrap: str) -> SparkTopics:
+    return SparkTopics(bootstrap, "", "", "", "")
 
 
-def _append_to_parquet(spark: SparkSession, format_: str, stock: Stock, folder: Path) -> None:
+def _append_to_parquet(spark: SparkSession, format_: str, stock: SparkTopics, folder: Path) -> None:
     options = {"subscribe": "<plain>", "startingOffsets": "earliest"}
     frame = read_stream(spark, format_, stock, options)
     writer = frame.writeStream.format("parquet").trigger(availableNow=True)
@@ -274,13 +274,13 @@ def _read_by_client(bootstrap: str, topic: str, partitions: int) -> list[tuple[o
         {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.partition.eof": True, "log_level": 2}
     )
     reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, ended = [], set()
+    result, ended = [], set()
     while len(ended) < partitions:
         message = reader.poll(QUERY_SECONDS_MAX)
         assert message is not None
         if message.error() is not None:
             ended.add(message.partition())
         else:
-            found.append((topic, message.partition(), message.offset(), message.key(), message.value()))
+            result.append((topic, message.partition(), message.offset(), message.key(), message.value()))
     reader.close()
-    return sorted(found, key=lambda row: (row[1], row[2]))
+    return sorted(result, key=lambda row: (row[1], row[2]))

@@ -1,1 +1,1 @@
-"""Clients written elsewhere, each behind the same small shape, so that a scenario is written once."""
+"""Third-party clients, each behind the same interface, so that a scenario is written once."""

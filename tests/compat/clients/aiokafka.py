@@ -1,4 +1,4 @@
-"""aiokafka: the asyncio client, driven from a loop in a thread of its own."""
+"""aiokafka: the asyncio client, run on an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
-from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
+from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
 from tests.support.aiokafka_consumer import stop_consumer
 
 SECONDS_MAX = 30
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread, for calls from outside it."""
+    """Event loop in a thread, for calls from outside."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -28,11 +28,11 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], seconds_max: float = SECONDS_MAX + 30) -> T:
-        """Run a coroutine to its end and give its result; the client's errors come out as Refused."""
+        """Run a coroutine and return its result; the client's errors become ErrorResponse."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds_max)
         except KafkaError as error:
-            raise Refused(getattr(error, "errno", -1000), repr(error)) from error
+            raise ErrorResponse(getattr(error, "errno", -1000), repr(error)) from error
 
     def close(self) -> None:
         """Stop the loop and its thread."""
@@ -50,15 +50,15 @@ class AiokafkaReader:
         return self._loop.run(self._read(count, within_seconds), within_seconds + 30)
 
     async def _read(self, count: int, within_seconds: float) -> list[Received]:
-        found: list[Received] = []
+        result: list[Received] = []
         deadline = time.monotonic() + within_seconds
-        while len(found) < count and (left := deadline - time.monotonic()) > 0:
+        while len(result) < count and (left := deadline - time.monotonic()) > 0:
             polled = await self._consumer.getmany(
-                timeout_ms=int(left * 1000) + 1, max_records=count - len(found)
+                timeout_ms=int(left * 1000) + 1, max_records=count - len(result)
             )
             for records in polled.values():
-                found += [_received(record) for record in records]
-        return found
+                result += [_received(record) for record in records]
+        return result
 
     def close(self) -> None:
         self._loop.run(stop_consumer(self._consumer))
@@ -70,7 +70,7 @@ def _received(record: Any) -> Received:
     )
 
 
-class AiokafkaProducing:
+class AiokafkaProducerHandle:
     def __init__(self, loop: LoopThread, settings: dict[str, Any]) -> None:
         self._loop = loop
         self._producer = loop.run(self._start(settings))
@@ -94,8 +94,8 @@ class AiokafkaProducing:
             for message in messages
         ]
         sent = await asyncio.wait_for(asyncio.gather(*futures), SECONDS_MAX)
-        # With acks=0 aiokafka has nothing to tell.
-        return [-1 if one is None else one.offset for one in sent]
+        # With acks=0 aiokafka has no offset.
+        return [-1 if item is None else item.offset for item in sent]
 
     def send_all(self, topic: str, messages: Sequence[Message]) -> list[int]:
         return self._loop.run(self._send_all(topic, messages))
@@ -114,7 +114,7 @@ class Aiokafka:
         self._to = {"bootstrap_servers": bootstrap}
         self._loop = LoopThread()
         self._admin = self._loop.run(self._start_admin())
-        self._producers: dict[tuple[Any, ...], AiokafkaProducing] = {}
+        self._producers: dict[tuple[Any, ...], AiokafkaProducerHandle] = {}
 
     async def _start_admin(self) -> AIOKafkaAdminClient:
         admin = AIOKafkaAdminClient(**self._to)
@@ -129,25 +129,25 @@ class Aiokafka:
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         new = NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))
-        answer = self._loop.run(self._admin.create_topics([new]))
-        for _, code, *words in answer.topic_errors:
+        response = self._loop.run(self._admin.create_topics([new]))
+        for _, code, *words in response.topic_errors:
             if code:
-                raise Refused(code, words)
+                raise ErrorResponse(code, words)
 
     def delete_topic(self, topic: str) -> None:
-        answer = self._loop.run(self._admin.delete_topics([topic]))
-        for _, code in answer.topic_error_codes:
+        response = self._loop.run(self._admin.delete_topics([topic]))
+        for _, code in response.topic_error_codes:
             if code:
-                raise Refused(code)
+                raise ErrorResponse(code)
 
     def list_topics(self) -> set[str]:
         return set(self._loop.run(self._admin.list_topics()))
 
     def partitions_of(self, topic: str) -> list[int]:
-        (found,) = self._loop.run(self._admin.describe_topics([topic]))
-        if found["error_code"]:
-            raise Refused(found["error_code"])
-        return sorted(partition["partition"] for partition in found["partitions"])
+        (result,) = self._loop.run(self._admin.describe_topics([topic]))
+        if result["error_code"]:
+            raise ErrorResponse(result["error_code"])
+        return sorted(partition["partition"] for partition in result["partitions"])
 
     def create_partitions(self, topic: str, total: int) -> None:
         self._loop.run(self._admin.create_partitions({topic: NewPartitions(total)}))
@@ -160,18 +160,18 @@ class Aiokafka:
         return self._describe(ConfigResource(ConfigResourceType.BROKER, str(broker["node_id"])))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
-        (answer,) = self._loop.run(self._admin.describe_configs([resource]))
-        ((code, words, _, _, entries),) = answer.resources
+        (response,) = self._loop.run(self._admin.describe_configs([resource]))
+        ((code, words, _, _, entries),) = response.resources
         if code:
-            raise Refused(code, words)
+            raise ErrorResponse(code, words)
         return {entry[0]: entry[1] for entry in entries}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
-        (answer,) = self._loop.run(self._admin.alter_configs([resource]))
-        for code, words, *_ in answer.resources:
+        (response,) = self._loop.run(self._admin.alter_configs([resource]))
+        for code, words, *_ in response.resources:
             if code:
-                raise Refused(code, words)
+                raise ErrorResponse(code, words)
 
     def produce(
         self,
@@ -192,16 +192,18 @@ class Aiokafka:
         settings = {name: value for name, value in chosen.items() if value is not None}
         key = tuple(settings.items())
         if key not in self._producers:
-            self._producers[key] = AiokafkaProducing(self._loop, {**self._to, "linger_ms": 5, **settings})
+            self._producers[key] = AiokafkaProducerHandle(
+                self._loop, {**self._to, "linger_ms": 5, **settings}
+            )
         try:
             return self._producers[key].send_all(topic, messages)
-        except Refused:
-            # Some clients give an idempotent producer up for good once a record of it was refused.
+        except ErrorResponse:
+            # Some clients cannot use an idempotent producer any more once a record was rejected.
             self._producers.pop(key).close()
             raise
 
-    def producing(self) -> AiokafkaProducing:
-        return AiokafkaProducing(self._loop, dict(self._to))
+    def open_producer(self) -> AiokafkaProducerHandle:
+        return AiokafkaProducerHandle(self._loop, dict(self._to))
 
     async def _start_consumer(
         self, settings: dict[str, Any], assignment: list[TopicPartition], start: int
@@ -214,11 +216,11 @@ class Aiokafka:
         elif start == LATEST:
             await consumer.seek_to_end(*assignment)
         else:
-            for one in assignment:
-                consumer.seek(one, start)
+            for item in assignment:
+                consumer.seek(item, start)
         return consumer
 
-    def reading(
+    def open_reader(
         self,
         topic: str,
         partitions: Sequence[int] = (0,),
@@ -233,23 +235,23 @@ class Aiokafka:
         assignment = [TopicPartition(topic, partition) for partition in partitions]
         return AiokafkaReader(self._loop, self._loop.run(self._start_consumer(settings, assignment, start)))
 
-    async def _ask(self, question: str, what: Any) -> Any:
+    async def _query(self, method: str, what: Any) -> Any:
         consumer = AIOKafkaConsumer(**self._to)
         await consumer.start()
         try:
-            return await getattr(consumer, question)(what)
+            return await getattr(consumer, method)(what)
         finally:
             await stop_consumer(consumer)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         at = TopicPartition(topic, partition)
-        found = self._loop.run(self._ask("offsets_for_times", {at: timestamp_ms}))[at]
-        return None if found is None else int(found.offset)
+        result = self._loop.run(self._query("offsets_for_times", {at: timestamp_ms}))[at]
+        return None if result is None else int(result.offset)
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
         at = TopicPartition(topic, partition)
-        low = self._loop.run(self._ask("beginning_offsets", [at]))[at]
-        return low, self._loop.run(self._ask("end_offsets", [at]))[at]
+        low = self._loop.run(self._query("beginning_offsets", [at]))[at]
+        return low, self._loop.run(self._query("end_offsets", [at]))[at]
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         at = TopicPartition(topic, partition)

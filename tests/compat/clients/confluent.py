@@ -24,15 +24,15 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
+from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
 
 SECONDS_MAX = 30
 
 
-def _refused(error: KafkaError) -> Refused:
-    # librdkafka reports an offset out of range under auto.offset.reset=error as a code of its own.
+def _error_response(error: KafkaError) -> ErrorResponse:
+    # librdkafka reports an offset out of range with auto.offset.reset=error as its own error code.
     code = 1 if error.code() == KafkaError._AUTO_OFFSET_RESET else error.code()
-    return Refused(code, error.str())
+    return ErrorResponse(code, error.str())
 
 
 def _result(futures: dict[Any, Any]) -> Any:
@@ -40,7 +40,7 @@ def _result(futures: dict[Any, Any]) -> Any:
     try:
         return future.result(SECONDS_MAX)
     except KafkaException as error:
-        raise _refused(error.args[0]) from error
+        raise _error_response(error.args[0]) from error
 
 
 class ConfluentReader:
@@ -50,7 +50,7 @@ class ConfluentReader:
         self._early: list[Received] = []
 
     def wait_until_at_end(self, partitions: int) -> None:
-        """Poll until every partition said that its end is reached: the starting position is settled then."""
+        """Poll until every partition has reached its end, so that the start positions are resolved."""
         deadline = time.monotonic() + SECONDS_MAX
         while partitions and time.monotonic() < deadline:
             message = self._consumer.poll(1)
@@ -60,25 +60,25 @@ class ConfluentReader:
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 partitions -= 1
             elif error is not None:
-                raise _refused(error)
+                raise _error_response(error)
             else:
                 self._early.append(_received(message))
         assert not partitions, "the end of the partitions was not reached"
 
     def read(self, count: int, within_seconds: float = 20) -> list[Received]:
-        found = self._early[:count]
+        result = self._early[:count]
         del self._early[:count]
         deadline = time.monotonic() + within_seconds
-        while len(found) < count and (left := deadline - time.monotonic()) > 0:
+        while len(result) < count and (left := deadline - time.monotonic()) > 0:
             message = self._consumer.poll(left)
             if message is None:
                 continue
             error = message.error()
             if error is None:
-                found.append(_received(message))
+                result.append(_received(message))
             elif error.code() != KafkaError._PARTITION_EOF and not error.retriable():
-                raise _refused(error)
-        return found
+                raise _error_response(error)
+        return result
 
     def close(self) -> None:
         self._consumer.close()
@@ -91,7 +91,7 @@ def _received(message: Any) -> Received:
     )
 
 
-class ConfluentProducing:
+class ConfluentProducerHandle:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._producer = Producer(settings)
 
@@ -109,10 +109,10 @@ class ConfluentProducing:
             try:
                 self._producer.produce(topic, on_delivery=delivered, **_keywords(message))
             except KafkaException as error:
-                raise _refused(error.args[0]) from error
+                raise _error_response(error.args[0]) from error
         unsent = self._producer.flush(SECONDS_MAX)
         if errors:
-            raise _refused(errors[0])
+            raise _error_response(errors[0])
         assert unsent == 0, f"{unsent} records were not acknowledged in {SECONDS_MAX} s"
         return [offsets[index] for index in range(len(messages))]
 
@@ -140,7 +140,7 @@ class Confluent:
     def __init__(self, bootstrap: str) -> None:
         self._to = {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._to)
-        self._producers: dict[tuple[Any, ...], ConfluentProducing] = {}
+        self._producers: dict[tuple[Any, ...], ConfluentProducerHandle] = {}
 
     def close(self) -> None:
         for producer in self._producers.values():
@@ -157,10 +157,10 @@ class Confluent:
         return set(self._admin.list_topics(timeout=SECONDS_MAX).topics)
 
     def partitions_of(self, topic: str) -> list[int]:
-        found = self._admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic]
-        if found.error is not None:
-            raise _refused(found.error)
-        return sorted(found.partitions)
+        result = self._admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic]
+        if result.error is not None:
+            raise _error_response(result.error)
+        return sorted(result.partitions)
 
     def create_partitions(self, topic: str, total: int) -> None:
         _result(self._admin.create_partitions([NewPartitions(topic, total)]))
@@ -203,18 +203,18 @@ class Confluent:
         settings = {name: value for name, value in chosen.items() if value is not None}
         key = tuple(settings.items())
         if key not in self._producers:
-            self._producers[key] = ConfluentProducing({**self._to, "linger.ms": 5, **settings})
+            self._producers[key] = ConfluentProducerHandle({**self._to, "linger.ms": 5, **settings})
         try:
             return self._producers[key].send_all(topic, messages)
-        except Refused:
-            # Some clients give an idempotent producer up for good once a record of it was refused.
+        except ErrorResponse:
+            # Some clients cannot use an idempotent producer any more once a record was rejected.
             self._producers.pop(key).close()
             raise
 
-    def producing(self) -> ConfluentProducing:
-        return ConfluentProducing(dict(self._to))
+    def open_producer(self) -> ConfluentProducerHandle:
+        return ConfluentProducerHandle(dict(self._to))
 
-    def reading(
+    def open_reader(
         self,
         topic: str,
         partitions: Sequence[int] = (0,),
@@ -238,23 +238,23 @@ class Confluent:
             reader.wait_until_at_end(len(partitions))
         return reader
 
-    def _ask(self, question: str, *what: Any) -> Any:
+    def _query(self, method: str, *what: Any) -> Any:
         consumer = Consumer({**self._to, "group.id": "unused", "enable.auto.commit": False})
         try:
-            return getattr(consumer, question)(*what, timeout=SECONDS_MAX)
+            return getattr(consumer, method)(*what, timeout=SECONDS_MAX)
         except KafkaException as error:
-            raise _refused(error.args[0]) from error
+            raise _error_response(error.args[0]) from error
         finally:
             consumer.close()
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        (found,) = self._ask("offsets_for_times", [TopicPartition(topic, partition, timestamp_ms)])
-        if found.error is not None:
-            raise _refused(found.error)
-        return None if found.offset in (OFFSET_END, -1) else int(found.offset)
+        (result,) = self._query("offsets_for_times", [TopicPartition(topic, partition, timestamp_ms)])
+        if result.error is not None:
+            raise _error_response(result.error)
+        return None if result.offset in (OFFSET_END, -1) else int(result.offset)
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        low, high = self._ask("get_watermark_offsets", TopicPartition(topic, partition))
+        low, high = self._query("get_watermark_offsets", TopicPartition(topic, partition))
         return low, high
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:

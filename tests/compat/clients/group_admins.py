@@ -1,4 +1,4 @@
-"""What administrators ask about groups, one class per client. Not every client can ask everything."""
+"""Group administration, one class per client. Not every client supports every operation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.compat.clients.aiokafka import LoopThread
-from tests.compat.clients.interface import Refused
+from tests.compat.clients.interface import ErrorResponse
 
 with warnings.catch_warnings():
     # The client reads its schemas with a call that Python 3.11 deprecates; warnings are errors here.
@@ -23,16 +23,16 @@ SECONDS_MAX: Final = 30
 
 class GroupAdmin(Protocol):
     def groups(self) -> set[str]:
-        """The names of all groups."""
+        """Return the ids of all groups."""
 
     def state_of(self, group: str) -> tuple[str, int]:
-        """The state of a group, in lower case, and how many members it has."""
+        """Return the state of a group, in lower case, and its number of members."""
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """Offsets that a group has committed in a topic, by partition."""
+        """Return the committed offsets of a group in a topic, by partition."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class ConfluentAdmin:
@@ -42,19 +42,23 @@ class ConfluentAdmin:
     def groups(self) -> set[str]:
         listed = self._admin.list_consumer_groups().result(SECONDS_MAX)
         assert not listed.errors
-        return {one.group_id for one in listed.valid}
+        return {item.group_id for item in listed.valid}
 
     def state_of(self, group: str) -> tuple[str, int]:
-        found = self._result(self._admin.describe_consumer_groups([group]))
-        return found.state.name.lower().replace("_", ""), len(found.members)
+        result = self._result(self._admin.describe_consumer_groups([group]))
+        return result.state.name.lower().replace("_", ""), len(result.members)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        asked = [ConsumerGroupTopicPartitions(group)]
-        found = self._result(self._admin.list_consumer_group_offsets(asked))
-        return {one.partition: one.offset for one in found.topic_partitions if one.topic == topic}
+        requested = [ConsumerGroupTopicPartitions(group)]
+        result = self._result(self._admin.list_consumer_group_offsets(requested))
+        return {
+            partition.partition: partition.offset
+            for partition in result.topic_partitions
+            if partition.topic == topic
+        }
 
     def delete_group(self, group: str) -> None:
-        """Delete a group without members."""
+        """Delete an empty group."""
         self._result(self._admin.delete_consumer_groups([group]))
 
     def _result(self, futures: dict[Any, Any]) -> Any:
@@ -62,7 +66,7 @@ class ConfluentAdmin:
         try:
             return future.result(SECONDS_MAX)
         except KafkaException as error:
-            raise Refused(error.args[0].code(), error.args[0].str()) from error
+            raise ErrorResponse(error.args[0].code(), error.args[0].str()) from error
 
     def close(self) -> None:
         """Nothing to close."""
@@ -73,21 +77,21 @@ class KafkaPythonAdmin:
         self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
 
     def groups(self) -> set[str]:
-        return {one["group_id"] for one in self._admin.list_groups()}
+        return {group["group_id"] for group in self._admin.list_groups()}
 
     def state_of(self, group: str) -> tuple[str, int]:
-        found = self._admin.describe_groups([group])[group]
-        return found["group_state"].lower(), len(found["members"])
+        result = self._admin.describe_groups([group])[group]
+        return result["group_state"].lower(), len(result["members"])
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        found = self._admin.list_group_offsets(group)[group]
-        return {one.partition: offset.offset for one, offset in found.items() if one.topic == topic}
+        result = self._admin.list_group_offsets(group)[group]
+        return {item.partition: offset.offset for item, offset in result.items() if item.topic == topic}
 
     def delete_group(self, group: str) -> None:
-        """Delete a group without members."""
-        told = self._admin.delete_groups([group])[group]
-        if told != "OK":
-            raise Refused(getattr(errors, told).errno)
+        """Delete an empty group."""
+        reported = self._admin.delete_groups([group])[group]
+        if reported != "OK":
+            raise ErrorResponse(getattr(errors, reported).errno)
 
     def delete_offset(self, group: str, topic: str, partition: int) -> None:
         """Delete one offset of a group."""
@@ -97,7 +101,7 @@ class KafkaPythonAdmin:
         except KafkaError as error:
             code = getattr(error, "errno", -1000)
         if code:
-            raise Refused(code)
+            raise ErrorResponse(code)
 
     def close(self) -> None:
         self._admin.close()
@@ -118,14 +122,14 @@ class AiokafkaAdmin:
         return {name for name, *_ in self._loop.run(self._admin.list_consumer_groups())}
 
     def state_of(self, group: str) -> tuple[str, int]:
-        (answer,) = self._loop.run(self._admin.describe_consumer_groups([group]))
-        ((code, name, state, _, _, members, *_),) = answer.groups
+        (response,) = self._loop.run(self._admin.describe_consumer_groups([group]))
+        ((code, name, state, _, _, members, *_),) = response.groups
         assert (code, name) == (0, group)
         return state.lower(), len(members)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        found = self._loop.run(self._admin.list_consumer_group_offsets(group))
-        return {one.partition: offset.offset for one, offset in found.items() if one.topic == topic}
+        result = self._loop.run(self._admin.list_consumer_group_offsets(group))
+        return {item.partition: offset.offset for item, offset in result.items() if item.topic == topic}
 
     def close(self) -> None:
         self._loop.run(self._admin.close())

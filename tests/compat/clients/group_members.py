@@ -1,4 +1,4 @@
-"""Members of groups, one class per client, in one shape: a scenario polls them in turn."""
+"""Group members, one class per client, with one interface."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ SESSION_MS: Final = 6_000
 HEARTBEAT_MS: Final = 500
 RECORDS_MAX: Final = 500
 KAFKA_PYTHON_POLL_SECONDS_MIN: Final = 1.0
-"""A poll of kafka-python that ends while its join is under way may never take up the assignment."""
+"""A poll of kafka-python that ends during its join may never get the assignment."""
 
 
 class GroupMember(Protocol):
-    """A consumer that subscribed to one topic in a group and commits when told to."""
+    """Consumer subscribed to one topic, with manual commits."""
 
     def poll(self, seconds: float) -> list[Received]:
-        """Take part in the group for a while; give the records that came."""
+        """Poll for a while; return the records."""
 
     def assigned(self) -> set[int]:
-        """The partitions it reads now."""
+        """Return the assigned partitions."""
 
     def commit(self) -> None:
-        """Commit all that was polled, and wait until it is."""
+        """Commit all polled offsets, and wait."""
 
     def close(self) -> None:
-        """Leave, unless the member is a static one: that only goes away."""
+        """Close; a dynamic member also leaves the group."""
 
 
 class ConfluentMember:
@@ -67,13 +67,20 @@ class ConfluentMember:
     def poll(self, seconds: float) -> list[Received]:
         messages = self._consumer.consume(RECORDS_MAX, timeout=seconds)
         return [
-            Received(one.partition(), one.offset(), one.key(), one.value(), (), one.timestamp()[1])
-            for one in messages
-            if one.error() is None
+            Received(
+                message.partition(),
+                message.offset(),
+                message.key(),
+                message.value(),
+                (),
+                message.timestamp()[1],
+            )
+            for message in messages
+            if message.error() is None
         ]
 
     def assigned(self) -> set[int]:
-        return {one.partition for one in self._consumer.assignment()}
+        return {item.partition for item in self._consumer.assignment()}
 
     def commit(self) -> None:
         self._consumer.commit(asynchronous=False)
@@ -109,7 +116,7 @@ class KafkaPythonMember:
         return _received(self._consumer.poll(timeout_ms=int(seconds * 1000), max_records=RECORDS_MAX))
 
     def assigned(self) -> set[int]:
-        return {one.partition for one in self._consumer.assignment()}
+        return {item.partition for item in self._consumer.assignment()}
 
     def commit(self) -> None:
         self._consumer.commit()
@@ -148,7 +155,7 @@ class AiokafkaMember:
         return _received(self._loop.run(polled))
 
     def assigned(self) -> set[int]:
-        return {one.partition for one in self._consumer.assignment()}
+        return {item.partition for item in self._consumer.assignment()}
 
     def commit(self) -> None:
         self._loop.run(self._consumer.commit())
@@ -160,9 +167,9 @@ class AiokafkaMember:
 
 def _received(polled: dict[Any, Sequence[Any]]) -> list[Received]:
     return [
-        Received(one.partition, one.offset, one.key, one.value, (), one.timestamp)
+        Received(record.partition, record.offset, record.key, record.value, (), record.timestamp)
         for records in polled.values()
-        for one in records
+        for record in records
     ]
 
 

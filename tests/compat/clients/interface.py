@@ -1,6 +1,6 @@
-"""The shape every client is given: what a scenario may ask, in words that belong to none of them.
+"""Common interface of all clients.
 
-Every error a broker answers comes out as ``Refused`` with Kafka's number, whatever the client calls it.
+Every error response is raised as ``ErrorResponse`` with Kafka's error code.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ EARLIEST = -2
 LATEST = -1
 
 
-class Refused(Exception):
-    """The broker said no; ``code`` is Kafka's error code."""
+class ErrorResponse(Exception):
+    """Raised for an error response; ``code`` is Kafka's error code."""
 
     def __init__(self, code: int, words: object = "") -> None:
         super().__init__(f"error {code}: {words}")
@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 class Message(NamedTuple):
-    """What is produced."""
+    """Record to produce."""
 
     value: bytes | None
     key: bytes | None = None
@@ -33,7 +33,7 @@ class Message(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What is consumed."""
+    """Consumed record."""
 
     partition: int
     offset: int
@@ -44,27 +44,27 @@ class Received(NamedTuple):
 
 
 class Reader(Protocol):
-    """A consumer with assigned partitions; positioned once it exists."""
+    """Consumer with assigned partitions and resolved start positions."""
 
     def read(self, count: int, within_seconds: float = 20) -> list[Received]:
-        """At most ``count`` records; fewer if no more came in time."""
+        """Return at most ``count`` records, fewer on timeout."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
-class Producing(Protocol):
-    """A producer that stays connected."""
+class ProducerHandle(Protocol):
+    """Producer that stays connected."""
 
     def send(self, topic: str, message: Message) -> int:
         """Produce one record and wait for its offset."""
 
     def close(self) -> None:
-        """Flush and let go of the connection."""
+        """Flush and close the connection."""
 
 
 class Client(Protocol):
-    """One client library."""
+    """Client library."""
 
     name: str
 
@@ -78,22 +78,22 @@ class Client(Protocol):
         """Delete a topic."""
 
     def list_topics(self) -> set[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
 
     def partitions_of(self, topic: str) -> list[int]:
-        """The partition numbers of a topic, sorted."""
+        """Return the partition numbers of a topic, sorted."""
 
     def create_partitions(self, topic: str, total: int) -> None:
-        """Let a topic have so many partitions."""
+        """Increase the partitions of a topic to ``total``."""
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
-        """All settings of a topic."""
+        """Return all configs of a topic."""
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Change settings of a topic."""
+        """Alter configs of a topic."""
 
     def describe_broker_configs(self) -> dict[str, str | None]:
-        """All settings of the broker."""
+        """Return all configs of the broker."""
 
     def produce(
         self,
@@ -105,12 +105,12 @@ class Client(Protocol):
         idempotent: bool | None = None,
         bytes_max: int | None = None,
     ) -> list[int]:
-        """Produce all and wait; gives their offsets. What is None is left at the client's default."""
+        """Produce all and wait; return their offsets. None keeps the client's default."""
 
-    def producing(self) -> Producing:
-        """A producer of its own, with default settings."""
+    def open_producer(self) -> ProducerHandle:
+        """Return a new producer with default settings."""
 
-    def reading(
+    def open_reader(
         self,
         topic: str,
         partitions: Sequence[int] = (0,),
@@ -119,23 +119,23 @@ class Client(Protocol):
         reset: str = "earliest",
         wait_ms: int | None = None,
     ) -> Reader:
-        """A consumer of these partitions; ``start`` is an offset, EARLIEST or LATEST."""
+        """Return a consumer of these partitions; ``start`` is an offset, EARLIEST or LATEST."""
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The offset of the first record that is not older, or None."""
+        """Return the offset of the first record that is not older, or None."""
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        """The first offset and the one after the last."""
+        """Return the beginning and end offset."""
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """Delete what lies before an offset; gives the new first offset."""
+        """Delete records before an offset; return the new beginning offset."""
 
 
 def read_all(
     client: Client, topic: str, count: int, partitions: Sequence[int] = (0,), start: int = EARLIEST
 ) -> list[Received]:
-    """Read ``count`` records from assigned partitions with a reader of its own."""
-    reader = client.reading(topic, partitions, start=start)
+    """Read ``count`` records from assigned partitions with a new consumer."""
+    reader = client.open_reader(topic, partitions, start=start)
     try:
         return reader.read(count)
     finally:

@@ -14,13 +14,13 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResource, ConfigResourceType
     from kafka.errors import BrokerResponseError, KafkaError
 
-from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
+from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
 
 SECONDS_MAX = 30
 
 
-def _refused(error: KafkaError) -> Refused:
-    return Refused(getattr(error, "errno", -1000), repr(error))
+def _error_response(error: KafkaError) -> ErrorResponse:
+    return ErrorResponse(getattr(error, "errno", -1000), repr(error))
 
 
 class KafkaPythonReader:
@@ -29,17 +29,17 @@ class KafkaPythonReader:
         self._early: list[Received] = []
 
     def read(self, count: int, within_seconds: float = 20) -> list[Received]:
-        found = self._early[:count]
+        result = self._early[:count]
         del self._early[:count]
         deadline = time.monotonic() + within_seconds
-        while len(found) < count and (left := deadline - time.monotonic()) > 0:
+        while len(result) < count and (left := deadline - time.monotonic()) > 0:
             try:
-                polled = self._consumer.poll(timeout_ms=int(left * 1000) + 1, max_records=count - len(found))
+                polled = self._consumer.poll(timeout_ms=int(left * 1000) + 1, max_records=count - len(result))
             except BrokerResponseError as error:
-                raise _refused(error) from error
+                raise _error_response(error) from error
             for records in polled.values():
-                found += [_received(record) for record in records]
-        return found
+                result += [_received(record) for record in records]
+        return result
 
     def close(self) -> None:
         self._consumer.close()
@@ -50,7 +50,7 @@ def _received(record: Any) -> Received:
     return Received(record.partition, record.offset, record.key, record.value, headers, record.timestamp)
 
 
-class KafkaPythonProducing:
+class KafkaPythonProducerHandle:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._producer = KafkaProducer(**settings)
 
@@ -69,7 +69,7 @@ class KafkaPythonProducing:
             ]
             return [future.get(timeout=SECONDS_MAX).offset for future in futures]
         except KafkaError as error:
-            raise _refused(error) from error
+            raise _error_response(error) from error
 
     def send(self, topic: str, message: Message) -> int:
         return self.send_all(topic, [message])[0]
@@ -84,81 +84,81 @@ class KafkaPython:
     def __init__(self, bootstrap: str) -> None:
         self._to = {"bootstrap_servers": bootstrap}
         self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-        self._asking = KafkaConsumer(bootstrap_servers=bootstrap)
-        self._producers: dict[tuple[Any, ...], KafkaPythonProducing] = {}
+        self._offsets_consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+        self._producers: dict[tuple[Any, ...], KafkaPythonProducerHandle] = {}
 
     def close(self) -> None:
         for producer in self._producers.values():
             producer.close()
-        self._asking.close()
+        self._offsets_consumer.close()
         self._admin.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+        expected = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
         try:
-            self._admin.create_topics({topic: wanted})
+            self._admin.create_topics({topic: expected})
         except KafkaError as error:
-            raise _refused(error) from error
+            raise _error_response(error) from error
 
     def delete_topic(self, topic: str) -> None:
         try:
             self._admin.delete_topics([topic])
         except KafkaError as error:
-            raise _refused(error) from error
+            raise _error_response(error) from error
 
     def list_topics(self) -> set[str]:
         return set(self._admin.list_topics())
 
     def partitions_of(self, topic: str) -> list[int]:
-        (found,) = self._admin.describe_topics([topic])
-        if found["error_code"]:
-            raise Refused(found["error_code"])
-        return sorted(partition["partition_index"] for partition in found["partitions"])
+        (result,) = self._admin.describe_topics([topic])
+        if result["error_code"]:
+            raise ErrorResponse(result["error_code"])
+        return sorted(partition["partition_index"] for partition in result["partitions"])
 
     def create_partitions(self, topic: str, total: int) -> None:
         try:
             self._admin.create_partitions({topic: total})
         except KafkaError as error:
-            raise _refused(error) from error
+            raise _error_response(error) from error
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
         return self._describe(ConfigResource(ConfigResourceType.TOPIC, topic))
 
     def describe_log_dirs(self) -> dict[str, dict[tuple[str, int], int]]:
-        """The size of each replica, by directory."""
+        """Return the size of each replica, by log directory."""
         (broker,) = self._admin.describe_log_dirs()
         return {
-            found["log_dir"]: {
+            result["log_dir"]: {
                 (topic["name"], part["partition_index"]): part["partition_size"]
-                for topic in found["topics"]
+                for topic in result["topics"]
                 for part in topic["partitions"]
             }
-            for found in broker["log_dirs"]
+            for result in broker["log_dirs"]
         }
 
-    def alter_replica_log_dirs(self, topic: str, wanted: Mapping[int, str]) -> dict[int, int]:
-        """Ask the only broker to keep partitions in these directories; the error code of each."""
+    def alter_replica_log_dirs(self, topic: str, expected: Mapping[int, str]) -> dict[int, int]:
+        """Send AlterReplicaLogDirs to the only broker; return the error code of each partition."""
         (broker,) = self._admin.describe_cluster()["brokers"]
-        asked = {(topic, partition, broker["broker_id"]): path for partition, path in wanted.items()}
-        answer = self._admin.alter_replica_log_dirs(asked)
-        return {replica.partition: error.errno for replica, error in answer.items()}
+        requested = {(topic, partition, broker["broker_id"]): path for partition, path in expected.items()}
+        response = self._admin.alter_replica_log_dirs(requested)
+        return {replica.partition: error.errno for replica, error in response.items()}
 
     def describe_broker_configs(self) -> dict[str, str | None]:
         (broker,) = self._admin.describe_cluster()["brokers"]
         return self._describe(ConfigResource(ConfigResourceType.BROKER, str(broker["broker_id"])))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
-        answer = self._admin.describe_configs([resource], config_filter="all")
-        (entries,) = answer[resource.resource_type.name.lower()].values()
+        response = self._admin.describe_configs([resource], config_filter="all")
+        (entries,) = response[resource.resource_type.name.lower()].values()
         return {name: entry["value"] for name, entry in entries.items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
-        answer = self._admin.alter_configs([resource], raise_on_unknown=False)
-        words = answer["topic"][topic]
+        response = self._admin.alter_configs([resource], raise_on_unknown=False)
+        words = response["topic"][topic]
         if words != "OK":
             # The client keeps only the text of the error: "[Error 40] InvalidConfigurationError: …".
-            raise Refused(int(words.partition("[Error ")[2].partition("]")[0]), words)
+            raise ErrorResponse(int(words.partition("[Error ")[2].partition("]")[0]), words)
 
     def produce(
         self,
@@ -181,18 +181,18 @@ class KafkaPython:
             settings["enable_idempotence"] = False
         key = tuple(settings.items())
         if key not in self._producers:
-            self._producers[key] = KafkaPythonProducing({**self._to, "linger_ms": 5, **settings})
+            self._producers[key] = KafkaPythonProducerHandle({**self._to, "linger_ms": 5, **settings})
         try:
             return self._producers[key].send_all(topic, messages)
-        except Refused:
-            # Some clients give an idempotent producer up for good once a record of it was refused.
+        except ErrorResponse:
+            # Some clients cannot use an idempotent producer any more once a record was rejected.
             self._producers.pop(key).close()
             raise
 
-    def producing(self) -> KafkaPythonProducing:
-        return KafkaPythonProducing(dict(self._to))
+    def open_producer(self) -> KafkaPythonProducerHandle:
+        return KafkaPythonProducerHandle(dict(self._to))
 
-    def reading(
+    def open_reader(
         self,
         topic: str,
         partitions: Sequence[int] = (0,),
@@ -211,25 +211,27 @@ class KafkaPython:
             consumer.seek_to_beginning(*assignment)
         elif start == LATEST:
             consumer.seek_to_end(*assignment)
-            for one in assignment:
-                consumer.position(one)
+            for item in assignment:
+                consumer.position(item)
         else:
-            for one in assignment:
-                consumer.seek(one, start)
+            for item in assignment:
+                consumer.seek(item, start)
         return KafkaPythonReader(consumer)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         at = TopicPartition(topic, partition)
-        found = self._asking.offsets_for_times({at: timestamp_ms})[at]
-        return None if found is None else int(found.offset)
+        result = self._offsets_consumer.offsets_for_times({at: timestamp_ms})[at]
+        return None if result is None else int(result.offset)
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
         at = TopicPartition(topic, partition)
-        return self._asking.beginning_offsets([at])[at], self._asking.end_offsets([at])[at]
+        return self._offsets_consumer.beginning_offsets([at])[at], self._offsets_consumer.end_offsets([at])[
+            at
+        ]
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         at = TopicPartition(topic, partition)
         try:
             return int(self._admin.delete_records({at: before})[at]["low_watermark"])
         except KafkaError as error:
-            raise _refused(error) from error
+            raise _error_response(error) from error

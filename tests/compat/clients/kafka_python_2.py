@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.compat.clients.interface import Message, Refused
+from tests.compat.clients.interface import ErrorResponse, Message
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-kafka2" / "bin" / "python"
@@ -24,7 +24,7 @@ Release = tuple[int, ...] | None
 
 
 class OldRecord(NamedTuple):
-    """What an old consumer sees: no headers; a timestamp only from magic 1 on."""
+    """Record as seen by an old consumer: no headers; a timestamp only since magic 1."""
 
     offset: int
     key: bytes | None
@@ -41,50 +41,50 @@ def _unpacked(text: str | None) -> bytes | None:
 
 
 class KafkaPython2:
-    """One broker seen by kafka-python 2, at the release of the protocol it is told to speak."""
+    """kafka-python 2 client of one broker, at a given protocol release."""
 
     def __init__(self, bootstrap: str, release: Release = None) -> None:
         self._bootstrap = bootstrap
         self._release = release
 
-    def _ask(self, action: str, **question: Any) -> Any:
+    def _query(self, action: str, **request: Any) -> Any:
         assert PYTHON.exists(), f"{PYTHON} is missing; {__doc__}"
-        asked = {"action": action, "bootstrap": self._bootstrap, "api_version": self._release, **question}
+        requested = {"action": action, "bootstrap": self._bootstrap, "api_version": self._release, **request}
         done = subprocess.run(
             [PYTHON, SCRIPT],
-            input=json.dumps(asked),
+            input=json.dumps(requested),
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        answer = json.loads(done.stdout)
-        if "error" in answer:
-            raise Refused(answer["error"], answer["words"])
-        return answer["answer"]
+        response = json.loads(done.stdout)
+        if "error" in response:
+            raise ErrorResponse(response["error"], response["message"])
+        return response["response"]
 
     def produce(
         self, topic: str, messages: Sequence[Message], compression: str | None = None, acks: int = 1
     ) -> list[int]:
-        """Produce to partition 0; gives offsets."""
-        rows = [(_packed(one.key), _packed(one.value), one.timestamp_ms) for one in messages]
-        return list(self._ask("produce", topic=topic, messages=rows, compression=compression, acks=acks))
+        """Produce to partition 0; return offsets."""
+        rows = [(_packed(message.key), _packed(message.value), message.timestamp_ms) for message in messages]
+        return list(self._query("produce", topic=topic, messages=rows, compression=compression, acks=acks))
 
     def consume(self, topic: str, count: int, start: int | None = None) -> list[OldRecord]:
         """Consume partition 0."""
         return [
             OldRecord(offset, _unpacked(key), _unpacked(value), timestamp_ms)
-            for offset, key, value, timestamp_ms in self._ask(
+            for offset, key, value, timestamp_ms in self._query(
                 "consume", topic=topic, count=count, start=start
             )
         ]
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        """The first and the next offset of partition 0."""
-        low, high = self._ask("offsets", topic=topic)
+        """Return the beginning and end offset of partition 0."""
+        low, high = self._query("offsets", topic=topic)
         return low, high
 
     def create_topic(self, topic: str) -> list[str]:
-        """Create a topic; gives the names of all."""
-        return list(self._ask("create_topic", topic=topic))
+        """Create a topic; return the names of all topics."""
+        return list(self._query("create_topic", topic=topic))

@@ -1,4 +1,4 @@
-"""Our own clients in the shape of the others, once blocking and once on asyncio."""
+"""Our own clients behind the common interface: blocking and asyncio."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.clients.client_apis import Asyncio, Blocking, World
-from tests.compat.clients.interface import EARLIEST, LATEST, Message, Received, Refused
+from tests.compat.clients.interface import EARLIEST, LATEST, ErrorResponse, Message, Received
 
 from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.topics import NewTopic
@@ -21,23 +21,23 @@ SECONDS_MAX = 30
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """What our clients raise, as Kafka's number."""
+def _convert_errors() -> Iterator[None]:
+    """Convert our client errors to ErrorResponse."""
     try:
         yield
     except PartialFailure as several:
-        raise _refused(next(iter(several.errors.values()))) from several
+        raise _error_response(next(iter(several.errors.values()))) from several
     except ClientError as error:
-        raise _refused(error) from error
+        raise _error_response(error) from error
 
 
-def _refused(error: Exception) -> Refused:
+def _error_response(error: Exception) -> ErrorResponse:
     if isinstance(error, OffsetOutOfRange):
-        return Refused(ErrorCode.OFFSET_OUT_OF_RANGE, error)
+        return ErrorResponse(ErrorCode.OFFSET_OUT_OF_RANGE, error)
     code = getattr(error, "code", None)
     if code is None:
         raise error
-    return Refused(code, error)
+    return ErrorResponse(code, error)
 
 
 class OdradekReader:
@@ -45,37 +45,37 @@ class OdradekReader:
         self._consumer = consumer
 
     def read(self, count: int, within_seconds: float = 20) -> list[Received]:
-        found: list[Received] = []
+        result: list[Received] = []
         deadline = time.monotonic() + within_seconds
-        with _refusing():
-            while len(found) < count and (left := deadline - time.monotonic()) > 0:
-                polled = self._consumer.poll(left, max_records=count - len(found))
-                found += [
-                    Received(one.partition, one.offset, one.key, one.value, one.headers, one.timestamp)
-                    for one in polled
+        with _convert_errors():
+            while len(result) < count and (left := deadline - time.monotonic()) > 0:
+                polled = self._consumer.poll(left, max_records=count - len(result))
+                result += [
+                    Received(item.partition, item.offset, item.key, item.value, item.headers, item.timestamp)
+                    for item in polled
                 ]
-        return found
+        return result
 
     def close(self) -> None:
         self._consumer.close()
 
 
-class OdradekProducing:
+class OdradekProducerHandle:
     def __init__(self, producer: Any) -> None:
         self._producer = producer
 
     def send_all(self, topic: str, messages: Sequence[Message]) -> list[int]:
-        with _refusing():
+        with _convert_errors():
             sent = [
                 self._producer.send(
                     topic,
-                    one.value,
-                    one.key,
-                    headers=one.headers or None,
-                    partition=one.partition,
-                    timestamp_ms=one.timestamp_ms,
+                    message.value,
+                    message.key,
+                    headers=message.headers or None,
+                    partition=message.partition,
+                    timestamp_ms=message.timestamp_ms,
                 )
-                for one in messages
+                for message in messages
             ]
             return [delivery.result(SECONDS_MAX).offset for delivery in sent]
 
@@ -93,29 +93,29 @@ class _Odradek:
         self._bootstrap = bootstrap
         self._world = world
         self._admin = world.admin(bootstrap_servers=bootstrap)
-        self._producers: dict[tuple[Any, ...], OdradekProducing] = {}
+        self._producers: dict[tuple[Any, ...], OdradekProducerHandle] = {}
 
     def close(self) -> None:
         self._world.close()
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        with _refusing():
+        with _convert_errors():
             self._admin.create_topics([NewTopic(topic, partitions, 1, dict(configs or {}))])
 
     def delete_topic(self, topic: str) -> None:
-        with _refusing():
+        with _convert_errors():
             self._admin.delete_topics([topic])
 
     def list_topics(self) -> set[str]:
         return set(self._admin.list_topics(include_internal=True))
 
     def partitions_of(self, topic: str) -> list[int]:
-        with _refusing():
+        with _convert_errors():
             described = self._admin.describe_topics([topic])[topic]
-        return sorted(one.partition for one in described.partitions)
+        return sorted(partition.partition for partition in described.partitions)
 
     def create_partitions(self, topic: str, total: int) -> None:
-        with _refusing():
+        with _convert_errors():
             self._admin.create_partitions({topic: total})
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
@@ -126,12 +126,12 @@ class _Odradek:
         return self._describe(ConfigResource(ResourceType.BROKER, str(node.id)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str | None]:
-        with _refusing():
+        with _convert_errors():
             entries = self._admin.describe_configs([resource])[resource]
         return {name: entry.value for name, entry in entries.items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        with _refusing():
+        with _convert_errors():
             self._admin.alter_configs({ConfigResource(ResourceType.TOPIC, topic): configs})
 
     def produce(
@@ -156,13 +156,13 @@ class _Odradek:
             self._producers[key] = self._producing({"linger.ms": 5, **settings})
         return self._producers[key].send_all(topic, messages)
 
-    def producing(self) -> OdradekProducing:
+    def open_producer(self) -> OdradekProducerHandle:
         return self._producing({})
 
-    def _producing(self, settings: dict[str, Any]) -> OdradekProducing:
-        return OdradekProducing(self._world.producer({"bootstrap.servers": self._bootstrap, **settings}))
+    def _producing(self, settings: dict[str, Any]) -> OdradekProducerHandle:
+        return OdradekProducerHandle(self._world.producer({"bootstrap.servers": self._bootstrap, **settings}))
 
-    def reading(
+    def open_reader(
         self,
         topic: str,
         partitions: Sequence[int] = (0,),
@@ -181,33 +181,33 @@ class _Odradek:
             consumer.seek_to_beginning(*assigned)
         elif start == LATEST:
             consumer.seek_to_end(*assigned)
-        for one in assigned:
+        for item in assigned:
             if start >= 0:
-                consumer.seek(one, start)
+                consumer.seek(item, start)
             else:
-                consumer.position(one)
+                consumer.position(item)
         return OdradekReader(consumer)
 
-    def _asking(self) -> Any:
+    def _offsets_consumer(self) -> Any:
         return self._world.consumer({"bootstrap.servers": self._bootstrap})
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        consumer, at = self._asking(), TopicPartition(topic, partition)
-        with _refusing():
-            found = consumer.offsets_for_times({at: timestamp_ms})[at]
+        consumer, at = self._offsets_consumer(), TopicPartition(topic, partition)
+        with _convert_errors():
+            result = consumer.offsets_for_times({at: timestamp_ms})[at]
         consumer.close()
-        return None if found is None else int(found.offset)
+        return None if result is None else int(result.offset)
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        consumer, at = self._asking(), TopicPartition(topic, partition)
-        with _refusing():
+        consumer, at = self._offsets_consumer(), TopicPartition(topic, partition)
+        with _convert_errors():
             low, high = consumer.beginning_offsets([at])[at], consumer.end_offsets([at])[at]
         consumer.close()
         return low, high
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         at = TopicPartition(topic, partition)
-        with _refusing():
+        with _convert_errors():
             return int(self._admin.delete_records({at: before})[at])
 
 

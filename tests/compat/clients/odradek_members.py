@@ -1,4 +1,4 @@
-"""Members of groups by our own consumers, in the shape of the others."""
+"""Group members with our own consumers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BlockingMember:
         return received(self._consumer.poll(seconds))
 
     def assigned(self) -> set[int]:
-        return {one.partition for one in self._consumer.assignment()}
+        return {item.partition for item in self._consumer.assignment()}
 
     def commit(self) -> None:
         self._consumer.commit()
@@ -58,8 +58,8 @@ class AioMember:
         self._consumer = self._loop.run(self._begin(topic, options(bootstrap, group, strategy, instance)))
 
     @staticmethod
-    async def _begin(topic: str, given: dict[str, Any]) -> aio.Consumer:
-        consumer = aio.Consumer(**given)
+    async def _begin(topic: str, specified: dict[str, Any]) -> aio.Consumer:
+        consumer = aio.Consumer(**specified)
         await consumer.start()
         consumer.subscribe([topic])
         return consumer
@@ -68,7 +68,7 @@ class AioMember:
         return received(self._loop.run(self._consumer.poll(seconds)))
 
     def assigned(self) -> set[int]:
-        return {one.partition for one in self._consumer.assignment()}
+        return {item.partition for item in self._consumer.assignment()}
 
     def commit(self) -> None:
         self._loop.run(self._consumer.commit())
@@ -79,7 +79,10 @@ class AioMember:
 
 
 def received(records: Sequence[odradek.ConsumerRecord]) -> list[Received]:
-    return [Received(one.partition, one.offset, one.key, one.value, (), one.timestamp) for one in records]
+    return [
+        Received(record.partition, record.offset, record.key, record.value, (), record.timestamp)
+        for record in records
+    ]
 
 
 OURS: dict[str, Callable[..., GroupMember]] = {"blocking": BlockingMember, "aio": AioMember}

@@ -1,4 +1,4 @@
-"""A member of a group that polls in a thread of its own, as programs do.
+"""Group member that polls in its own thread, as applications do.
 
 Members that one thread polls in turn keep each other waiting in rebalances; kafka-python's cooperative ones
 then rebalance again and again, whoever the broker is.
@@ -24,9 +24,9 @@ class RunningMember:
         self.received: list[Received] = []
         self.assigned: set[int] = set()
         self._failure: Exception | None = None
-        self._commits = False
+        self._commit_requested = False
         self._committed = threading.Event()
-        self._ends = threading.Event()
+        self._stop_requested = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(make,), daemon=True)
         self._thread.start()
 
@@ -34,38 +34,38 @@ class RunningMember:
         try:
             member = make()
             try:
-                while not self._ends.is_set():
-                    self._turn(member)
+                while not self._stop_requested.is_set():
+                    self._poll_once(member)
             finally:
                 member.close()
         except Exception as failure:  # noqa: BLE001 - told to whoever asks next
             self._failure = failure
 
-    def _turn(self, member: GroupMember) -> None:
+    def _poll_once(self, member: GroupMember) -> None:
         polled = member.poll(POLL_SECONDS)
         self.assigned = member.assigned()
         self.received += polled
-        if self._commits:
-            self._commits = False
+        if self._commit_requested:
+            self._commit_requested = False
             member.commit()
             self._committed.set()
 
     def check(self) -> None:
-        """Raise what the thread met, if it failed."""
+        """Raise the exception of the thread, if it failed."""
         if self._failure is not None:
             raise self._failure
 
     def commit(self) -> None:
-        """Commit all that was polled, and wait until it is."""
+        """Commit all polled offsets, and wait."""
         self._committed.clear()
-        self._commits = True
+        self._commit_requested = True
         done = self._committed.wait(SECONDS_MAX)
         self.check()
         assert done, "not committed in time"
 
     def close(self) -> None:
-        """End the member; leave, unless it is a static one."""
-        self._ends.set()
+        """Close the member; a dynamic one leaves the group."""
+        self._stop_requested.set()
         self._thread.join(SECONDS_MAX)
-        assert not self._thread.is_alive(), "the member did not end"
+        assert not self._thread.is_alive(), "the member did not close"
         self.check()

@@ -1,4 +1,4 @@
-"""Transactional producers and their readers, one class per client, in one shape."""
+"""Transactional producers and their consumers, one class per client, with one interface."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import ProducerFenced
 from tests.compat.clients.aiokafka import LoopThread
-from tests.compat.clients.interface import Refused
+from tests.compat.clients.interface import ErrorResponse
 from tests.support.aiokafka_consumer import stop_consumer
 
 import odradek
@@ -32,32 +32,32 @@ COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 class Fenced(Exception):
-    """Another instance has the transactional id now."""
+    """Raised when a newer instance has fenced this producer."""
 
 
-class Transactor(Protocol):
-    """A producer with a transactional id, initialised: what came before it is ended."""
+class TransactionalClient(Protocol):
+    """Initialized transactional producer: earlier transactions are completed."""
 
     def begin(self) -> None: ...
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
-        """Send a record and wait until the broker has it."""
+        """Send a record and wait for its acknowledgement."""
 
     def send_offset(self, group: str, topic: str, offset: int) -> None:
-        """Let a group have read the first partition of a topic up to here, if the transaction commits."""
+        """Add the committed offset of a group for partition 0 to the transaction."""
 
     def commit(self) -> None: ...
 
     def abort(self) -> None: ...
 
     def committed(self, group: str, topic: str) -> int:
-        """How far a group has read the first partition of a topic; 0 if it has not."""
+        """Return the committed offset of a group for partition 0; 0 if there is none."""
 
     def read(self, topic: str, isolation: str, partitions: Sequence[int] = (0,)) -> list[bytes]:
-        """All that a reader of its own sees, partition by partition."""
+        """Return all values that a new consumer reads, by partition."""
 
     def close(self) -> None:
-        """Go away; a transaction that is open stays open if the client lets it."""
+        """Close; an open transaction stays open if the client allows it."""
 
 
 class ConfluentTransactor:
@@ -65,7 +65,7 @@ class ConfluentTransactor:
         self._to: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "reconnect.backoff.max.ms": 200,
-            # Left to itself the client raises fatal errors in the midst of other callbacks.
+            # By default the client raises fatal errors within other callbacks.
             "error_cb": lambda error: None,
         }
         self._producer = confluent.Producer(
@@ -81,7 +81,7 @@ class ConfluentTransactor:
             error = failed.args[0]
             if error.code() in (confluent.KafkaError._FENCED, confluent.KafkaError.PRODUCER_FENCED):
                 raise Fenced from failed
-            raise Refused(error.code(), error.str()) from failed
+            raise ErrorResponse(error.code(), error.str()) from failed
 
     def begin(self) -> None:
         self._run(self._producer.begin_transaction)
@@ -89,11 +89,11 @@ class ConfluentTransactor:
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
         failures: list[Any] = []
 
-        def told(error: Any, _: Any) -> None:
+        def on_delivery(error: Any, _: Any) -> None:
             if error is not None:
                 failures.append(error)
 
-        self._producer.produce(topic, value, partition=partition, on_delivery=told)
+        self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
         assert self._producer.flush(SECONDS_MAX) == 0
         if failures:
             self._run(lambda: self._raise(failures[0]))
@@ -120,8 +120,8 @@ class ConfluentTransactor:
     def committed(self, group: str, topic: str) -> int:
         consumer = confluent.Consumer({**self._to, "group.id": group})
         try:
-            [found] = consumer.committed([confluent.TopicPartition(topic, 0)], SECONDS_MAX)
-            return max(found.offset, 0)
+            [result] = consumer.committed([confluent.TopicPartition(topic, 0)], SECONDS_MAX)
+            return max(result.offset, 0)
         finally:
             consumer.close()
 
@@ -135,23 +135,23 @@ class ConfluentTransactor:
                 "enable.auto.commit": False,
             }
         )
-        found: dict[int, list[bytes]] = {partition: [] for partition in partitions}
+        result: dict[int, list[bytes]] = {partition: [] for partition in partitions}
         consumer.assign([confluent.TopicPartition(topic, partition, 0) for partition in partitions])
         left, deadline = set(partitions), time.monotonic() + SECONDS_MAX
         while left:
-            assert time.monotonic() < deadline, (left, found)
+            assert time.monotonic() < deadline, (left, result)
             message = consumer.poll(1)
             if message is None:
                 continue
             if message.error() is None:
-                found[message.partition()].append(message.value())
+                result[message.partition()].append(message.value())
             elif message.error().code() == confluent.KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
         consumer.close()
-        return [value for partition in partitions for value in found[partition]]
+        return [value for partition in partitions for value in result[partition]]
 
     def close(self) -> None:
-        with suppress(confluent.KafkaException):  # one that was fenced refuses even this
+        with suppress(confluent.KafkaException):  # a fenced producer rejects even this
             self._producer.purge()
             self._producer.flush(1)
 
@@ -171,7 +171,7 @@ class KafkaPythonTransactor:
         except ProducerFencedError as failed:
             raise Fenced from failed
         except KafkaError as failed:
-            raise Refused(getattr(failed, "errno", -1000), repr(failed)) from failed
+            raise ErrorResponse(getattr(failed, "errno", -1000), repr(failed)) from failed
 
     def begin(self) -> None:
         self._run(self._producer.begin_transaction)
@@ -199,7 +199,7 @@ class KafkaPythonTransactor:
 
     def read(self, topic: str, isolation: str, partitions: Sequence[int] = (0,)) -> list[bytes]:
         consumer = KafkaConsumer(**self._to, isolation_level=isolation, enable_auto_commit=False)
-        found: list[bytes] = []
+        result: list[bytes] = []
         for partition in partitions:
             at = KafkaPartition(topic, partition)
             consumer.assign([at])
@@ -208,9 +208,9 @@ class KafkaPythonTransactor:
             while consumer.position(at) < end:
                 assert time.monotonic() < deadline, (consumer.position(at), end)
                 for records in consumer.poll(500).values():
-                    found += [record.value for record in records]
+                    result += [record.value for record in records]
         consumer.close(autocommit=False)
-        return found
+        return result
 
     def close(self) -> None:
         self._producer.close(timeout=1)
@@ -232,9 +232,9 @@ class AiokafkaTransactor:
     def _run(self, work: Any) -> Any:
         try:
             return self._loop.run(work)
-        except Refused as refused:
-            if isinstance(refused.__cause__, ProducerFenced):
-                raise Fenced from refused
+        except ErrorResponse as error:
+            if isinstance(error.__cause__, ProducerFenced):
+                raise Fenced from error
             raise
 
     def begin(self) -> None:
@@ -269,7 +269,7 @@ class AiokafkaTransactor:
     async def _read(self, topic: str, isolation: str, partitions: Sequence[int]) -> list[bytes]:
         consumer = AIOKafkaConsumer(**self._to, isolation_level=isolation, enable_auto_commit=False)
         await consumer.start()
-        found: list[bytes] = []
+        result: list[bytes] = []
         for partition in partitions:
             at = AioPartition(topic, partition)
             consumer.assign([at])
@@ -278,12 +278,12 @@ class AiokafkaTransactor:
             while await consumer.position(at) < end:
                 assert time.monotonic() < deadline, (await consumer.position(at), end)
                 for records in (await consumer.getmany(timeout_ms=500)).values():
-                    found += [record.value for record in records]
+                    result += [record.value for record in records]
         await stop_consumer(consumer)
-        return found
+        return result
 
     def close(self) -> None:
-        with suppress(Refused):
+        with suppress(ErrorResponse):
             self._loop.run(self._producer.stop())
         self._loop.close()
 
@@ -297,13 +297,13 @@ class OdradekTransactor:
         self._run(self._producer.init_transactions)
 
     @staticmethod
-    def _run(work: Callable[..., Any], *given: Any) -> Any:
+    def _run(work: Callable[..., Any], *specified: Any) -> Any:
         try:
-            return work(*given)
+            return work(*specified)
         except odradek.ProducerFenced as failed:
             raise Fenced from failed
         except odradek.ClientError as failed:
-            raise Refused(failed.code or -1, failed) from failed
+            raise ErrorResponse(failed.code or -1, failed) from failed
 
     def begin(self) -> None:
         self._run(self._producer.begin_transaction)
@@ -324,28 +324,28 @@ class OdradekTransactor:
     def committed(self, group: str, topic: str) -> int:
         at = odradek.TopicPartition(topic, 0)
         with odradek.Consumer(**self._to, group_id=group) as consumer:
-            found = consumer.committed(at)[at]
-        return 0 if found is None else found.offset
+            result = consumer.committed(at)[at]
+        return 0 if result is None else result.offset
 
     def read(self, topic: str, isolation: str, partitions: Sequence[int] = (0,)) -> list[bytes]:
         assigned = [odradek.TopicPartition(topic, partition) for partition in partitions]
-        found: dict[int, list[bytes]] = {partition: [] for partition in partitions}
+        result: dict[int, list[bytes]] = {partition: [] for partition in partitions}
         with odradek.Consumer(**self._to, isolation_level=isolation) as consumer:
             ends = consumer.end_offsets(assigned)
             consumer.assign(assigned)
             consumer.seek_to_beginning(*assigned)
             deadline = time.monotonic() + SECONDS_MAX
-            while any(consumer.position(one) < ends[one] for one in assigned):
-                assert time.monotonic() < deadline, found
+            while any(consumer.position(item) < ends[item] for item in assigned):
+                assert time.monotonic() < deadline, result
                 for record in consumer.poll(1):
-                    found[record.partition].append(record.value or b"")
-        return [value for partition in partitions for value in found[partition]]
+                    result[record.partition].append(record.value or b"")
+        return [value for partition in partitions for value in result[partition]]
 
     def close(self) -> None:
         self._producer.close(0)
 
 
-TRANSACTORS: Final[dict[str, Callable[..., Transactor]]] = {
+TRANSACTIONAL_CLIENTS: Final[dict[str, Callable[..., TransactionalClient]]] = {
     "aiokafka": AiokafkaTransactor,
     "confluent-kafka": ConfluentTransactor,
     "kafka-python": KafkaPythonTransactor,
