@@ -178,7 +178,9 @@ BROKER_PLANTS: list[Plant] = [
         f"{GROUPS}/deletion.py",
         "            remove(groups, group, going, _tell_nobody, turn)\n    turn.reply(to, count)",
         "            pass\n    turn.reply(to, count)",
-        ("unit/broker/coordinators/test_group_coordinator.py::test_deleting_a_topic_deletes_its_committed_offsets",),
+        (
+            "unit/broker/coordinators/test_group_coordinator.py::test_deleting_a_topic_deletes_its_committed_offsets",
+        ),
     ),
     Plant(
         "a transaction counts in all of its partitions",
@@ -240,18 +242,14 @@ BROKER_PLANTS: list[Plant] = [
         f"{TRANSACTIONS}/transitions.py",
         "    return stored.start_ms + stored.timeout_ms < now_ms",
         "    return stored.start_ms + 10 * stored.timeout_ms < now_ms",
-        (
-            "unit/broker/handlers/test_transactions.py::test_hanging_transaction_is_aborted_after_its_timeout",
-        ),
+        ("unit/broker/handlers/test_transactions.py::test_hanging_transaction_is_aborted_after_its_timeout",),
     ),
     Plant(
         "readers and answers wait for the flush",
         f"{REPLICATION}/partition.py",
         "        end_offset = log.recovery_point if self.is_flush_pending else log.log_end_offset",
         "        end_offset = log.log_end_offset",
-        (
-            "unit/broker/storage/test_log_maintenance.py::test_response_and_readers_wait_for_the_flush",
-        ),
+        ("unit/broker/storage/test_log_maintenance.py::test_response_and_readers_wait_for_the_flush",),
     ),
     Plant(
         "a deleted offset does not come back with a late transaction",
@@ -322,9 +320,7 @@ BROKER_PLANTS: list[Plant] = [
         f"{REPLICATION}/alter_log_dirs.py",
         "            if is_broken or (isinstance(refused, BrokerError) and refused.code != _NO_ROOM):\n                raise",
         "            raise",
-        (
-            "unit/broker/handlers/test_alter_replica_log_dirs.py::test_full_target_log_dir_delays_the_move",
-        ),
+        ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_full_target_log_dir_delays_the_move",),
     ),
     Plant(
         "a move goes on after a restart",
@@ -387,9 +383,7 @@ BROKER_PLANTS: list[Plant] = [
         "src/odradek/log/disk_health.py",
         "        if error.errno in SINGLE_LOG_ERRORS:",
         "        if False:",
-        (
-            "unit/broker/storage/test_unusable_log.py::test_read_only_log_rejects_appends_until_writable",
-        ),
+        ("unit/broker/storage/test_unusable_log.py::test_read_only_log_rejects_appends_until_writable",),
     ),
     Plant(
         "refused batches leave a few lines",
@@ -405,18 +399,14 @@ BROKER_PLANTS: list[Plant] = [
         f"{BROKER}/coordinators/marker_channels.py",
         "        return self._metadata_cache.partition(*partition) is None",
         "        return False",
-        (
-            "unit/broker/handlers/test_transactions.py::test_transaction_with_a_deleted_topic_completes",
-        ),
+        ("unit/broker/handlers/test_transactions.py::test_transaction_with_a_deleted_topic_completes",),
     ),
     Plant(
         "a transaction that hangs may be aborted by hand",
         f"{BROKER}/coordinators/transaction_marker_writer.py",
         "            partition = self._replica_manager.get_leader_partition(*topic_partition)\n",
         "            partition = self._replica_manager.get_leader_partition(*topic_partition)\n            if marker_entry.coordinator_epoch < 0: return _PartitionResult(ErrorCode.TRANSACTION_COORDINATOR_FENCED)\n",
-        (
-            "unit/broker/handlers/test_transactions.py::test_operator_can_abort_a_hanging_transaction",
-        ),
+        ("unit/broker/handlers/test_transactions.py::test_operator_can_abort_a_hanging_transaction",),
     ),
     Plant(
         "a broker whose last directory failed says so",
