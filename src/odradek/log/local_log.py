@@ -69,7 +69,10 @@ class LogState:
 
 
 class LocalLog:
-    """``on_roll`` is called when a sealed segment needs a flush, ``on_failure`` when a disk fails."""
+    """Log as a list of segments.
+
+    ``on_roll`` is called when a sealed segment needs a flush, ``on_failure`` when a disk fails.
+    """
 
     __slots__ = (
         "_active",
@@ -170,7 +173,7 @@ class LocalLog:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether ``flush.messages`` requires a flush now."""
+        """True if ``flush.messages`` requires a flush now."""
         return self.log_end_offset - self.recovery_point >= self._config.flush_messages
 
     @property

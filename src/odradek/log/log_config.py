@@ -57,7 +57,7 @@ class LogConfig:
 
     @property
     def deletes_by_time(self) -> bool:
-        """Whether segments are deleted by age."""
+        """True if segments are deleted by age."""
         return "delete" in self.cleanup_policy and self.retention_ms >= 0
 
     @property

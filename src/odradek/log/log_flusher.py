@@ -25,7 +25,10 @@ class TransientWriteError(OSError):
 
 
 class LogFlusher:
-    """``names_changed`` must be set after creating, renaming or deleting segment files."""
+    """Flush planner of one log.
+
+    ``names_changed`` must be set after creating, renaming or deleting segment files.
+    """
 
     __slots__ = ("_checkpointed_epochs", "_context", "_is_new", "_lock", "_planned", "names_changed")
 
@@ -44,7 +47,7 @@ class LogFlusher:
         return self._lock
 
     def has_changes(self, epochs: Epochs) -> bool:
-        """Whether file names or leader epochs have changed since the last sync."""
+        """Return whether file names or leader epochs have changed since the last sync."""
         return self.names_changed or self._checkpointed_epochs != epochs
 
     def plan(

@@ -29,8 +29,11 @@ class DeletionReason(StrEnum):
 
 
 class SegmentStats(NamedTuple):
-    """``end_offset`` is the base offset of the next segment, or the log end offset. ``largest_timestamp`` is
-    the modification time of the file if records have no timestamps."""
+    """Retention input of one segment.
+
+    ``end_offset`` is the base offset of the next segment, or the log end offset. ``largest_timestamp`` is the
+    modification time of the file if records have no timestamps.
+    """
 
     base_offset: int
     end_offset: int
@@ -70,7 +73,10 @@ def find_deletable_segments(
 def _deletion_reason(
     segment: SegmentStats, log: LogStats, config: LogConfig, surplus: int, now_ms: int
 ) -> DeletionReason | None:
-    """``surplus`` is the size of the log from this segment on, minus ``retention.bytes``."""
+    """Return why a segment is deletable, if it is.
+
+    ``surplus`` is the size of the log from this segment on, minus ``retention.bytes``.
+    """
     if segment.end_offset > log.high_watermark or (segment.is_last and not segment.size_bytes):
         return None
     if not segment.is_last and segment.end_offset <= log.log_start_offset:

@@ -16,7 +16,7 @@ from odradek.records.layout import BatchHeader
 
 
 class CleanedTransactionMetadata:
-    """Must see every transactional and control batch from ``from_offset`` on, in order."""
+    """Transaction state of a pass, which must visit all transactional and control batches in order."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction], from_offset: int) -> None:
         ahead = {entry for entry in aborted if entry.last_offset >= from_offset}
@@ -27,7 +27,7 @@ class CleanedTransactionMetadata:
         self._kept: list[AbortedTransaction] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of records belongs to an aborted transaction."""
+        """Return whether a batch of records belongs to an aborted transaction."""
         self._advance_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -39,7 +39,7 @@ class CleanedTransactionMetadata:
         return False
 
     def may_drop_marker(self, header: BatchHeader, kind: ControlRecordType | None) -> bool:
-        """Whether no batch is left of a marker's transaction; ``kind`` is ``None`` for an empty batch."""
+        """Return whether a marker's transaction has no batch left; ``kind`` is None for an empty batch."""
         self._advance_to(header.last_offset)
         producer_id = header.producer_id
         if kind is None:

@@ -67,7 +67,10 @@ class CleanerStats(NamedTuple):
 
 
 class Cleaner:
-    """``throttle`` is awaited with the bytes of each step; it may raise ``LogCleaningAborted``."""
+    """Cleaning of one log.
+
+    ``throttle`` is awaited with the bytes of each step; it may raise ``LogCleaningAborted``.
+    """
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class _CleaningInProgress:
 
     @property
     def must_end(self) -> bool:
-        """Whether the cleaning must end: it was aborted, or the log was truncated, removed or has failed."""
+        """True if the cleaning must end: it was aborted, or the log was truncated, removed or has failed."""
         return (
             self.is_aborted
             or self.truncation_count != self.log.truncation_count
@@ -66,7 +66,10 @@ def _is_usable(directory: LogDirectory, log: Log) -> bool:
 
 
 class LogCleaner:
-    """``settings`` is called before each check. ``on_step`` is called with each of ``cleaner.STEPS``."""
+    """Log cleaner of a broker.
+
+    ``settings`` is called before each check, ``on_step`` with each of ``cleaner.STEPS``.
+    """
 
     def __init__(
         self,
@@ -236,7 +239,7 @@ class LogCleaner:
         )
 
     def _is_uncleanable(self, log: Log) -> bool:
-        """Whether this log is marked uncleanable; a new log of the same name is not."""
+        """Return whether this log is marked uncleanable; a new log of the same name is not."""
         uncleanable = self._uncleanable.get(log.topic_partition)
         if uncleanable is not None and uncleanable[0] is not log:
             del self._uncleanable[log.topic_partition]

@@ -28,7 +28,7 @@ GROUP_SEGMENTS_MAX: Final = 32
 class FirstDirty(NamedTuple):
     offset: int
     is_reset: bool
-    """Whether the checkpointed offset is invalid for this log and must be reset."""
+    """True if the checkpointed offset is invalid for this log and must be reset."""
 
 
 class SegmentExtent(NamedTuple):
@@ -83,7 +83,7 @@ def find_first_too_recent(
 
 
 def is_overdue(first_timestamps: Iterable[int], now_ms: int, lag_max_ms: int) -> bool:
-    """Whether a dirty segment starts with a record older than the lag. Records may have no timestamp."""
+    """Return whether a dirty segment starts with a record older than the lag; -1 is no timestamp."""
     return any(0 < timestamp < now_ms - lag_max_ms for timestamp in first_timestamps)
 
 

@@ -33,7 +33,10 @@ REPLAY_SNAPSHOTS: Final = 2
 
 
 class ProducerStateManager:
-    """``latest_snapshot_offset`` is the offset of the latest snapshot, written or pending."""
+    """Producer state of one log.
+
+    ``latest_snapshot_offset`` is the offset of the latest snapshot, written or pending.
+    """
 
     __slots__ = ("_pending", "latest_snapshot_offset", "states")
 

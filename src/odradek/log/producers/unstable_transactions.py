@@ -18,7 +18,7 @@ NEVER: Final = 2**63 - 1
 
 
 class UnstableTransactions:
-    """``marker_offset`` is the offset of the first unreplicated marker."""
+    """Open and unreplicated transactions. ``marker_offset`` is the first unreplicated marker."""
 
     __slots__ = ("_ended", "_open", "first_unstable_offset", "marker_offset")
 

@@ -208,7 +208,7 @@ class ActiveSegment(LogSegment):
         self.roll_above_ms = timestamp + self._roll_ms if timestamp >= 0 else NO_TIMESTAMP - 1
 
     def has_room(self, size_bytes: int, last_offset: int) -> bool:
-        """Whether an append keeps file, indexes and relative offsets within their limits."""
+        """Return whether an append keeps file, indexes and relative offsets within their limits."""
         return (
             self.size + size_bytes <= self._size_max
             and not self._indexes.is_full
@@ -216,7 +216,7 @@ class ActiveSegment(LogSegment):
         )
 
     def is_too_old(self, max_timestamp: int, now_ms: int) -> bool:
-        """Whether the segment must roll by age: by timestamps if there are any, otherwise by the clock."""
+        """Return whether the segment must roll by age, using timestamps if there are any, else the clock."""
         if self.roll_above_ms >= 0:
             return max_timestamp > self.roll_above_ms
         return now_ms - self._created_ms > self._roll_ms

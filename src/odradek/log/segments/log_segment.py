@@ -140,7 +140,7 @@ class SegmentContext:
         self.index_interval_bytes = index_interval_bytes
         self.index_bytes_max = index_bytes_max
         self.may_block = True
-        """Whether a search may wait for the disk."""
+        """True if a search may wait for the disk."""
         self.rebuilding: set[int] = set()
         """Base offsets of segments whose index files are being rewritten."""
 
@@ -267,7 +267,7 @@ class LogSegment:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether a full disk kept indexes of this segment from being written."""
+        """True if a full disk kept indexes of this segment from being written."""
         return bool(self._unwritten)
 
     def write_unwritten(self) -> None:
@@ -301,7 +301,7 @@ class LogSegment:
 
     @property
     def aborted_loaded(self) -> bool:
-        """Whether ``aborted`` needs no file access."""
+        """True if ``aborted`` needs no file access."""
         return self._aborted is not None
 
     def mark_no_aborted(self) -> None:
@@ -474,7 +474,7 @@ class LogSegment:
 
     @property
     def timestamps_loaded(self) -> bool:
-        """Whether ``largest_timestamp`` needs no file access."""
+        """True if ``largest_timestamp`` needs no file access."""
         return self._max_timestamp_and_offset is not None and (
             self._max_timestamp_and_offset.timestamp >= 0 or self._modified_ms is not None
         )

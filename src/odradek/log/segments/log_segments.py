@@ -88,7 +88,7 @@ class LogSegments:
         return dropped
 
     def contains_run(self, run: Sequence[LogSegment]) -> bool:
-        """Whether exactly these consecutive segments are here and none of them is the last."""
+        """Return whether exactly these consecutive segments are here and none of them is the last."""
         first = bisect_left(self._base_offsets, run[0].base_offset)
         here = self._segments[first : first + len(run)]
         return first + len(run) < len(self._segments) and all(map(is_, here, run))

@@ -128,7 +128,7 @@ class SegmentCopy(LogSegment):
 
 
 def is_cached(segments: LogSegments, offset: int) -> bool:
-    """Whether an offset can be looked up without disk I/O."""
+    """Return whether an offset can be looked up without disk I/O."""
     segment = segments[_index_of(segments, offset)]
     if not isinstance(segment, ActiveSegment) and not _is_open_and_cached(segment):
         return False
@@ -141,7 +141,7 @@ def _index_of(segments: LogSegments, offset: int) -> int:
 
 
 def _is_open_and_cached(segment: LogSegment) -> bool:
-    """Whether the files of a sealed segment are open and its offset index is in memory."""
+    """Return whether the files of a sealed segment are open and its offset index is in memory."""
     if segment._file is None or segment._offsets is None:
         return False
     index = segment._offsets_file

@@ -32,7 +32,7 @@ def compacted(**config: Any) -> LogConfig:
 
 
 class CleanerHarness:
-    """``open`` loads the directory and can be called again after a close or a crash; ``files`` persist."""
+    """A log directory and its cleaner. ``open`` loads it, also again after a close or a crash."""
 
     def __init__(self, files: MemoryFileSystem, clock: VirtualClock, entropy: Any, config: LogConfig) -> None:
         self.files = files
