@@ -247,7 +247,7 @@ class Log(LocalLog):
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Return the first record with a timestamp >= ``timestamp``."""
         try:
-            return self._segments.find_time(timestamp, self.log_start_offset)
+            return self._segments.find_offset_by_timestamp(timestamp, self.log_start_offset)
         except OSError as error:
             raise self._disk_health.error_for(error, "search") from error
 

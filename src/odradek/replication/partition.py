@@ -364,7 +364,7 @@ class Partition:
         log, start = self.log, self.log.log_start_offset
         if timestamp == MAX_TIMESTAMP:
             return page_in.search(log.segments, LogSegments.find_max_timestamp)
-        return page_in.find_time(log.segments, timestamp, start)
+        return page_in.find_offset_by_timestamp(log.segments, timestamp, start)
 
     def legacy_offsets_for_timestamp(
         self, timestamp: int, count_max: int, replica_id: int, now_ms: int

@@ -526,7 +526,7 @@ class LogSegment:
         timestamp = self.max_timestamp_and_offset().timestamp
         return timestamp if timestamp >= 0 else self.modified_ms()
 
-    def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+    def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """Return the first record at or after ``from_offset`` with a timestamp >= ``timestamp``."""
         entry = TIMES.lookup(self.time_index(), timestamp)
         if entry is not None and not self._is_valid_time_entry(*entry):

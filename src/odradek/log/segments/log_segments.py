@@ -173,12 +173,12 @@ class LogSegments:
         number = bisect_right(self._base_offsets, segment.base_offset)
         return self._base_offsets[number] if number < len(self._base_offsets) else log_end_offset
 
-    def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+    def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """Return the first record at or after ``from_offset`` with a timestamp >= ``timestamp``."""
         for number in range(self._first_candidate(timestamp), len(self._segments)):
             segment = self._segments[number]
             if segment.largest_timestamp() >= timestamp:
-                record = segment.find_time(timestamp, from_offset)
+                record = segment.find_offset_by_timestamp(timestamp, from_offset)
                 if record is not None:
                     return record
         return None

@@ -209,16 +209,20 @@ async def load_for_read(segments: LogSegments, offset: int) -> None:
         await _run_on_copies(segments, chosen, lambda copies: copies.read(offset, 1, _NO_END, _NO_END, True))
 
 
-async def find_time(segments: LogSegments, timestamp: int, from_offset: int) -> TimestampOffset | None:
+async def find_offset_by_timestamp(
+    segments: LogSegments, timestamp: int, from_offset: int
+) -> TimestampOffset | None:
     """Return the first record at or after ``from_offset`` with a timestamp >= ``timestamp``, using a thread.
 
     Reads from few segments: once from those whose timestamps are not loaded, and from those that reach the
     timestamp. Raises OSError or BrokerError if they cannot be read.
     """
-    return await _retry_if_removed(lambda: _find_time(segments, timestamp, from_offset))
+    return await _retry_if_removed(lambda: _find_offset_by_timestamp(segments, timestamp, from_offset))
 
 
-async def _find_time(segments: LogSegments, timestamp: int, from_offset: int) -> TimestampOffset | None:
+async def _find_offset_by_timestamp(
+    segments: LogSegments, timestamp: int, from_offset: int
+) -> TimestampOffset | None:
     while without_timestamps := segments.without_timestamps(timestamp):
         await _run_on_copies(
             segments, without_timestamps, lambda copies: [copy.largest_timestamp() for copy in copies]
@@ -226,7 +230,7 @@ async def _find_time(segments: LogSegments, timestamp: int, from_offset: int) ->
     chosen = segments.candidates_for_timestamp(timestamp, -1, SEGMENTS_READ_MAX)
     while chosen:
         record = await _run_on_copies(
-            segments, chosen, lambda copies: copies.find_time(timestamp, from_offset)
+            segments, chosen, lambda copies: copies.find_offset_by_timestamp(timestamp, from_offset)
         )
         if record is not None:
             return record

@@ -86,7 +86,7 @@ def test_invalid_index_is_rebuilt(harness: Any, batch: Batch, suffix: str, damag
             harness.files.write_whole(path, good + entry)
     again = LogSegment(segment.context, 0, segment.size)
     assert again.locate(13) == segment.locate(13)
-    assert again.find_time(1013, 0) == TimestampOffset(1013, 13, -1)
+    assert again.find_offset_by_timestamp(1013, 0) == TimestampOffset(1013, 13, -1)
     assert harness.files.read_whole(path) == good
 
 
@@ -121,11 +121,11 @@ def test_records_are_found_by_timestamp(harness: Any, batch: Batch) -> None:
         [batch(2, timestamp=timestamp, base_offset=number * 2) for number, timestamp in enumerate(times)],
     )
     assert segment.max_timestamp_and_offset() == TimestampOffset(1201, 7)
-    assert segment.find_time(0, 0) == TimestampOffset(1000, 0)
-    assert segment.find_time(1001, 0) == TimestampOffset(1001, 1)
-    assert segment.find_time(1002, 0) == TimestampOffset(1100, 2)
-    assert segment.find_time(1002, 4) == TimestampOffset(1050, 4)
-    assert segment.find_time(1202, 0) is None
+    assert segment.find_offset_by_timestamp(0, 0) == TimestampOffset(1000, 0)
+    assert segment.find_offset_by_timestamp(1001, 0) == TimestampOffset(1001, 1)
+    assert segment.find_offset_by_timestamp(1002, 0) == TimestampOffset(1100, 2)
+    assert segment.find_offset_by_timestamp(1002, 4) == TimestampOffset(1050, 4)
+    assert segment.find_offset_by_timestamp(1202, 0) is None
     assert segment.find_max_timestamp_record() == TimestampOffset(1201, 7)
 
 
@@ -187,7 +187,7 @@ def test_flipped_bits_of_a_time_index_do_not_affect_lookups(harness: Any, batch:
         harness.files.write_whole(path, bytes(damaged))
         segment = LogSegment(harness.context(100), 0, size)
         assert segment.max_timestamp_and_offset() == TimestampOffset(1070, 7)
-        assert [segment.find_time(timestamp, 0) for timestamp in times] == [
+        assert [segment.find_offset_by_timestamp(timestamp, 0) for timestamp in times] == [
             TimestampOffset(timestamp, number, -1) for number, timestamp in enumerate(times)
         ]
         segment.close()

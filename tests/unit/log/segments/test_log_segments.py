@@ -21,7 +21,7 @@ class TimedSegment:
         self.reads += 1
         return self.time
 
-    def find_time(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+    def find_offset_by_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         matches = self.time >= timestamp and self.base_offset >= from_offset
         return TimestampOffset(self.time, self.base_offset) if matches else None
 
@@ -31,7 +31,7 @@ def _list_of(segments: list[TimedSegment]) -> LogSegments:
 
 
 def _linear_search(segments: LogSegments, timestamp: int, from_offset: int) -> TimestampOffset | None:
-    records = (segment.find_time(timestamp, from_offset) for segment in segments)
+    records = (segment.find_offset_by_timestamp(timestamp, from_offset) for segment in segments)
     return next((record for record in records if record is not None), None)
 
 
@@ -56,15 +56,17 @@ def test_timestamp_lookup_equals_a_linear_search(
             segments.drop_first(argument)
         elif operation == "drop_after":
             segments.drop_after(argument)
-        assert segments.find_time(argument, from_offset) == _linear_search(segments, argument, from_offset)
+        assert segments.find_offset_by_timestamp(argument, from_offset) == _linear_search(
+            segments, argument, from_offset
+        )
 
 
 def test_second_timestamp_lookup_reads_few_segments() -> None:
     timed = [TimedSegment(number * 10, 1000 + number) for number in range(1000)]
     segments = _list_of(timed)
-    segments.find_time(1990, 0)
+    segments.find_offset_by_timestamp(1990, 0)
     before = sum(segment.reads for segment in timed)
-    assert segments.find_time(1500, 0) == TimestampOffset(1500, 5000)
+    assert segments.find_offset_by_timestamp(1500, 0) == TimestampOffset(1500, 5000)
     assert sum(segment.reads for segment in timed) - before == 1
 
 
@@ -79,7 +81,7 @@ def test_contains_run_of_consecutive_sealed_segments() -> None:
 
 def test_timestamp_lookup_after_the_oldest_segments_are_dropped() -> None:
     segments = _list_of([TimedSegment(number * 10, number) for number in range(5)])
-    assert segments.find_time(4, 0) == TimestampOffset(4, 40)
+    assert segments.find_offset_by_timestamp(4, 0) == TimestampOffset(4, 40)
     segments.drop_first(2)
     for number in (2, 3, 4):
-        assert segments.find_time(number, 0) == TimestampOffset(number, number * 10)
+        assert segments.find_offset_by_timestamp(number, 0) == TimestampOffset(number, number * 10)

@@ -24,7 +24,7 @@ def _fill(harness: Any, segment_timestamps: list[int]) -> Log:
 
 
 def _find(log: Log, timestamp: int) -> Any:
-    return asyncio.run(page_in.find_time(log.segments, timestamp, log.log_start_offset))
+    return asyncio.run(page_in.find_offset_by_timestamp(log.segments, timestamp, log.log_start_offset))
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.lists(st.integers(0, 32), max_size=4))
