@@ -219,7 +219,7 @@ class LogDirectory:
             except IndexError:
                 return
             recovered = RecoveryResult()
-            loading.begun.append(recovered)
+            loading.started.append(recovered)
             try:
                 log = _open(entry, recovered)
             except OSError as error:

@@ -346,4 +346,4 @@ def test_checkpoints_of_a_deleted_log_do_not_apply_to_a_new_log(
 
 def test_load_counts_the_logs_in_progress(directory_harness: DirectoryHarness) -> None:
     _run(directory_harness.with_orders().close())
-    assert len(directory_harness.open().loading.begun) == len(ORDERS)
+    assert len(directory_harness.open().loading.started) == len(ORDERS)

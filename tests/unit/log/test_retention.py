@@ -99,9 +99,9 @@ def test_segments_before_the_log_start_offset_are_deleted_under_every_policy() -
 
 def test_time_and_size_apply_only_with_the_delete_policy() -> None:
     segments = segments_of((100, 0), (100, 0))
-    bounds: dict[str, Any] = {"retention_ms": 0, "retention_bytes": 0}
-    assert deletable(segments, 5000, cleanup_policy=("compact",), **bounds) == []
-    assert len(deletable(segments, 5000, cleanup_policy=BOTH, **bounds)) == 2
+    limits: dict[str, Any] = {"retention_ms": 0, "retention_bytes": 0}
+    assert deletable(segments, 5000, cleanup_policy=("compact",), **limits) == []
+    assert len(deletable(segments, 5000, cleanup_policy=BOTH, **limits)) == 2
 
 
 def test_segments_above_the_high_watermark_are_not_deletable() -> None:

@@ -40,11 +40,11 @@ class RecoverySummary(NamedTuple):
 class LoadState:
     """Loading of one directory."""
 
-    __slots__ = ("begun", "failures", "loaded", "recovered", "total", "unusable")
+    __slots__ = ("failures", "loaded", "recovered", "started", "total", "unusable")
 
     def __init__(self) -> None:
         self.total = 0
-        self.begun: list[RecoveryResult] = []
+        self.started: list[RecoveryResult] = []
         """One entry for each log that is loaded or being loaded."""
         self.loaded: list[tuple[DirectoryKind, Log]] = []
         self.recovered: list[tuple[TopicPartition, RecoveryResult]] = []
@@ -57,12 +57,12 @@ class LoadState:
 def load_progress(directories: Iterable[LoadState]) -> LoadProgress:
     """Sum up the progress of all directories."""
     states = list(directories)
-    begun = [log for state in states for log in list(state.begun)]
+    started = [log for state in states for log in list(state.started)]
     return LoadProgress(
         sum(len(state.loaded) for state in states),
         sum(state.total for state in states),
-        sum(log.scanned_segments for log in begun),
-        sum(log.scanned_bytes for log in begun),
+        sum(log.scanned_segments for log in started),
+        sum(log.scanned_bytes for log in started),
     )
 
 

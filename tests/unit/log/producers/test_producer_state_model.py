@@ -170,7 +170,7 @@ class LogUnderTest:
 
     def check(self) -> None:
         expected, log = self.expected_state(), self.log
-        read_batches = {
+        actual = {
             entry.producer_id: ExpectedProducer(
                 entry.producer_epoch,
                 entry.coordinator_epoch,
@@ -180,7 +180,7 @@ class LogUnderTest:
             )
             for entry in log.producers
         }
-        assert read_batches == expected.producers
+        assert actual == expected.producers
         assert [tuple(entry) for segment in log.segments for entry in segment.aborted()] == expected.aborted
         for segment in log.segments:
             assert all(entry.last_offset >= segment.base_offset for entry in segment.aborted())

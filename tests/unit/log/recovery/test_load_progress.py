@@ -10,7 +10,7 @@ def test_progress_is_summed_over_all_directories():
         state.total = total
         recovered = RecoveryResult()
         recovered.scanned_segments, recovered.scanned_bytes = 2, 1000 * total
-        state.begun.append(recovered)
+        state.started.append(recovered)
     finished.loaded.append(None)
     assert load_progress([finished, in_progress]) == (1, 8, 4, 8000)
     assert load_progress([]) == (0, 0, 0, 0)
