@@ -17,20 +17,20 @@ from odradek.wire.apis import API_BY_KEY, APIS
 BEGIN = "<!-- apis: written by python -m odradek.broker.reference docs -->\n"
 END = "<!-- end of apis -->\n"
 
-_SERVED_HEAD = "| key | API | versions | handler |\n|--:|---|---|---|\n"
-_OPEN_HEAD = """
-Declared in `wire/messages`, read and written byte for byte as Kafka does, and not served yet. ApiVersions
-does not list them; a request closes the connection, as any unknown key does:
+_SUPPORTED_HEAD = "| key | API | versions | handler |\n|--:|---|---|---|\n"
+_UNSUPPORTED_HEAD = """
+Declared in `wire/messages` with Kafka's encoding, but not supported yet. ApiVersions does not list them, and
+a request closes the connection, as for any unknown API key:
 
 """
 
 _ERRORS_HEAD = """\
 # Error codes
 
-Made from `src/odradek/model/errors.py` by `python -m odradek.broker.reference docs`. Do not edit by hand.
+Generated from `src/odradek/model/errors.py` by `python -m odradek.broker.reference docs`. Do not edit.
 
-The codes are Kafka 3.9's. *Retriable*: the same request may succeed later. *Stale metadata*: the client
-should look up leaders again before it retries. Both follow Kafka's exception classes.
+The codes are those of Kafka 3.9. *Retriable*: the same request may succeed later. *Stale metadata*: the
+client should refresh its metadata before it retries. Both follow Kafka's exception classes.
 
 | code | name | retriable | stale metadata |
 |--:|---|---|---|
@@ -45,7 +45,7 @@ def api_table() -> str:
 def error_page() -> str:
     """Return the page of error codes."""
     return _ERRORS_HEAD + "".join(
-        f"| {code.value} | `{code.name}` | {_mark(code.retriable)} | {_mark(code.stale_metadata)} |\n"
+        f"| {code.value} | `{code.name}` | {_yes(code.retriable)} | {_yes(code.stale_metadata)} |\n"
         for code in ErrorCode
     )
 
@@ -60,23 +60,23 @@ def with_table(page: str) -> str:
 
 
 def _api_lines() -> Iterator[str]:
-    served = sorted(HANDLERS, key=lambda handler: handler.api_key)
-    yield _SERVED_HEAD
-    for handler in served:
+    supported = sorted(HANDLERS, key=lambda handler: handler.api_key)
+    yield _SUPPORTED_HEAD
+    for handler in supported:
         name = API_BY_KEY[handler.api_key].name
         module = handler.load()[0].__module__.rpartition(".")[2]
-        yield f"| {handler.api_key} | {name} | {_span(handler.versions)} | `handlers/{module}.py` |\n"
-    yield _OPEN_HEAD
-    keys = {handler.api_key for handler in served}
-    yield ", ".join(f"{api.name} ({api.key}: {_span(api.versions)})" for api in APIS if api.key not in keys)
+        yield f"| {handler.api_key} | {name} | {_range(handler.versions)} | `handlers/{module}.py` |\n"
+    yield _UNSUPPORTED_HEAD
+    keys = {handler.api_key for handler in supported}
+    yield ", ".join(f"{api.name} ({api.key}: {_range(api.versions)})" for api in APIS if api.key not in keys)
     yield ".\n"
 
 
-def _span(versions: range) -> str:
+def _range(versions: range) -> str:
     return f"{versions[0]}" if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def _mark(holds: bool) -> str:
+def _yes(holds: bool) -> str:
     return "yes" if holds else ""
 
 
