@@ -29,7 +29,7 @@ from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
-SMALL = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "5"}
+SINGLE_REPLICA = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "5"}
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -37,23 +37,23 @@ class BrokerHarness:
     def __init__(self, cluster: MemoryCluster, memory: MemoryBroker, client: Client) -> None:
         self.cluster, self.memory, self.client = cluster, memory, client
         self.broker = memory.broker
-        self.groups: GroupCoordinator = memory.broker._group_coordinator
+        self.group_coordinator: GroupCoordinator = memory.broker._group_coordinator
 
     def coordinator(self, group: str = "g", listener: str = "PLAINTEXT") -> Any:
         try:
-            node, endpoint = self.groups.coordinator_of(group, listener)
+            node, endpoint = self.group_coordinator.coordinator_of(group, listener)
         except BrokerError as error:
             return error.code
         return node.id, endpoint.host, endpoint.port
 
-    async def drain(self) -> None:
+    async def create_offsets_topic(self) -> None:
         """Create the offsets topic and wait until it is loaded."""
-        while self.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE or self.groups.is_loading:
+        while self.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE or self.group_coordinator.is_loading:
             await self.cluster.clock.sleep_ms(5)
 
     def request(self, group: str, command: Any) -> list[Any]:
         responses: list[Any] = []
-        self.groups.submit(group, command, responses.append)
+        self.group_coordinator.submit(group, command, responses.append)
         return responses
 
     def commit(self, group: str, offset: int, partition: TopicPartition = ORDERS) -> list[Any]:
@@ -61,7 +61,7 @@ class BrokerHarness:
         return self.request(group, CommitOffsets(group, -1, "", None, {partition: committed}))
 
     def committed(self, group: str, partition: TopicPartition = ORDERS) -> int:
-        code, result = self.groups.shard_of(group).fetch_offsets(group, None, False)
+        code, result = self.group_coordinator.shard_of(group).fetch_offsets(group, None, False)
         assert code is ErrorCode.NONE
         return result[partition].offset if partition in result else -1
 
@@ -69,7 +69,9 @@ class BrokerHarness:
 Scenario = Callable[[BrokerHarness], Awaitable[None]]
 
 
-def run_scenario(*scenarios: Scenario, settings: Mapping[str, str] = SMALL, kills: bool = False) -> None:
+def run_scenario(
+    *scenarios: Scenario, settings: Mapping[str, str] = SINGLE_REPLICA, kill: bool = False
+) -> None:
     """Run scenarios, each after a restart of the broker on the same files."""
 
     async def main() -> None:
@@ -80,7 +82,7 @@ def run_scenario(*scenarios: Scenario, settings: Mapping[str, str] = SMALL, kill
                 try:
                     await scenario(BrokerHarness(cluster, memory, await memory.connect()))
                 finally:
-                    await (memory.kill() if kills else memory.stop())
+                    await (memory.kill() if kill else memory.stop())
         finally:
             await cluster.close()
 
@@ -91,7 +93,7 @@ def test_offsets_topic_is_created_by_the_first_find_coordinator() -> None:
     async def scenario(harness: BrokerHarness) -> None:
         assert harness.broker.metadata_cache.topic(OFFSETS_TOPIC) is None
         assert harness.coordinator() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await harness.drain()
+        await harness.create_offsets_topic()
         topic = harness.broker.metadata_cache.topic(OFFSETS_TOPIC)
         assert topic is not None
         assert len(topic.partitions) == 5
@@ -115,10 +117,10 @@ def test_offsets_topic_is_not_created_with_too_few_brokers() -> None:
 
 def test_offsets_topic_is_created_with_auto_creation_disabled() -> None:
     async def scenario(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         assert harness.coordinator() != ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    run_scenario(scenario, settings={**SMALL, "auto.create.topics.enable": "false"})
+    run_scenario(scenario, settings={**SINGLE_REPLICA, "auto.create.topics.enable": "false"})
 
 
 def test_metadata_request_creates_the_offsets_topic_with_its_own_settings() -> None:
@@ -126,7 +128,7 @@ def test_metadata_request_creates_the_offsets_topic_with_its_own_settings() -> N
         requested = MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS_TOPIC)])
         response = await harness.client.request(METADATA, 12, requested)
         assert (len(response.topics[0].partitions), response.topics[0].is_internal) == (5, True)
-        await harness.drain()
+        await harness.create_offsets_topic()
         assert harness.request("g", Heartbeat("g", 1, "m", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
     run_scenario(scenario)
@@ -134,38 +136,38 @@ def test_metadata_request_creates_the_offsets_topic_with_its_own_settings() -> N
 
 def test_groups_have_no_coordinator_before_the_offsets_topic_exists() -> None:
     async def scenario(harness: BrokerHarness) -> None:
-        for call in (lambda: harness.commit("g", 1), lambda: harness.groups.shard_of("g")):
+        for call in (lambda: harness.commit("g", 1), lambda: harness.group_coordinator.shard_of("g")):
             with pytest.raises(BrokerError) as error:
                 call()
             assert error.value.code is ErrorCode.NOT_COORDINATOR
-        assert harness.groups.shards() == []
-        assert harness.groups.partition_of("g") == partition_of("g", 5)
+        assert harness.group_coordinator.shards() == []
+        assert harness.group_coordinator.partition_of("g") == partition_of("g", 5)
 
     run_scenario(scenario)
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_committed_offsets_survive_a_broker_restart(kills: bool) -> None:
+def test_committed_offsets_survive_a_broker_restart(kill: bool) -> None:
     async def first(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         for group in ("g", "h"):
             assert harness.commit(group, 7) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
             assert harness.commit(group, 42) == [CommitOffsetsResult({ORDERS: ErrorCode.NONE})]
         assert harness.committed("g") == 42
-        if kills:
+        if kill:
             for partition in harness.broker._replica_manager:
                 await partition.log.flush()
 
     async def second(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         assert (harness.committed("g"), harness.committed("h"), harness.committed("none")) == (42, 42, -1)
 
-    run_scenario(first, second, kills=kills)
+    run_scenario(first, second, kill=kill)
 
 
 def test_deleting_a_topic_deletes_its_committed_offsets() -> None:
     async def scenario(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         new_topics = [CreatableTopic(name, 1, 1, [], []) for name in ("orders", "letters")]
         await harness.client.request(CREATE_TOPICS, 7, CreateTopicsRequest(new_topics))
         letters = TopicPartition("letters", 0)
@@ -178,7 +180,7 @@ def test_deleting_a_topic_deletes_its_committed_offsets() -> None:
             assert (harness.committed(group), harness.committed(group, letters)) == (-1, 8)
 
     async def after(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         assert (harness.committed("g"), harness.committed("g", TopicPartition("letters", 0))) == (-1, 8)
 
     run_scenario(scenario, after)
@@ -188,7 +190,7 @@ def test_expired_offsets_stay_deleted_after_a_restart() -> None:
     retention = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "10000"}
 
     async def scenario(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         harness.commit("g", 7)
         harness.commit("h", 8)
         await harness.cluster.clock.sleep_ms(40_000)
@@ -198,22 +200,22 @@ def test_expired_offsets_stay_deleted_after_a_restart() -> None:
         assert (harness.committed("g"), harness.committed("h")) == (-1, 9)
 
     async def after(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         assert (harness.committed("g"), harness.committed("h")) == (-1, 9)
-        assert harness.groups.shard_of("g").describe("g").state == "Dead"
+        assert harness.group_coordinator.shard_of("g").describe("g").state == "Dead"
 
-    run_scenario(scenario, after, settings={**SMALL, **retention})
+    run_scenario(scenario, after, settings={**SINGLE_REPLICA, **retention})
 
 
 def test_deleted_group_stays_deleted_after_a_restart() -> None:
     async def scenario(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         harness.commit("g", 7)
         assert harness.request("g", DeleteGroup("g")) == [ErrorCode.NONE]
         assert harness.request("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
 
     async def after(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         assert harness.committed("g") == -1
         assert harness.request("g", DeleteGroup("g")) == [ErrorCode.GROUP_ID_NOT_FOUND]
 
@@ -222,13 +224,13 @@ def test_deleted_group_stays_deleted_after_a_restart() -> None:
 
 def test_deleting_the_offsets_topic_removes_its_groups_and_it_can_be_recreated() -> None:
     async def scenario(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         harness.commit("g", 7)
         deletion = DeleteTopicsRequest([DeleteTopicState(OFFSETS_TOPIC)], [], 30_000)
         await harness.client.request(DELETE_TOPICS, 6, deletion)
-        assert harness.groups.shards() == []
-        await harness.drain()
-        assert len(harness.groups.shards()) == 5
+        assert harness.group_coordinator.shards() == []
+        await harness.create_offsets_topic()
+        assert len(harness.group_coordinator.shards()) == 5
         assert harness.committed("g") == -1
 
     run_scenario(scenario)
@@ -236,11 +238,11 @@ def test_deleting_the_offsets_topic_removes_its_groups_and_it_can_be_recreated()
 
 def test_groups_are_spread_over_the_offsets_partitions() -> None:
     async def scenario(harness: BrokerHarness) -> None:
-        await harness.drain()
-        numbers = {harness.groups.partition_of(f"group-{number}") for number in range(50)}
+        await harness.create_offsets_topic()
+        numbers = {harness.group_coordinator.partition_of(f"group-{number}") for number in range(50)}
         assert numbers == set(range(5))
-        assert len({id(harness.groups.shard_of(f"group-{number}")) for number in range(50)}) == 5
-        assert len(harness.groups.shards()) == 5
+        assert len({id(harness.group_coordinator.shard_of(f"group-{number}")) for number in range(50)}) == 5
+        assert len(harness.group_coordinator.shards()) == 5
 
     run_scenario(scenario)
 
@@ -253,7 +255,7 @@ def joining(member: str = "") -> JoinGroup:
 
 
 async def joined(harness: BrokerHarness) -> JoinGroupResult:
-    await harness.drain()
+    await harness.create_offsets_topic()
     responses = harness.request("g", joining())
     while not responses:
         await harness.cluster.clock.sleep_ms(100)
@@ -264,7 +266,7 @@ async def joined(harness: BrokerHarness) -> JoinGroupResult:
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_stable_group_keeps_its_generation_after_a_broker_restart(kills: bool) -> None:
+def test_stable_group_keeps_its_generation_after_a_broker_restart(kill: bool) -> None:
     member = ""
 
     def beats(harness: BrokerHarness, generation: int) -> list[Any]:
@@ -281,7 +283,7 @@ def test_stable_group_keeps_its_generation_after_a_broker_restart(kills: bool) -
             await partition.log.flush()
 
     async def second(harness: BrokerHarness) -> None:
-        await harness.drain()
+        await harness.create_offsets_topic()
         assert beats(harness, 1) == [ErrorCode.NONE]
         assert beats(harness, 0) == [ErrorCode.ILLEGAL_GENERATION]
         synced = harness.request("g", SyncGroup("g", 1, member, None, "consumer", "range", {}))
@@ -289,15 +291,15 @@ def test_stable_group_keeps_its_generation_after_a_broker_restart(kills: bool) -
         await harness.cluster.clock.sleep_ms(10_001)
         assert beats(harness, 1) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
-    run_scenario(first, second, kills=kills)
+    run_scenario(first, second, kill=kill)
 
 
 def test_broker_stop_completes_requests_waiting_for_a_group() -> None:
     responses: list[Any] = []
 
     async def scenario(harness: BrokerHarness) -> None:
-        await harness.drain()
-        harness.groups.submit("g", joining(), responses.append)
+        await harness.create_offsets_topic()
+        harness.group_coordinator.submit("g", joining(), responses.append)
         assert responses == []
 
     run_scenario(scenario)

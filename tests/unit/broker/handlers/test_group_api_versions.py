@@ -90,7 +90,7 @@ class Member:
         request = SyncGroupRequest(self.group, self.generation, self.member, assignments=specified, **how)
         return await self.harness.request(SYNC, version, request)
 
-    async def drain(self, **how) -> None:
+    async def become_stable(self, **how) -> None:
         """Become the only member of a stable group."""
         await self.join(**how)
         assert (await self.sync({self.member: b"all"})).error_code == 0
@@ -184,7 +184,7 @@ def test_join_version_0_uses_the_session_timeout_for_rebalances(run_groups, vers
     async def scenario(harness):
         how = {"rebalance_timeout_ms": 40_000} if version else {}
         slow = Member(harness, join=version)
-        await slow.drain(session_timeout_ms=10_000, **how)
+        await slow.become_stable(session_timeout_ms=10_000, **how)
         connection = await harness.memory.connect()
         quick = harness.__class__(harness.cluster, harness.memory, connection)
 
@@ -263,7 +263,7 @@ def test_sync_group(run_groups, version):
 def test_heartbeat(run_groups, version):
     async def scenario(harness):
         member = Member(harness)
-        await member.drain()
+        await member.become_stable()
 
         async def beat(group="g", generation=member.generation, name=member.member, **how):
             requested = HeartbeatRequest(group, generation, name, **how)
@@ -284,7 +284,7 @@ def test_heartbeat(run_groups, version):
 def test_leave_group(run_groups, version):
     async def scenario(harness):
         member = Member(harness)
-        await member.drain()
+        await member.become_stable()
 
         async def leave(*names, group="g"):
             if version < 3:
@@ -364,7 +364,7 @@ async def fetch(harness, version, requested, group="g", **how) -> Any:
 def test_offset_commit(run_groups, version):
     async def scenario(harness):
         member = Member(harness)
-        await member.drain()
+        await member.become_stable()
         identity = (
             {"generation_id_or_member_epoch": member.generation, "member_id": member.member}
             if version
@@ -395,7 +395,7 @@ def test_offset_commit(run_groups, version):
 def test_rejected_commit_has_an_error_per_partition(run_groups, version):
     async def scenario(harness):
         member = Member(harness)
-        await member.drain()
+        await member.become_stable()
         offsets = [("orders", 0, 5, None, {}), ("orders", 9, 5, None, {})]
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for generation, name, group, code in (
@@ -542,7 +542,7 @@ def test_offset_delete(run_groups, version):
 @versions_of(DELETE_GROUPS)
 def test_delete_groups(run_groups, version):
     async def scenario(harness):
-        await Member(harness, "busy").drain()
+        await Member(harness, "busy").become_stable()
         for group in ("a", ""):
             await commit(harness, 9, ("orders", 0, 5, None, {}), group=group)
 
@@ -596,7 +596,7 @@ def test_describe_groups(run_groups, version):
 @versions_of(LIST)
 def test_list_groups(run_groups, version):
     async def scenario(harness):
-        await Member(harness, "busy").drain()
+        await Member(harness, "busy").become_stable()
         await commit(harness, 9, ("orders", 0, 5, None, {}), group="alone")
 
         async def names(**filters):

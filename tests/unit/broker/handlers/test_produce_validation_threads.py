@@ -15,7 +15,7 @@ from odradek.testing.broker import ConnectionEnded
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from .transactional_client import COMMITTED, SETTINGS, TransactionalProducer, committed, drain
+from .transactional_client import COMMITTED, SETTINGS, TransactionalProducer, committed, create_coordinators
 
 PRODUCE, DELETE_TOPICS = 0, 20
 LARGE = bytes(2 * EVENT_LOOP_LIMITS.decompressed_bytes_max)
@@ -260,7 +260,7 @@ def test_exception_in_validation_closes_only_its_own_connection(run_scenario):
 
 def test_append_whose_transaction_ended_during_validation_is_rejected(run_scenario):
     async def scenario(harness):
-        await drain(harness)
+        await create_coordinators(harness)
         await harness.create("orders")
         held = hold(harness)
         writer = TransactionalProducer(harness)
@@ -282,7 +282,7 @@ def test_append_whose_transaction_ended_during_validation_is_rejected(run_scenar
 
 def test_large_transactional_batch_is_appended(run_scenario):
     async def scenario(harness):
-        await drain(harness)
+        await create_coordinators(harness)
         await harness.create("orders")
         writer = TransactionalProducer(harness)
         await writer.init()

@@ -40,7 +40,7 @@ from .transactional_client import (
     WRITE_TXN_MARKERS,
     TransactionalProducer,
     committed,
-    drain,
+    create_coordinators,
     fetch_offset,
     write_marker,
 )
@@ -58,7 +58,7 @@ def run_transactions(run_scenario: Any) -> Any:
 
     def run(scenario: Any, settings: Any = None) -> None:
         async def main(harness: Any) -> None:
-            await drain(harness)
+            await create_coordinators(harness)
             await harness.create("orders", 2)
             await scenario(harness)
 
@@ -80,7 +80,7 @@ def test_find_coordinator(run_scenario, version):
             return response.coordinators[0] if version >= 4 else response
 
         assert (await find()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await drain(harness)
+        await create_coordinators(harness)
         result = await find()
         assert (result.error_code, result.node_id, result.host) == (0, harness.broker.broker_id, "broker")
 

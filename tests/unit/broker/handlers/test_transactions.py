@@ -30,7 +30,7 @@ from .transactional_client import (
     SETTINGS,
     TransactionalProducer,
     committed,
-    drain,
+    create_coordinators,
     fetch_offset,
     write_marker,
 )
@@ -44,7 +44,7 @@ def run_transactions(run_scenario: Any) -> Any:
 
     def run(scenario: Any, settings: Any = None) -> None:
         async def main(harness: Any) -> None:
-            await drain(harness)
+            await create_coordinators(harness)
             await harness.create("orders", 2)
             await scenario(harness)
 
@@ -417,7 +417,7 @@ def test_open_transaction_survives_a_broker_restart(run_with_restarts, end, comm
     async def scenario(cluster, begin):
         settings = {**SETTINGS, "log.flush.interval.messages": "1"}
         harness = await begin(settings)
-        await drain(harness)
+        await create_coordinators(harness)
         await harness.create("orders", 2)
         producer = TransactionalProducer(harness)
         await producer.init()
@@ -427,7 +427,7 @@ def test_open_transaction_survives_a_broker_restart(run_with_restarts, end, comm
         assert await producer.commit_offset(5) == 0
         await getattr(harness.memory, end)()
         harness = producer.harness = await begin(settings)
-        await drain(harness)
+        await create_coordinators(harness)
         assert await producer.state() == "Ongoing"
         assert (await fetch_offset(harness, stable=True))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
         assert await producer.write(b"b") == 0
@@ -447,7 +447,7 @@ def test_prepared_transaction_is_completed_after_a_restart(run_with_restarts, en
     async def scenario(cluster, begin):
         settings = {**SETTINGS, "log.flush.interval.messages": "1"}
         harness = await begin(settings)
-        await drain(harness)
+        await create_coordinators(harness)
         await harness.create("orders", 2)
         producer = TransactionalProducer(harness)
         await producer.init()
@@ -462,7 +462,7 @@ def test_prepared_transaction_is_completed_after_a_restart(run_with_restarts, en
         assert await producer.write(b"too early", partition=1) == 0  # the transaction is open there
         await getattr(harness.memory, end)()
         harness = producer.harness = await begin(settings)
-        await drain(harness)
+        await create_coordinators(harness)
         assert await producer.wait_until_complete() == "CompleteCommit"
         assert await committed(harness) == [b"a"]
         await harness.memory.stop()

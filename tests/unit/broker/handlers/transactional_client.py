@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from odradek.model.errors import ErrorCode
 from odradek.records.batch import BatchBuilder
 from odradek.records.codec import decode_batch, read_headers
 from odradek.records.control_records import ControlRecordType, read_control_type
@@ -50,7 +51,7 @@ SETTINGS: Final = {
 }
 
 
-async def drain(harness: Any) -> None:
+async def create_coordinators(harness: Any) -> None:
     """Create the internal topics and wait until both coordinators are loaded."""
     for kind in (GROUP_KEY, TRANSACTION_KEY):
         while True:
@@ -76,9 +77,7 @@ class TransactionalProducer:
         request = InitProducerIdRequest(self.name, self.timeout_ms, *identity)
         while True:
             response = await self.harness.request(INIT_PRODUCER_ID, version, request)
-            if (
-                response.error_code != 51
-            ):  # CONCURRENT_TRANSACTIONS: the previous transaction is being completed
+            if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 break
             await self.harness.cluster.clock.sleep_ms(20)
         if not response.error_code:
