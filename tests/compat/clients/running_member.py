@@ -1,7 +1,7 @@
 """Group member that polls in its own thread, as applications do.
 
 Members that one thread polls in turn keep each other waiting in rebalances; kafka-python's cooperative ones
-then rebalance again and again, whoever the broker is.
+then rebalance again and again, with any broker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RunningMember:
                     self._poll_once(member)
             finally:
                 member.close()
-        except Exception as failure:  # noqa: BLE001 - told to whoever asks next
+        except Exception as failure:  # noqa: BLE001 - raised by the next check
             self._failure = failure
 
     def _poll_once(self, member: GroupMember) -> None:

@@ -146,7 +146,7 @@ def test_groups_have_no_coordinator_before_the_offsets_topic_exists() -> None:
     run_scenario(scenario)
 
 
-@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("kill", [False, True])
 def test_committed_offsets_survive_a_broker_restart(kill: bool) -> None:
     async def first(harness: BrokerHarness) -> None:
         await harness.create_offsets_topic()
@@ -265,7 +265,7 @@ async def joined(harness: BrokerHarness) -> JoinGroupResult:
     return response
 
 
-@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("kill", [False, True])
 def test_stable_group_keeps_its_generation_after_a_broker_restart(kill: bool) -> None:
     member = ""
 

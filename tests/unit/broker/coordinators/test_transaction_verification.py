@@ -1,4 +1,4 @@
-"""Verification of writes: when the coordinator is asked, and what its answer is worth."""
+"""Verification of transactional writes with the coordinator, and invalidated results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHO = BatchProducer(7, 2)
 
 
 class Coordinator:
-    """Answers when it is told to."""
+    """Stub coordinator that completes commands on demand."""
 
     def __init__(self, error: ErrorCode | None = None) -> None:
         self.requested: list[AddPartitions] = []
@@ -114,7 +114,7 @@ def test_verified_write_meanwhile_does_not_invalidate_the_response() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "known", "told"),
+    ("code", "known", "reported"),
     [
         (ErrorCode.PRODUCER_FENCED, True, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, True, ErrorCode.TRANSACTION_ABORTABLE),
@@ -143,6 +143,6 @@ def test_producer_is_read_from_transactional_batches_only() -> None:
     old = bytearray(mine)
     old[16] = 1
     assert not is_transactional(old)
-    nobody = bytearray(mine)
-    nobody[43:51] = (-1).to_bytes(8, "big", signed=True)
-    assert (is_transactional(nobody), transactional_producer(nobody)) == (True, None)
+    unknown = bytearray(mine)
+    unknown[43:51] = (-1).to_bytes(8, "big", signed=True)
+    assert (is_transactional(unknown), transactional_producer(unknown)) == (True, None)

@@ -237,7 +237,7 @@ def test_concurrent_listener_changes_apply_one_of_them(run_scenario):
             for item, client in zip(new_topics, clients, strict=True)
         ]
         responses = await asyncio.gather(*tasks)
-        assert [answer.error_code for answer in responses] == [0, 0, 0]
+        assert [response.error_code for response in responses] == [0, 0, 0]
         [port] = await open_ports(harness)
         assert f"PLAINTEXT://broker:{port}" == harness.broker.config.broker_overrides["listeners"]
         assert await advertised(harness.client) == ("broker", port)

@@ -24,11 +24,11 @@ def test_fetch_waits_for_an_append(run_scenario, read_records):
         task = other.begin(FETCH, 17, request)
         await asyncio.sleep(3)
         assert not task.done()
-        await harness.produce("orders", b"news")
+        await harness.produce("orders", b"new")
         await asyncio.sleep(0.001)
         assert task.done(), "woken at once, not at its deadline"
         [record] = read_records(task.result().responses[0].partitions[0].records)
-        assert record.value == b"news"
+        assert record.value == b"new"
 
     run_scenario(scenario)
 
@@ -201,8 +201,8 @@ def test_fetch_session_returns_only_changed_partitions(run_scenario, read_record
         assert (await harness.request(FETCH, 17, again)).responses == []
         await harness.produce("orders", b"x", partition=1)
         again.session_epoch = 2
-        news = await harness.request(FETCH, 17, again)
-        [entry] = news.responses[0].partitions
+        response = await harness.request(FETCH, 17, again)
+        [entry] = response.responses[0].partitions
         assert entry.partition_index == 1
         assert [record.value for record in read_records(entry.records)] == [b"x"]
 
@@ -298,7 +298,7 @@ def test_pipelined_fetch_and_produce_responses_are_in_order(run_scenario):
 def test_old_fetch_versions_are_rejected_with_down_conversion_disabled(run_scenario):
     async def scenario(harness):
         await harness.create("orders", settings={"message.downconversion.enable": "false"})
-        await harness.produce("orders", b"news")
+        await harness.produce("orders", b"new")
         for version, code in ((3, ErrorCode.UNSUPPORTED_VERSION), (4, ErrorCode.NONE)):
             request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=parts(harness, 0))
             response = await harness.request(FETCH, version, request)

@@ -119,7 +119,7 @@ def test_each_reassignment_gets_its_own_error(run_scenario):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "current", "words"),
+    ("requested", "current", "message"),
     [
         ((3,), (1,), "brokers that are not alive"),
         ((), (1,), "Empty replica list"),
@@ -131,7 +131,7 @@ def test_each_reassignment_gets_its_own_error(run_scenario):
         (None, (1,), None),
     ],
 )
-def test_reassignment_error(expected, current, words):
+def test_reassignment_error(requested, current, message):
     with pytest.raises(BrokerError) as error:
-        check_reassignment(expected, current, {1, 2})
-    assert (words or "") in (error.value.message or "")
+        check_reassignment(requested, current, {1, 2})
+    assert (message or "") in (error.value.message or "")

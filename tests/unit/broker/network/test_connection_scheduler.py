@@ -34,12 +34,12 @@ def scheduler(clock, passes):
 def slow_harness(new_harness, scheduler, clock):
     """Session whose requests take a millisecond each and complete at once."""
 
-    def make(answer_bytes=10):
+    def make(response_bytes=10):
         harness = new_harness(in_flight_max=100, scheduler=scheduler)
 
         def begin(request, session):
             clock.now_ns += MS
-            session.send_response(request, [bytes(answer_bytes)])
+            session.send_response(request, [bytes(response_bytes)])
 
         harness.on_start = begin
         return harness
@@ -99,7 +99,7 @@ def test_time_of_one_loop_pass_is_bounded(slow_harness, make_frame, passes, cloc
 def test_session_stops_at_a_full_output_buffer_and_resumes_when_drained(
     slow_harness, make_frame, passes, clock
 ):
-    harness = slow_harness(answer_bytes=OUTPUT_BYTES_MAX // 4)
+    harness = slow_harness(response_bytes=OUTPUT_BYTES_MAX // 4)
     harness.connection.stuck = True
     harness.receive(b"".join(make_frame(number) for number in range(40)))
     while passes:

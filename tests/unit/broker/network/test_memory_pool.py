@@ -217,7 +217,7 @@ def test_no_session_is_closed_below_the_limit_or_without_a_priority_session(memo
     assert not any(reader.ended for reader in readers), "the time restarts"
 
 
-@pytest.mark.parametrize("ends", ["answer", "no answer", "loss"])
+@pytest.mark.parametrize("ends", ["response", "no response", "loss"])
 def test_session_resumes_once_other_requests_release_memory(new_harness, make_frame, ends):
     memory = RequestMemoryPool(4 * len(make_frame(0)))
     one, other = new_harness(memory=memory), new_harness(memory=memory)
@@ -226,9 +226,9 @@ def test_session_resumes_once_other_requests_release_memory(new_harness, make_fr
     other.receive(make_frame(0))
     assert other.connection.paused
     memory.used -= 2 * memory.limit
-    if ends == "answer":
+    if ends == "response":
         one.respond(0)
-    elif ends == "no answer":
+    elif ends == "no response":
         one.session.send_no_response(one.started[0])
     else:
         one.receive(make_frame(2)[:-1])

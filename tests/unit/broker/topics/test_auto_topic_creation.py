@@ -86,7 +86,7 @@ def test_store_error_is_logged_and_creation_retried(caplog: pytest.LogCaptureFix
     async def create(name: str) -> str | None:
         nonlocal tries
         tries += 1
-        raise StoreError("no answer")
+        raise StoreError("no response")
 
     async def main() -> None:
         topic = AutoTopicCreation(OFFSETS_TOPIC, create)

@@ -13,36 +13,36 @@ from odradek.cluster.replica_assignment import BrokerRack
 from odradek.model.errors import BrokerError, ErrorCode
 
 
-def around(topics=(), brokers=3):
+def cluster_view(topics=(), brokers=3):
     return ClusterView(
         dict.fromkeys(topics), [BrokerRack(number, None) for number in range(brokers)], 2, 1, 0, 0
     )
 
 
 def test_partitions_are_assigned_to_brokers():
-    plan = plan_topic(NewTopic("orders", 4, 2), around())
+    plan = plan_topic(NewTopic("orders", 4, 2), cluster_view())
     assert sorted(plan) == [0, 1, 2, 3]
     assert all(len(set(replicas)) == 2 for replicas in plan.values())
 
 
 def test_defaults_apply_to_omitted_counts():
-    plan = plan_topic(NewTopic("orders"), around())
+    plan = plan_topic(NewTopic("orders"), cluster_view())
     assert len(plan) == 2
     assert all(len(replicas) == 1 for replicas in plan.values())
-    assert len(plan_topic(NewTopic("orders", 5), around())) == 5
-    assert len(plan_topic(NewTopic("orders", replication_factor=3), around())[0]) == 3
+    assert len(plan_topic(NewTopic("orders", 5), cluster_view())) == 5
+    assert len(plan_topic(NewTopic("orders", replication_factor=3), cluster_view())[0]) == 3
 
 
 def test_partition_count_limit():
-    assert len(plan_topic(NewTopic("orders", 20_000, 1), around())) == 20_000
+    assert len(plan_topic(NewTopic("orders", 20_000, 1), cluster_view())) == 20_000
 
 
 def test_manual_assignment_is_kept():
     specified = {0: (2, 1), 1: (1, 0)}
-    assert plan_topic(NewTopic("orders", assignments=specified), around()) == specified
+    assert plan_topic(NewTopic("orders", assignments=specified), cluster_view()) == specified
 
 
-REFUSED = {
+INVALID_TOPICS = {
     "empty name": (NewTopic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
     "dot": (NewTopic("."), ErrorCode.INVALID_TOPIC_EXCEPTION),
     "slash": (NewTopic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -65,19 +65,19 @@ REFUSED = {
     "empty replicas": (NewTopic("t", assignments={0: ()}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     "broker twice": (NewTopic("t", assignments={0: (1, 1)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     "uneven": (NewTopic("t", assignments={0: (1,), 1: (1, 2)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-    "nobody there": (NewTopic("t", assignments={0: (1,), 1: (99,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    "no live replica": (NewTopic("t", assignments={0: (1,), 1: (99,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
 }
 
 
 def test_manual_assignment_may_name_some_dead_brokers():
     """Unlike for added partitions, as in Kafka; but one live replica is required."""
-    assert plan_topic(NewTopic("t", assignments={0: (99, 1)}), around()) == {0: (99, 1)}
+    assert plan_topic(NewTopic("t", assignments={0: (99, 1)}), cluster_view()) == {0: (99, 1)}
 
 
-@pytest.mark.parametrize(("wish", "code"), REFUSED.values(), ids=REFUSED)
-def test_invalid_topic_is_rejected(request, code):
+@pytest.mark.parametrize(("new_topic", "code"), INVALID_TOPICS.values(), ids=INVALID_TOPICS)
+def test_invalid_topic_is_rejected(new_topic, code):
     with pytest.raises(BrokerError) as error:
-        plan_topic(request, around(["there", "with_dot"]))
+        plan_topic(new_topic, cluster_view(["there", "with_dot"]))
     assert error.value.code == code
     assert error.value.message
 
@@ -86,13 +86,13 @@ EXISTING = {0: (0,), 1: (1,)}
 
 
 def test_new_partitions_follow_the_existing_ones():
-    plan = plan_partition_increase(PartitionIncrease("t", 5), EXISTING, around())
+    plan = plan_partition_increase(PartitionIncrease("t", 5), EXISTING, cluster_view())
     assert sorted(plan) == [2, 3, 4]
-    specified = plan_partition_increase(PartitionIncrease("t", 4, [(2,), (0,)]), EXISTING, around())
+    specified = plan_partition_increase(PartitionIncrease("t", 4, [(2,), (0,)]), EXISTING, cluster_view())
     assert specified == {2: (2,), 3: (0,)}
 
 
-NOT_MORE = {
+INVALID_INCREASES = {
     "fewer": (PartitionIncrease("t", 1), ErrorCode.INVALID_PARTITIONS),
     "as many": (PartitionIncrease("t", 2), ErrorCode.INVALID_PARTITIONS),
     "far too many": (PartitionIncrease("t", 2**31 - 1), ErrorCode.INVALID_PARTITIONS),
@@ -105,8 +105,8 @@ NOT_MORE = {
 }
 
 
-@pytest.mark.parametrize(("wish", "code"), NOT_MORE.values(), ids=NOT_MORE)
-def test_invalid_partition_increase_is_rejected(request, code):
+@pytest.mark.parametrize(("increase", "code"), INVALID_INCREASES.values(), ids=INVALID_INCREASES)
+def test_invalid_partition_increase_is_rejected(increase, code):
     with pytest.raises(BrokerError) as error:
-        plan_partition_increase(request, EXISTING, around())
+        plan_partition_increase(increase, EXISTING, cluster_view())
     assert error.value.code == code
