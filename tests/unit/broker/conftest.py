@@ -25,8 +25,8 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
 
 
-def batch(*values: bytes, timestamp: int = 1000, **how: Any) -> bytearray:
-    builder = BatchBuilder(**how)
+def batch(*values: bytes, timestamp: int = 1000, **options: Any) -> bytearray:
+    builder = BatchBuilder(**options)
     for index, value in enumerate(values):
         builder.append(timestamp + index, None, value)
     return bytearray(builder.build())
@@ -37,7 +37,7 @@ class BrokerHarness:
 
     def __init__(self, cluster: MemoryCluster, broker: MemoryBroker, client: Client) -> None:
         self.cluster = cluster
-        self.memory = broker
+        self.memory_broker = broker
         self.broker = broker.broker
         self.client = client
 
@@ -45,9 +45,9 @@ class BrokerHarness:
         return await self.client.request(api_key, version, message)
 
     def topic_id(self, topic: str) -> bytes:
-        result = self.broker.metadata_cache.topic(topic)
-        assert result is not None
-        return result.topic_id
+        metadata = self.broker.metadata_cache.topic(topic)
+        assert metadata is not None
+        return metadata.topic_id
 
     async def create(
         self,
@@ -56,11 +56,13 @@ class BrokerHarness:
         settings: Mapping[str, str] | None = None,
         assignments: Mapping[int, list[int]] | None = None,
     ) -> ErrorCode:
-        specified = [CreatableReplicaAssignment(number, ids) for number, ids in (assignments or {}).items()]
-        counts = (-1, -1) if specified else (partitions, 1)
+        manual_assignments = [
+            CreatableReplicaAssignment(number, ids) for number, ids in (assignments or {}).items()
+        ]
+        counts = (-1, -1) if manual_assignments else (partitions, 1)
         configs = [CreatableTopicConfig(name, value) for name, value in (settings or {}).items()]
-        request = CreatableTopic(topic, *counts, specified, configs)
-        response = await self.request(CREATE_TOPICS, 7, CreateTopicsRequest([request]))
+        new_topic = CreatableTopic(topic, *counts, manual_assignments, configs)
+        response = await self.request(CREATE_TOPICS, 7, CreateTopicsRequest([new_topic]))
         return ErrorCode(response.topics[0].error_code)
 
     async def produce(
@@ -71,39 +73,39 @@ class BrokerHarness:
         acks: int = -1,
         version: int = 11,
         transactional_id: str | None = None,
-        **how: Any,
+        **options: Any,
     ) -> Any:
         """Append one batch; return the partition's entry of the response."""
-        data = [TopicProduceData(topic, [PartitionProduceData(partition, batch(*values, **how))])]
+        data = [TopicProduceData(topic, [PartitionProduceData(partition, batch(*values, **options))])]
         response = await self.request(PRODUCE, version, ProduceRequest(transactional_id, acks, 30_000, data))
         return response.responses[0].partition_responses[0]
 
     def fetch_request(
-        self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 17, **how: Any
+        self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 17, **options: Any
     ) -> FetchRequest:
         part = FetchPartition(
-            partition, fetch_offset=offset, partition_max_bytes=how.pop("partition_max_bytes", 1 << 20)
+            partition, fetch_offset=offset, partition_max_bytes=options.pop("partition_max_bytes", 1 << 20)
         )
         requested = FetchTopic(topic=topic, partitions=[part])
-        result = self.broker.metadata_cache.topic(topic)
-        if version >= 13 and result is not None:
-            requested.topic_id = result.topic_id
-        how.setdefault("min_bytes", 1)
-        how.setdefault("max_wait_ms", 0)
-        how.setdefault("max_bytes", 1 << 24)
-        return FetchRequest(topics=[requested], **how)
+        metadata = self.broker.metadata_cache.topic(topic)
+        if version >= 13 and metadata is not None:
+            requested.topic_id = metadata.topic_id
+        options.setdefault("min_bytes", 1)
+        options.setdefault("max_wait_ms", 0)
+        options.setdefault("max_bytes", 1 << 24)
+        return FetchRequest(topics=[requested], **options)
 
-    async def fetch(self, topic: str, offset: int = 0, *, version: int = 17, **how: Any) -> Any:
+    async def fetch(self, topic: str, offset: int = 0, *, version: int = 17, **options: Any) -> Any:
         """Fetch one partition; return its entry of the response."""
-        request = self.fetch_request(topic, offset, version=version, **how)
+        request = self.fetch_request(topic, offset, version=version, **options)
         response = await self.request(FETCH, version, request)
         return response.responses[0].partitions[0]
 
-    async def values(self, topic: str, offset: int = 0, **how: Any) -> list[bytes | None]:
+    async def values(self, topic: str, offset: int = 0, **options: Any) -> list[bytes | None]:
         """Return all readable values from an offset on."""
         result: list[bytes | None] = []
         while True:
-            entry = await self.fetch(topic, offset, **how)
+            entry = await self.fetch(topic, offset, **options)
             assert entry.error_code == 0
             records = decode(entry.records)
             if not records:
@@ -124,9 +126,9 @@ Scenario = Callable[[BrokerHarness], Awaitable[None]]
 def run_scenario() -> Callable[..., None]:
     """Run a scenario against a new broker."""
 
-    def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **how: Any) -> None:
+    def run(scenario: Scenario, settings: Mapping[str, str] | None = None, **options: Any) -> None:
         async def main() -> None:
-            async with running_broker(settings, **how) as (cluster, broker):
+            async with running_broker(settings, **options) as (cluster, broker):
                 await scenario(BrokerHarness(cluster, broker, await broker.connect()))
 
         run_virtually(main)
@@ -142,12 +144,12 @@ def run_with_restarts() -> Callable[..., None]:
         async def main() -> None:
             cluster = MemoryCluster()
 
-            async def begin(settings: Mapping[str, str] | None = None) -> BrokerHarness:
-                memory = await cluster.start(settings)
-                return BrokerHarness(cluster, memory, await memory.connect())
+            async def start_broker(settings: Mapping[str, str] | None = None) -> BrokerHarness:
+                memory_broker = await cluster.start(settings)
+                return BrokerHarness(cluster, memory_broker, await memory_broker.connect())
 
             try:
-                await scenario(cluster, begin)
+                await scenario(cluster, start_broker)
             finally:
                 await cluster.close()
 

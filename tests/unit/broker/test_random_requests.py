@@ -62,14 +62,14 @@ class Duel:
         self.count = 0
 
     async def start(self) -> None:
-        self.memory = await self.cluster.start(
+        self.memory_broker = await self.cluster.start(
             {"auto.create.topics.enable": "false", "log.retention.ms": "-1"}
         )
-        self.clients = [await self.memory.connect(f"client{number}") for number in range(2)]
+        self.clients = [await self.memory_broker.connect(f"client{number}") for number in range(2)]
 
     async def restart(self, topic: str, partition: int, number: int) -> None:
         if number % 3 == 0:
-            await self.memory.stop()
+            await self.memory_broker.stop()
             await self.start()
 
     async def request(self, api_key: int, version: int, message: Any) -> Any:
@@ -175,7 +175,7 @@ class Duel:
         await asyncio.sleep(number)
 
     def _id(self, topic: str) -> bytes:
-        result = self.memory.broker.metadata_cache.topic(topic)
+        result = self.memory_broker.broker.metadata_cache.topic(topic)
         return b"?" * 16 if result is None else result.topic_id
 
 
@@ -214,7 +214,7 @@ def test_random_requests_get_the_responses_of_a_model(seed, steps):
             await duel.create("a", 1, 7)
             for action, topic, partition, number in steps:
                 await getattr(duel, action)(topic, partition, number)
-            await duel.memory.stop()
+            await duel.memory_broker.stop()
         finally:
             await duel.cluster.close()
 

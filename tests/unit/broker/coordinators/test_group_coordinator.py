@@ -34,10 +34,10 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class BrokerHarness:
-    def __init__(self, cluster: MemoryCluster, memory: MemoryBroker, client: Client) -> None:
-        self.cluster, self.memory, self.client = cluster, memory, client
-        self.broker = memory.broker
-        self.group_coordinator: GroupCoordinator = memory.broker._group_coordinator
+    def __init__(self, cluster: MemoryCluster, memory_broker: MemoryBroker, client: Client) -> None:
+        self.cluster, self.memory_broker, self.client = cluster, memory_broker, client
+        self.broker = memory_broker.broker
+        self.group_coordinator: GroupCoordinator = memory_broker.broker._group_coordinator
 
     def coordinator(self, group: str = "g", listener: str = "PLAINTEXT") -> Any:
         try:
@@ -78,11 +78,11 @@ def run_scenario(
         cluster = MemoryCluster()
         try:
             for scenario in scenarios:
-                memory = await cluster.start(settings)
+                memory_broker = await cluster.start(settings)
                 try:
-                    await scenario(BrokerHarness(cluster, memory, await memory.connect()))
+                    await scenario(BrokerHarness(cluster, memory_broker, await memory_broker.connect()))
                 finally:
-                    await (memory.kill() if kill else memory.stop())
+                    await (memory_broker.kill() if kill else memory_broker.stop())
         finally:
             await cluster.close()
 

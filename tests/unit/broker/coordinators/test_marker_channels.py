@@ -87,11 +87,11 @@ def run_scenario(
     scenario: Callable[[MarkerHarness], Any],
     *responses: Codes,
     topics: Iterable[str] = ("orders",),
-    **how: Any,
+    **options: Any,
 ) -> None:
     async def main() -> None:
         harness = MarkerHarness(
-            StubMarkerWriter(*responses, **how), metadata_cache_of(TRANSACTIONS_TOPIC, *topics)
+            StubMarkerWriter(*responses, **options), metadata_cache_of(TRANSACTIONS_TOPIC, *topics)
         )
         await scenario(harness)
         await harness.tasks.stop()

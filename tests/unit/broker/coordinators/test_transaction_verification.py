@@ -130,8 +130,8 @@ def test_error_codes_are_mapped_to_the_producer_version(
 
 
 def test_producer_is_read_from_transactional_batches_only() -> None:
-    def batch(**how: Any) -> bytes:
-        builder = BatchBuilder(**how)
+    def batch(**options: Any) -> bytes:
+        builder = BatchBuilder(**options)
         builder.append(1, None, b"v")
         return bytes(builder.build())
 

@@ -78,11 +78,11 @@ async def throttle(harness, bytes_per_second):
     assert response.responses[0].error_code == 0
 
 
-async def fill(harness, count, size=1000, start=0, **how):
+async def fill(harness, count, size=1000, start=0, **options):
     """Append ``count`` values, one batch each; return them."""
     values = [b"%d:" % number + bytes(size) for number in range(start, start + count)]
     for value in values:
-        assert (await harness.produce("orders", value, **how)).error_code == 0
+        assert (await harness.produce("orders", value, **options)).error_code == 0
     return values
 
 
@@ -149,7 +149,7 @@ def test_waiting_fetch_gets_records_appended_after_the_move(run_scenario):
         await harness.create("orders")
         await fill(harness, 3)
         _, target = await current_and_other_dir(harness)
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         waiting = other.begin(FETCH, 17, harness.fetch_request("orders", 3, max_wait_ms=20_000))
         await harness.cluster.clock.sleep_ms(10)
         await alter(harness, target)
@@ -278,8 +278,8 @@ def test_repeated_move_request_changes_nothing(run_scenario):
 
 
 def test_move_resumes_after_a_restart(run_with_restarts):
-    async def scenario(cluster, begin):
-        harness = await begin(TWO)
+    async def scenario(cluster, start_broker):
+        harness = await start_broker(TWO)
         await harness.create("orders")
         values = await fill(harness, 10, size=300_000)
         _, target = await current_and_other_dir(harness)
@@ -288,19 +288,19 @@ def test_move_resumes_after_a_restart(run_with_restarts):
         await cluster.clock.sleep_ms(15_000)
         _, lag = (await replica_locations(harness))[target]
         assert 0 < lag < 10
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
-        harness = await begin(TWO)
+        harness = await start_broker(TWO)
         _, left = (await replica_locations(harness))[target]
         assert 0 < left <= lag, "copied data is not copied again"
         await wait_until_moved(harness, target)
         assert await harness.values("orders") == values
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
-        harness = await begin(TWO)
+        harness = await start_broker(TWO)
         assert await replica_locations(harness) == {target: (False, 0)}
         assert await harness.values("orders") == values
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
@@ -386,8 +386,8 @@ def test_topic_deleted_during_a_move_leaves_no_files(run_scenario):
 
 @pytest.mark.parametrize("start", [1, 4, 7, 10])
 def test_log_start_offset_is_kept_by_a_move(run_with_restarts, start):
-    async def scenario(cluster, begin):
-        harness = await begin(TWO)
+    async def scenario(cluster, start_broker):
+        harness = await start_broker(TWO)
         await harness.create("orders", settings={"segment.bytes": "4000"})
         for number in range(5):
             await harness.produce("orders", b"%d" % number, b"%d'" % number)
@@ -401,10 +401,10 @@ def test_log_start_offset_is_kept_by_a_move(run_with_restarts, start):
         assert await first_offset(harness) == start
         assert (await harness.fetch("orders", start - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await harness.produce("orders", b"next")).base_offset == 10
-        await harness.memory.stop()
-        harness = await begin(TWO)
+        await harness.memory_broker.stop()
+        harness = await start_broker(TWO)
         assert await first_offset(harness) == start
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
@@ -450,20 +450,20 @@ def test_duplicate_batch_is_detected_after_a_move(run_scenario):
 
 
 def test_leader_epochs_are_kept_by_a_move(run_with_restarts):
-    async def scenario(cluster, begin):
+    async def scenario(cluster, start_broker):
         for number in range(3):
-            harness = await begin(TWO)
+            harness = await start_broker(TWO)
             if not number:
                 await harness.create("orders")
             await harness.produce("orders", b"x")
             if number < 2:
-                await harness.memory.stop()
+                await harness.memory_broker.stop()
         before = log_of(harness).epochs.entries
         _, target = await current_and_other_dir(harness)
         await alter(harness, target)
         await wait_until_moved(harness, target)
         assert log_of(harness).epochs.entries == before
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 

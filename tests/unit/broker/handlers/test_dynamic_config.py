@@ -75,7 +75,7 @@ def test_broker_config_reaches_topics_without_an_override(run_scenario, scope):
 
 
 async def is_served(harness):
-    client = await harness.memory.connect()
+    client = await harness.memory_broker.connect()
     try:
         await client.request(18, 4, ApiVersionsRequest("odradek-test", "1.0"))
     except ConnectionEnded:
@@ -156,7 +156,7 @@ def test_dynamic_configs_survive_a_restart():
 def test_invalid_stored_config_is_ignored(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        store = harness.memory._session.store
+        store = harness.memory_broker._session.store
         await change_config(store, "brokers", "<default>", {"log.segment.bytes": "many", "no.such": "1"})
         await change_config(store, "topics", "orders", {"retention.ms": "66"})
         await asyncio.sleep(0.01)
@@ -169,7 +169,7 @@ def test_invalid_stored_config_is_ignored(run_scenario):
 def test_corrupt_change_notification_does_not_block_the_next(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        store = harness.memory._session.store
+        store = harness.memory_broker._session.store
         path = f"{znode_paths.CONFIG_CHANGES}/{znode_paths.CONFIG_CHANGE_PREFIX}"
         await store.create(path, b"damaged", sequence=True)
         assert await alter(harness, TOPIC, "orders", "retention.ms", "66") == 0
@@ -181,13 +181,13 @@ def test_corrupt_change_notification_does_not_block_the_next(run_scenario):
 def test_change_notifications_expire(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        store = harness.memory._session.store
+        store = harness.memory_broker._session.store
         for number in range(5):
             await alter(harness, TOPIC, "orders", "retention.ms", str(number))
         assert len(await watch_config_changes(store)) == 5
         await asyncio.sleep(3600)
         assert await watch_config_changes(store) == []
-        harness.client = await harness.memory.connect()  # the other one was closed as idle
+        harness.client = await harness.memory_broker.connect()  # the other one was closed as idle
         assert await alter(harness, TOPIC, "orders", "retention.ms", "99") == 0
         assert config_of(harness).retention_ms == 99
 
@@ -197,7 +197,7 @@ def test_change_notifications_expire(run_scenario):
 def test_concurrent_topic_config_changes_are_all_kept(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        clients = [await harness.memory.connect() for _ in range(4)]
+        clients = [await harness.memory_broker.connect() for _ in range(4)]
         names = ("retention.ms", "segment.bytes", "max.message.bytes", "retention.bytes")
         tasks = []
         for client, name in zip(clients, names, strict=True):
@@ -214,7 +214,7 @@ def test_concurrent_topic_config_changes_are_all_kept(run_scenario):
 def test_concurrent_broker_config_changes_are_all_kept(run_scenario, scope):
     async def scenario(harness):
         name = "" if scope == "all brokers" else str(harness.broker.broker_id)
-        clients = [await harness.memory.connect() for _ in range(3)]
+        clients = [await harness.memory_broker.connect() for _ in range(3)]
         settings = ("log.retention.ms", "log.segment.bytes", "message.max.bytes")
         tasks = []
         for client, setting in zip(clients, settings, strict=True):

@@ -141,16 +141,16 @@ def test_alter_configs_changes_listeners(run_scenario):
 
 
 def test_changed_listeners_survive_a_restart(run_with_restarts):
-    async def scenario(cluster, begin):
-        harness = await begin(OPEN)
+    async def scenario(cluster, start_broker):
+        harness = await start_broker(OPEN)
         await alter(harness, ("listeners", "PLAINTEXT://broker:9095,INTERNAL://broker:9096"))
-        await harness.memory.stop()
-        harness = await begin(OPEN)
+        await harness.memory_broker.stop()
+        harness = await start_broker(OPEN)
         assert await open_ports(harness) == [9095, 9096]
         assert await advertised(harness.client) == ("broker", 9095)
         assert (await alter(harness, ("listeners", None))).error_code == 0
         assert await open_ports(harness) == [9092]
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
@@ -230,7 +230,7 @@ def test_non_loopback_listener_needs_the_insecure_setting(run_scenario):
 
 def test_concurrent_listener_changes_apply_one_of_them(run_scenario):
     async def scenario(harness):
-        clients = [await harness.memory.connect() for _ in range(3)]
+        clients = [await harness.memory_broker.connect() for _ in range(3)]
         new_topics = [f"PLAINTEXT://broker:{port}" for port in (9095, 9096, 9097)]
         tasks = [
             alter(harness, ("listeners", item), client=client)

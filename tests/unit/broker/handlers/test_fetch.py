@@ -19,7 +19,7 @@ def parts(harness, *partitions, offset=0, topic="orders", max_bytes=1 << 20):
 def test_fetch_waits_for_an_append(run_scenario, read_records):
     async def scenario(harness):
         await harness.create("orders")
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         request = harness.fetch_request("orders", max_wait_ms=10_000)
         task = other.begin(FETCH, 17, request)
         await asyncio.sleep(3)
@@ -48,7 +48,7 @@ def test_fetch_returns_empty_at_max_wait(run_scenario):
 def test_min_bytes_counts_all_partitions(run_scenario, read_records):
     async def scenario(harness):
         await harness.create("orders", 3)
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         request = FetchRequest(
             max_wait_ms=60_000, min_bytes=150, max_bytes=1 << 20, topics=parts(harness, 0, 1, 2)
         )
@@ -70,7 +70,7 @@ def test_min_bytes_counts_all_partitions(run_scenario, read_records):
 def test_fetch_returns_fewer_than_min_bytes_at_max_wait(run_scenario, read_records):
     async def scenario(harness):
         await harness.create("orders")
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         task = other.begin(FETCH, 17, harness.fetch_request("orders", max_wait_ms=1000, min_bytes=10_000))
         await harness.produce("orders", b"little")
         response = await task
@@ -96,7 +96,7 @@ def test_partition_error_completes_the_fetch_at_once(run_scenario):
 def test_topic_deletion_completes_the_fetch(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         task = other.begin(FETCH, 17, harness.fetch_request("orders", max_wait_ms=600_000))
         await asyncio.sleep(1)
         await harness.request(DELETE_TOPICS, 6, DeleteTopicsRequest([DeleteTopicState("orders")], [], 5000))
@@ -111,7 +111,7 @@ def test_topic_deletion_completes_the_fetch(run_scenario):
 def test_disconnect_of_a_waiting_client_is_handled(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         task = other.begin(FETCH, 17, harness.fetch_request("orders", max_wait_ms=5000))
         await asyncio.sleep(1)
         other.close()

@@ -58,41 +58,41 @@ class Member:
         self.member = ""
         self.generation = -1
 
-    def join_request(self, **how) -> JoinGroupRequest:
-        how.setdefault("member_id", self.member)
+    def join_request(self, **options) -> JoinGroupRequest:
+        options.setdefault("member_id", self.member)
         if self.versions.get("join", 9) >= 1:
-            how.setdefault("rebalance_timeout_ms", 60_000)
+            options.setdefault("rebalance_timeout_ms", 60_000)
         return JoinGroupRequest(
             self.group,
-            how.pop("session_timeout_ms", 10_000),
+            options.pop("session_timeout_ms", 10_000),
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol("range", how.pop("metadata", b"mine"))],
-            **how,
+            protocols=[JoinGroupRequestProtocol("range", options.pop("metadata", b"mine"))],
+            **options,
         )
 
-    async def ask_to_join(self, **how) -> Any:
-        return await self.harness.request(JOIN, self.versions.get("join", 9), self.join_request(**how))
+    async def ask_to_join(self, **options) -> Any:
+        return await self.harness.request(JOIN, self.versions.get("join", 9), self.join_request(**options))
 
-    async def join(self, **how) -> Any:
-        response = await self.ask_to_join(**how)
+    async def join(self, **options) -> Any:
+        response = await self.ask_to_join(**options)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            how["member_id"] = response.member_id
-            response = await self.ask_to_join(**how)
+            options["member_id"] = response.member_id
+            response = await self.ask_to_join(**options)
         assert response.error_code == 0
         self.member, self.generation = response.member_id, response.generation_id
         return response
 
-    async def sync(self, assignments=None, **how) -> Any:
+    async def sync(self, assignments=None, **options) -> Any:
         version = self.versions.get("sync", 5)
         if version >= 5:
-            how = {"protocol_type": "consumer", "protocol_name": "range", **how}
+            options = {"protocol_type": "consumer", "protocol_name": "range", **options}
         specified = [SyncGroupRequestAssignment(*assignment) for assignment in (assignments or {}).items()]
-        request = SyncGroupRequest(self.group, self.generation, self.member, assignments=specified, **how)
+        request = SyncGroupRequest(self.group, self.generation, self.member, assignments=specified, **options)
         return await self.harness.request(SYNC, version, request)
 
-    async def become_stable(self, **how) -> None:
+    async def become_stable(self, **options) -> None:
         """Become the only member of a stable group."""
-        await self.join(**how)
+        await self.join(**options)
         assert (await self.sync({self.member: b"all"})).error_code == 0
 
 
@@ -182,11 +182,11 @@ def test_join_version_0_uses_the_session_timeout_for_rebalances(run_groups, vers
     """A member that does not rejoin is removed after the group's rebalance timeout."""
 
     async def scenario(harness):
-        how = {"rebalance_timeout_ms": 40_000} if version else {}
+        options = {"rebalance_timeout_ms": 40_000} if version else {}
         slow = Member(harness, join=version)
-        await slow.become_stable(session_timeout_ms=10_000, **how)
-        connection = await harness.memory.connect()
-        quick = harness.__class__(harness.cluster, harness.memory, connection)
+        await slow.become_stable(session_timeout_ms=10_000, **options)
+        connection = await harness.memory_broker.connect()
+        quick = harness.__class__(harness.cluster, harness.memory_broker, connection)
 
         async def beat():
             while True:
@@ -265,8 +265,8 @@ def test_heartbeat(run_groups, version):
         member = Member(harness)
         await member.become_stable()
 
-        async def beat(group="g", generation=member.generation, name=member.member, **how):
-            requested = HeartbeatRequest(group, generation, name, **how)
+        async def beat(group="g", generation=member.generation, name=member.member, **options):
+            requested = HeartbeatRequest(group, generation, name, **options)
             return (await harness.request(HEARTBEAT, version, requested)).error_code
 
         assert await beat() == ErrorCode.NONE
@@ -321,7 +321,7 @@ def test_leave_group(run_groups, version):
     run_groups(scenario)
 
 
-def commit_request(offsets, **how) -> OffsetCommitRequest:
+def commit_request(offsets, **options) -> OffsetCommitRequest:
     """``offsets``: topic, partition, then the fields of a commit."""
     topics = [
         OffsetCommitRequestTopic(
@@ -330,26 +330,26 @@ def commit_request(offsets, **how) -> OffsetCommitRequest:
         )
         for topic, number, offset, metadata, more in offsets
     ]
-    return OffsetCommitRequest(how.pop("group", "g"), topics=topics, **how)
+    return OffsetCommitRequest(options.pop("group", "g"), topics=topics, **options)
 
 
-async def commit(harness, version, *offsets, **how) -> list[int]:
-    response = await harness.request(COMMIT, version, commit_request(offsets, **how))
+async def commit(harness, version, *offsets, **options) -> list[int]:
+    response = await harness.request(COMMIT, version, commit_request(offsets, **options))
     return [part.error_code for topic in response.topics for part in topic.partitions]
 
 
-async def fetch(harness, version, requested, group="g", **how) -> Any:
+async def fetch(harness, version, requested, group="g", **options) -> Any:
     """Return the group's error and its partitions by topic."""
     if version >= 8:
         topics = None
         if requested is not None:
             topics = [OffsetFetchRequestTopics(*item) for item in requested]
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], **how)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], **options)
         (response,) = (await harness.request(FETCH, version, request)).groups
         assert response.group_id == group
     else:
         topics = None if requested is None else [OffsetFetchRequestTopic(*item) for item in requested]
-        response = await harness.request(FETCH, version, OffsetFetchRequest(group, topics, **how))
+        response = await harness.request(FETCH, version, OffsetFetchRequest(group, topics, **options))
     return response.error_code, [
         (
             topic.name,
@@ -422,9 +422,9 @@ def test_leader_epochs_and_commit_timestamps(run_groups, version):
         more = {1: {"commit_timestamp": 1234}}.get(version, {})
         if version >= 6:
             more = {"committed_leader_epoch": 3}
-        how = {"retention_time_ms": 5_000} if 2 <= version <= 4 else {}
+        options = {"retention_time_ms": 5_000} if 2 <= version <= 4 else {}
         began_ms = harness.cluster.clock.wall_ms()
-        assert await commit(harness, version, ("orders", 0, 5, None, more), **how) == [0]
+        assert await commit(harness, version, ("orders", 0, 5, None, more), **options) == [0]
         machine = harness.broker._group_coordinator.shard_of("g")
         ((_, stored),) = machine.groups["g"].offsets
         assert stored.leader_epoch == (3 if version >= 6 else -1)
@@ -571,8 +571,10 @@ def test_describe_groups(run_groups, version):
         assert (await member.sync({member.member: b"all"}, group_instance_id="i")).error_code == 0
         await commit(harness, 9, ("orders", 0, 5, None, {}), group="")
 
-        async def describe(*groups, **how):
-            response = await harness.request(DESCRIBE, version, DescribeGroupsRequest(list(groups), **how))
+        async def describe(*groups, **options):
+            response = await harness.request(
+                DESCRIBE, version, DescribeGroupsRequest(list(groups), **options)
+            )
             assert [group.group_id for group in response.groups] == list(groups)
             return response.groups
 

@@ -45,9 +45,11 @@ UNASKABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, LOADING, ErrorCode.NOT_COORDIN
 SETTINGS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "3"}
 
 
-def committing(group: str, offset: int = 5, metadata: str | None = None, **how: Any) -> OffsetCommitRequest:
+def committing(
+    group: str, offset: int = 5, metadata: str | None = None, **options: Any
+) -> OffsetCommitRequest:
     parts = [OffsetCommitRequestPartition(number, offset, committed_metadata=metadata) for number in (0, 9)]
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("orders", parts)], **how)
+    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("orders", parts)], **options)
 
 
 def fetching(group: str) -> OffsetFetchRequest:
@@ -185,22 +187,22 @@ def test_commit_expiry_is_capped_at_the_largest_timestamp(run_scenario: Callable
 
 
 def test_version_0_offsets_are_kept_in_the_store(run_with_restarts: Callable[..., None]) -> None:
-    async def scenario(cluster: Any, begin: Any) -> None:
-        harness = await begin()
+    async def scenario(cluster: Any, start_broker: Any) -> None:
+        harness = await start_broker()
         await harness.create("orders")
         for offset in (5, 7):
             assert codes_of(await harness.request(COMMIT, 0, committing("g", offset))) == [NONE, MISSING]
         node = znode_paths.consumer_offset("g", TopicPartition("orders", 0))
         assert (await harness.broker._dispatcher._context.store.get(node))[0] == b"7"
-        await harness.memory.kill()
-        harness = await begin()
+        await harness.memory_broker.kill()
+        harness = await start_broker()
         response = await harness.request(FETCH, 0, fetching("g"))
         (topic,) = response.topics
         assert [(part.committed_offset, part.error_code) for part in topic.partitions] == [
             (7, NONE),
             (-1, MISSING),
         ]
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 

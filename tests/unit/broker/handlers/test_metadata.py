@@ -99,7 +99,7 @@ def test_failed_auto_creation_returns_its_error(run_scenario):
 
 def test_concurrent_auto_creation_of_one_topic(run_scenario):
     async def scenario(harness):
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         requested = MetadataRequest([MetadataRequestTopic(name="fresh")])
         tasks = [client.begin(METADATA, 12, requested) for client in (harness.client, other, harness.client)]
         for task in tasks:
@@ -116,8 +116,8 @@ def test_all_topics_response_is_encoded_once_per_metadata_change(run_scenario, m
     )
 
     async def scenario(harness):
-        async def names(version, **how):
-            response = await harness.request(METADATA, version, MetadataRequest(None, **how))
+        async def names(version, **options):
+            response = await harness.request(METADATA, version, MetadataRequest(None, **options))
             return {topic.name for topic in response.topics}
 
         await harness.create("one")
@@ -149,7 +149,7 @@ def test_large_all_topics_response_is_encoded_once_on_a_thread(run_scenario):
             return work()
 
         harness.cluster.workers.run = run
-        clients = [await harness.memory.connect() for _ in range(3)]
+        clients = [await harness.memory_broker.connect() for _ in range(3)]
         waiting = [
             asyncio.ensure_future(client.request(METADATA, 12, MetadataRequest(None))) for client in clients
         ]

@@ -57,7 +57,7 @@ def test_misbehaving_clients_leave_no_state(run_scenario, seed, make_batch):
         clients, everyone = [], []
         for _ in range(STEPS):
             if len(clients) < 3 or randomness.below(4) == 0:
-                clients.append(await harness.memory.connect())
+                clients.append(await harness.memory_broker.connect())
                 everyone.append(clients[-1])
             client = clients[randomness.below(len(clients))]
             for _ in range(randomness.below(6)):
@@ -67,7 +67,7 @@ def test_misbehaving_clients_leave_no_state(run_scenario, seed, make_batch):
                 clients.remove(client)
             clients = [client for client in clients if client.is_open]
             await asyncio.sleep(randomness.below(200) / 1000)
-        well = await harness.memory.connect()
+        well = await harness.memory_broker.connect()
         assert (await well.request(3, 12, MetadataRequest(None))).topics
         for client in everyone:
             if client.is_open:

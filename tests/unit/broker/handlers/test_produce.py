@@ -57,7 +57,7 @@ def test_acks_0_gets_no_response_and_the_next_request_gets_its_own(run_scenario,
 
 def test_acks_0_error_closes_the_connection(run_scenario, make_batch):
     async def scenario(harness):
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         other.tell(PRODUCE, 11, request(PartitionProduceData(0, make_batch(b"x")), acks=0, topic="nowhere"))
         assert await other.lost is None
         await harness.create("orders")
@@ -102,7 +102,7 @@ def test_internal_topics_reject_producers(run_scenario, topic, make_batch):
         await harness.create(topic)
         entry = await harness.produce(topic, b"x")
         assert entry.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        admin = await harness.memory.connect("__admin_client")
+        admin = await harness.memory_broker.connect("__admin_client")
         data = request(PartitionProduceData(0, make_batch(b"x")), acks=1, topic=topic)
         response = await admin.request(PRODUCE, 11, data)
         assert response.responses[0].partition_responses[0].error_code == 0
@@ -113,13 +113,13 @@ def test_internal_topics_reject_producers(run_scenario, topic, make_batch):
 def test_repeated_sequence_is_appended_once(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        how = {"producer_id": 7, "producer_epoch": 0}
-        first = await harness.produce("orders", b"a", base_sequence=0, **how)
-        twice = await harness.produce("orders", b"a", base_sequence=0, **how)
+        options = {"producer_id": 7, "producer_epoch": 0}
+        first = await harness.produce("orders", b"a", base_sequence=0, **options)
+        twice = await harness.produce("orders", b"a", base_sequence=0, **options)
         assert (first.base_offset, twice.base_offset, twice.error_code) == (0, 0, 0)
-        ahead = await harness.produce("orders", b"c", base_sequence=5, **how)
+        ahead = await harness.produce("orders", b"c", base_sequence=5, **options)
         assert ahead.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert (await harness.produce("orders", b"b", base_sequence=1, **how)).base_offset == 1
+        assert (await harness.produce("orders", b"b", base_sequence=1, **options)).base_offset == 1
         assert await harness.values("orders") == [b"a", b"b"]
 
     run_scenario(scenario)
@@ -137,7 +137,7 @@ def test_acks_all_below_min_isr_is_rejected_without_waiting(run_scenario):
 def test_many_pipelining_clients_get_their_own_responses(run_scenario, make_batch):
     async def scenario(harness):
         await harness.create("orders", 2)
-        clients = [await harness.memory.connect(f"c{number}") for number in range(4)]
+        clients = [await harness.memory_broker.connect(f"c{number}") for number in range(4)]
         tasks = []
         for turn in range(30):
             for number, client in enumerate(clients):
@@ -170,7 +170,7 @@ def test_recreated_topic_starts_empty(run_scenario):
 
 def test_concurrent_init_producer_id_returns_distinct_ids(run_scenario):
     async def scenario(harness):
-        clients = [await harness.memory.connect() for _ in range(5)]
+        clients = [await harness.memory_broker.connect() for _ in range(5)]
         requested = [client.begin(22, 5, InitProducerIdRequest(None, 1000)) for client in clients * 300]
         ids = [response.producer_id for response in await asyncio.gather(*requested)]
         assert len(set(ids)) == len(ids) == 1500

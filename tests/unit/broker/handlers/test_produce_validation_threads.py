@@ -51,7 +51,7 @@ def hold(harness: Any) -> PausedSession:
     return held
 
 
-async def begin(coroutine: Any) -> asyncio.Task[Any]:
+async def start_task(coroutine: Any) -> asyncio.Task[Any]:
     task = asyncio.ensure_future(coroutine)
     await asyncio.sleep(0.01)
     return task
@@ -61,8 +61,8 @@ def test_large_batch_does_not_delay_other_requests(run_scenario):
     async def scenario(harness):
         await harness.create("orders", 2)
         held = hold(harness)
-        other = await harness.memory.connect()
-        large = await begin(harness.produce("orders", LARGE, **ZSTD))
+        other = await harness.memory_broker.connect()
+        large = await start_task(harness.produce("orders", LARGE, **ZSTD))
         harness.client, first = other, harness.client
         assert (await harness.produce("orders", b"small", partition=1)).error_code == 0
         assert await harness.values("orders", partition=1) == [b"small"]
@@ -82,7 +82,7 @@ def test_appends_of_one_connection_to_one_partition_keep_their_order(run_scenari
         held = hold(harness)
         values = [LARGE, b"plain", LARGE + b"2", b"last"]
         tasks = [
-            await begin(harness.produce("orders", value, acks=acks, **(ZSTD if len(value) > 10 else {})))
+            await start_task(harness.produce("orders", value, acks=acks, **(ZSTD if len(value) > 10 else {})))
             for value in values
         ]
         assert harness.broker._replica_manager.find("orders", 0).log.log_end_offset == 0, (
@@ -103,8 +103,8 @@ def test_other_connections_append_to_the_partition_during_validation(run_scenari
     async def scenario(harness):
         await harness.create("orders")
         held = hold(harness)
-        large = await begin(harness.produce("orders", LARGE, **ZSTD))
-        harness.client, first = await harness.memory.connect(), harness.client
+        large = await start_task(harness.produce("orders", LARGE, **ZSTD))
+        harness.client, first = await harness.memory_broker.connect(), harness.client
         assert (await harness.produce("orders", b"mine")).base_offset == 0
         held.release()
         assert (await large).base_offset == 1
@@ -119,9 +119,9 @@ def test_retry_on_another_connection_is_deduplicated(run_scenario):
         await harness.create("orders")
         held = hold(harness)
         author = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, **ZSTD}
-        first = await begin(harness.produce("orders", LARGE, **author))
-        harness.client = await harness.memory.connect()
-        retry = await begin(harness.produce("orders", LARGE, **author))
+        first = await start_task(harness.produce("orders", LARGE, **author))
+        harness.client = await harness.memory_broker.connect()
+        retry = await start_task(harness.produce("orders", LARGE, **author))
         held.release()
         assert ((await first).base_offset, (await retry).base_offset) == (0, 0)
         assert await harness.values("orders") == [LARGE]
@@ -133,8 +133,8 @@ def test_responses_are_in_order_when_validation_is_not(run_scenario):
     async def scenario(harness):
         await harness.create("orders", 2)
         held = hold(harness)
-        large = await begin(harness.produce("orders", LARGE, partition=0, **ZSTD))
-        small = await begin(harness.produce("orders", b"small", partition=1))
+        large = await start_task(harness.produce("orders", LARGE, partition=0, **ZSTD))
+        small = await start_task(harness.produce("orders", b"small", partition=1))
         assert not small.done(), "appended, and answered in request order"
         held.release()
         assert ((await large).base_offset, (await small).base_offset) == (0, 0)
@@ -146,8 +146,8 @@ def test_rejected_batch_does_not_block_later_appends(run_scenario):
     async def scenario(harness):
         await harness.create("orders", settings={"cleanup.policy": "compact"})
         held = hold(harness)
-        keyless = await begin(harness.produce("orders", LARGE, **ZSTD))
-        plain = await begin(harness.produce("orders", b"no key either"))
+        keyless = await start_task(harness.produce("orders", LARGE, **ZSTD))
+        plain = await start_task(harness.produce("orders", b"no key either"))
         assert (keyless.done(), plain.done()) == (False, False)
         held.release()
         rejected = await keyless
@@ -196,7 +196,7 @@ def test_acks_0_batch_rejected_after_validation_closes_the_connection(run_scenar
         await harness.create("orders", settings={"cleanup.policy": "compact"})
         held = hold(harness)
         data = [TopicProduceData("orders", [PartitionProduceData(0, make_batch(LARGE, **ZSTD))])]
-        sent = await begin(harness.request(PRODUCE, 11, ProduceRequest(None, 0, 30_000, data)))
+        sent = await start_task(harness.request(PRODUCE, 11, ProduceRequest(None, 0, 30_000, data)))
         assert harness.client.is_open
         held.release()
         with pytest.raises(ConnectionEnded):
@@ -209,8 +209,8 @@ def test_append_to_a_topic_deleted_during_validation_fails(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
         held = hold(harness)
-        late = await begin(harness.produce("orders", LARGE, **ZSTD))
-        harness.client = await harness.memory.connect()
+        late = await start_task(harness.produce("orders", LARGE, **ZSTD))
+        harness.client = await harness.memory_broker.connect()
         await harness.request(DELETE_TOPICS, 6, DeleteTopicsRequest(topics=[DeleteTopicState("orders")]))
         await asyncio.sleep(1)
         assert await harness.create("orders") == ErrorCode.NONE
@@ -230,8 +230,8 @@ def test_stop_waits_for_validation(run_with_restarts):
         harness = await start()
         await harness.create("orders")
         held = hold(harness)
-        late = await begin(harness.produce("orders", LARGE, **ZSTD))
-        stopping = await begin(harness.memory.stop())
+        late = await start_task(harness.produce("orders", LARGE, **ZSTD))
+        stopping = await start_task(harness.memory_broker.stop())
         assert not late.done()
         held.release()
         assert (await late).base_offset == 0
@@ -252,7 +252,7 @@ def test_exception_in_validation_closes_only_its_own_connection(run_scenario):
         harness.cluster.workers.run = broken
         with pytest.raises(ConnectionEnded):
             await harness.produce("orders", LARGE, **ZSTD)
-        harness.client = await harness.memory.connect()
+        harness.client = await harness.memory_broker.connect()
         assert (await harness.produce("orders", b"next")).base_offset == 0
 
     run_scenario(scenario)
@@ -266,8 +266,8 @@ def test_append_whose_transaction_ended_during_validation_is_rejected(run_scenar
         writer = TransactionalProducer(harness)
         await writer.init()
         await writer.add("orders", 0)
-        late = await begin(writer.write(LARGE * 3))
-        first, harness.client = harness.client, await harness.memory.connect()
+        late = await start_task(writer.write(LARGE * 3))
+        first, harness.client = harness.client, await harness.memory_broker.connect()
         await writer.end(commits=False)
         await writer.wait_until_complete()
         held.release()

@@ -125,7 +125,7 @@ def test_waiting_read_committed_fetch_completes_at_the_end_of_the_transaction(
         await harness.create("orders")
         writer = TransactionalWriter(harness, 7)
         await writer.write(b"in doubt")
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         task = other.begin(
             FETCH, 17, harness.fetch_request("orders", max_wait_ms=10_000, isolation_level=COMMITTED)
         )
@@ -173,15 +173,15 @@ def test_marker_of_an_old_coordinator_epoch_is_rejected(run_scenario):
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_transactions_and_producer_state_survive_a_restart(run_with_restarts, read_records, end):
-    async def scenario(cluster, begin):
-        harness = await begin({**UNVERIFIED, "log.flush.interval.messages": "1"})
+    async def scenario(cluster, start_broker):
+        harness = await start_broker({**UNVERIFIED, "log.flush.interval.messages": "1"})
         await harness.create("orders")
         first, second = TransactionalWriter(harness, 7), TransactionalWriter(harness, 8)
         await first.write(b"a")
         await first.end(ControlRecordType.ABORT)
         await second.write(b"b")
-        await getattr(harness.memory, end)()
-        harness = await begin(UNVERIFIED)
+        await getattr(harness.memory_broker, end)()
+        harness = await start_broker(UNVERIFIED)
         for writer in (first, second):
             writer.harness = harness
         await asyncio.sleep(20)
@@ -192,26 +192,26 @@ def test_transactions_and_producer_state_survive_a_restart(run_with_restarts, re
         entry = await harness.fetch("orders", 2, isolation_level=COMMITTED)
         assert entry.last_stable_offset == entry.high_watermark
         assert b"c" in [record.value for record in read_records(entry.records)]
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_duplicate_of_an_older_batch_gets_its_original_offset(run_with_restarts, end):
-    async def scenario(cluster, begin):
-        harness = await begin()
+    async def scenario(cluster, start_broker):
+        harness = await start_broker()
         await harness.create("orders", settings={"segment.bytes": str(1 << 20), "flush.messages": "1"})
-        how = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-        assert (await harness.produce("orders", b"a", b"b", **how)).base_offset == 0
+        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        assert (await harness.produce("orders", b"a", b"b", **options)).base_offset == 0
         for _ in range(12):
             await harness.produce("orders", bytes(900_000))
-        await getattr(harness.memory, end)()
-        harness = await begin()
+        await getattr(harness.memory_broker, end)()
+        harness = await start_broker()
         await asyncio.sleep(20)
-        entry = await harness.produce("orders", b"a", b"b", **how)
+        entry = await harness.produce("orders", b"a", b"b", **options)
         assert (entry.error_code, entry.base_offset) == (0, 0)
         assert (await harness.fetch("orders", 13)).high_watermark == 14
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)

@@ -76,7 +76,7 @@ def test_routine_errors_are_not_logged(run_scenario, make_batch, lines):
 def test_invalid_frames_are_logged_a_bounded_number_of_times(run_scenario, lines):
     async def scenario(harness):
         for number in range(30):
-            client = await harness.memory.connect()
+            client = await harness.memory_broker.connect()
             client.send_bytes(b"\xff\xff\xff\xff" + b"garbage %d" % number)
             await client.lost
         assert len(lines("session.connection_closed")) == LINES_MAX

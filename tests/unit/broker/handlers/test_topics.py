@@ -115,7 +115,7 @@ def test_validate_only_accepts_the_first_of_colliding_names(run_scenario):
 
 def test_concurrent_creation_of_colliding_names_succeeds_once(run_scenario):
     async def scenario(harness):
-        clients = [await harness.memory.connect() for _ in range(4)]
+        clients = [await harness.memory_broker.connect() for _ in range(4)]
         names = ("a.b.c", "a_b_c", "a.b_c", "a_b.c")
         requests = [CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5000) for name in names]
         begun = [client.begin(CREATE, 7, item) for client, item in zip(clients, requests, strict=True)]
@@ -128,7 +128,7 @@ def test_concurrent_creation_of_colliding_names_succeeds_once(run_scenario):
 
 def test_concurrent_creation_of_one_topic_succeeds_once(run_scenario):
     async def scenario(harness):
-        clients = [await harness.memory.connect() for _ in range(4)]
+        clients = [await harness.memory_broker.connect() for _ in range(4)]
         request = CreateTopicsRequest([CreatableTopic("orders", 3, 1)], 5000)
         responses = await asyncio.gather(*(client.begin(CREATE, 7, request) for client in clients))
         codes = sorted(respons.topics[0].error_code for respons in responses)
@@ -140,7 +140,7 @@ def test_concurrent_creation_of_one_topic_succeeds_once(run_scenario):
 def test_concurrent_deletion_of_one_topic_succeeds_for_all(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        clients = [await harness.memory.connect() for _ in range(3)]
+        clients = [await harness.memory_broker.connect() for _ in range(3)]
         responses = await asyncio.gather(*(client.begin(DELETE, 6, deleting("orders")) for client in clients))
         for response in responses:
             assert response.responses[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -217,7 +217,7 @@ def test_new_partitions_accept_a_manual_assignment(run_scenario):
 
 def test_create_partitions_of_a_topic_deleted_meanwhile_fails_at_once(run_scenario):
     async def scenario(harness):
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         for _ in range(20):
             await harness.create("orders")
             began_ms = harness.cluster.clock.monotonic_ms()
@@ -235,7 +235,7 @@ def test_create_partitions_of_a_topic_deleted_meanwhile_fails_at_once(run_scenar
 def test_create_partitions_is_rejected_during_a_reassignment(run_scenario):
     async def scenario(harness):
         await harness.create("orders")
-        store = harness.memory._session.store
+        store = harness.memory_broker._session.store
         own = harness.broker.broker_id
         moving = {0: ReplicaAssignment((own,), adding=(own + 1,))}
         await write_assignment(store, "orders", TopicAssignment(harness.topic_id("orders"), moving))
@@ -281,7 +281,7 @@ def test_coordinator_ignores_partitions_added_to_its_topic(run_scenario, topic):
         before = [coordinator.partition_of(identifier) for identifier in identifiers]
         own = ReplicaAssignment((harness.broker.broker_id,))
         grown = TopicAssignment(harness.topic_id(topic), dict.fromkeys(range(7), own))
-        await write_assignment(harness.memory._session.store, topic, grown)
+        await write_assignment(harness.memory_broker._session.store, topic, grown)
         await asyncio.sleep(1)
         assert len(harness.broker.metadata_cache.topic(topic).partitions) == 7
         assert [coordinator.partition_of(identifier) for identifier in identifiers] == before
@@ -320,7 +320,7 @@ def test_internal_topics_have_their_own_settings(run_scenario, topic, partitions
 def test_created_topic_is_in_the_store(run_scenario):
     async def scenario(harness):
         await harness.create("orders", 2)
-        result = await read_topics(harness.memory._session.store)
+        result = await read_topics(harness.memory_broker._session.store)
         assert set(result) == {"orders"}
         assert result["orders"].assignment.topic_id == harness.topic_id("orders")
 

@@ -250,7 +250,7 @@ def test_acks_0_write_outside_the_transaction_closes_the_connection(run_transact
     async def scenario(harness):
         producer = TransactionalProducer(harness)
         await producer.init()
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         data = [TopicProduceData("orders", [PartitionProduceData(0, producer.batch(b"a"))])]
         with pytest.raises(ConnectionEnded):
             await other.request(PRODUCE, 11, ProduceRequest("ledger", 0, 1000, data))
@@ -414,9 +414,9 @@ def test_transaction_with_a_deleted_topic_completes(run_transactions):
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_open_transaction_survives_a_broker_restart(run_with_restarts, end, commits):
-    async def scenario(cluster, begin):
+    async def scenario(cluster, start_broker):
         settings = {**SETTINGS, "log.flush.interval.messages": "1"}
-        harness = await begin(settings)
+        harness = await start_broker(settings)
         await create_coordinators(harness)
         await harness.create("orders", 2)
         producer = TransactionalProducer(harness)
@@ -425,8 +425,8 @@ def test_open_transaction_survives_a_broker_restart(run_with_restarts, end, comm
         await producer.write(b"a")
         await producer.add_offsets()
         assert await producer.commit_offset(5) == 0
-        await getattr(harness.memory, end)()
-        harness = producer.harness = await begin(settings)
+        await getattr(harness.memory_broker, end)()
+        harness = producer.harness = await start_broker(settings)
         await create_coordinators(harness)
         assert await producer.state() == "Ongoing"
         assert (await fetch_offset(harness, stable=True))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -435,7 +435,7 @@ def test_open_transaction_survives_a_broker_restart(run_with_restarts, end, comm
         await producer.wait_until_complete()
         assert await committed(harness) == ([b"a", b"b"] if commits else [])
         assert await fetch_offset(harness, stable=True) == (0, 5 if commits else -1)
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
@@ -444,9 +444,9 @@ def test_open_transaction_survives_a_broker_restart(run_with_restarts, end, comm
 def test_prepared_transaction_is_completed_after_a_restart(run_with_restarts, end):
     """Markers are delayed, as if partitions could not be written to."""
 
-    async def scenario(cluster, begin):
+    async def scenario(cluster, start_broker):
         settings = {**SETTINGS, "log.flush.interval.messages": "1"}
-        harness = await begin(settings)
+        harness = await start_broker(settings)
         await create_coordinators(harness)
         await harness.create("orders", 2)
         producer = TransactionalProducer(harness)
@@ -460,12 +460,12 @@ def test_prepared_transaction_is_completed_after_a_restart(run_with_restarts, en
         assert await committed(harness) == []
         assert await producer.add() == {0: ErrorCode.CONCURRENT_TRANSACTIONS}
         assert await producer.write(b"too early", partition=1) == 0  # the transaction is open there
-        await getattr(harness.memory, end)()
-        harness = producer.harness = await begin(settings)
+        await getattr(harness.memory_broker, end)()
+        harness = producer.harness = await start_broker(settings)
         await create_coordinators(harness)
         assert await producer.wait_until_complete() == "CompleteCommit"
         assert await committed(harness) == [b"a"]
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 

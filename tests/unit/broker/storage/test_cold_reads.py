@@ -154,8 +154,8 @@ def test_special_timestamps_read_no_files(run_scenario):
 
 
 def test_broker_stop_completes_a_cold_fetch(run_with_restarts, read_records):
-    async def scenario(_cluster, begin):
-        harness = await begin()
+    async def scenario(_cluster, start_broker):
+        harness = await start_broker()
         await fill(harness)
         files = evict_from_cache(harness)
         may_read = asyncio.Event()
@@ -168,7 +168,7 @@ def test_broker_stop_completes_a_cold_fetch(run_with_restarts, read_records):
         files.offload_read = wait_for_the_disk
         fetching = asyncio.ensure_future(harness.fetch("orders", 0, min_bytes=1 << 20, max_wait_ms=60_000))
         await asyncio.sleep(0.1)
-        stopping = asyncio.ensure_future(harness.memory.stop())
+        stopping = asyncio.ensure_future(harness.memory_broker.stop())
         await asyncio.sleep(0.1)
         may_read.set()
         entry = await fetching

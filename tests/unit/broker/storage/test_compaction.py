@@ -25,9 +25,9 @@ BACKOFF_S = 15
 class LogHarness:
     """Broker and client, with one topic of one partition and small segments."""
 
-    def __init__(self, cluster, memory, client):
+    def __init__(self, cluster, memory_broker, client):
         self.cluster = cluster
-        self.memory = memory
+        self.memory_broker = memory_broker
         self.client = client
 
     async def create(self, **settings):
@@ -67,7 +67,7 @@ class LogHarness:
 
     async def keys(self):
         """Return the keys of all readable records, in order."""
-        topic_id = self.memory.broker.metadata_cache.topic("orders").topic_id
+        topic_id = self.memory_broker.broker.metadata_cache.topic("orders").topic_id
         offset, result = 0, []
         while True:
             part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -87,8 +87,8 @@ class LogHarness:
 
 def run_scenario(scenario, settings=None):
     async def main():
-        async with running_broker(settings) as (cluster, memory):
-            await scenario(LogHarness(cluster, memory, await memory.connect()))
+        async with running_broker(settings) as (cluster, memory_broker):
+            await scenario(LogHarness(cluster, memory_broker, await memory_broker.connect()))
 
     run_virtually(main)
 
@@ -131,7 +131,7 @@ def test_topic_recreated_during_a_cleaner_run_is_not_touched_by_that_run():
         await harness.fill(2)
         await asyncio.sleep(5 * BACKOFF_S)
         assert len(await harness.keys()) == 6
-        names = harness.cluster.files.list_names(f"{harness.memory.broker.log_dirs[0]}/orders-0")
+        names = harness.cluster.files.list_names(f"{harness.memory_broker.broker.log_dirs[0]}/orders-0")
         assert [name for name in names if name.endswith((".cleaned", ".swap"))] == []
 
     run_scenario(scenario, {"log.cleaner.io.max.bytes.per.second": "1000"})
@@ -141,17 +141,17 @@ def test_broker_stopped_during_a_cleaner_run_resumes_it_after_restart():
     async def main():
         cluster = MemoryCluster()
         settings = {"log.cleaner.io.max.bytes.per.second": "1000"}
-        memory = await cluster.start(settings)
-        harness = LogHarness(cluster, memory, await memory.connect())
+        memory_broker = await cluster.start(settings)
+        harness = LogHarness(cluster, memory_broker, await memory_broker.connect())
         await harness.create(cleanup_policy="compact")
         await harness.fill(20)
         await asyncio.sleep(BACKOFF_S + 1)
-        assert memory.broker._cleaner._under_way
+        assert memory_broker.broker._cleaner._under_way
         began_s = asyncio.get_running_loop().time()
-        await memory.stop()
+        await memory_broker.stop()
         assert asyncio.get_running_loop().time() - began_s < 1
-        memory = await cluster.start()
-        harness = LogHarness(cluster, memory, await memory.connect())
+        memory_broker = await cluster.start()
+        harness = LogHarness(cluster, memory_broker, await memory_broker.connect())
         await asyncio.sleep(BACKOFF_S + 1)
         assert await harness.keys() == [b"a", b"b", b"c"]
         await cluster.close()

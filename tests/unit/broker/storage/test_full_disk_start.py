@@ -70,23 +70,23 @@ def on_full_disk(request, run_with_restarts):
     """Fill a topic, stop the broker, and run a scenario with one started on a full disk."""
 
     def run(scenario, **settings):
-        async def main(cluster, begin):
+        async def main(cluster, start_broker):
             disk = Disk(cluster)
-            harness = await begin()
+            harness = await start_broker()
             await fill(harness, **settings)
             await harness.broker._replica_manager.find("orders", 0).log.flush()
             await harness.produce("orders", b"last")
-            await (harness.memory.stop() if request.param == "stop" else harness.memory.kill())
+            await (harness.memory_broker.stop() if request.param == "stop" else harness.memory_broker.kill())
             disk.is_full = True
-            harness = await begin()
+            harness = await start_broker()
             result = await harness.values("orders")
             assert result in ([*VALUES, b"last"], VALUES)  # a power loss may have taken the last
             await scenario(harness, disk, result)
             disk.is_full = False
-            await harness.memory.stop()
-            harness = await begin()
+            await harness.memory_broker.stop()
+            harness = await start_broker()
             assert (await harness.values("orders", start_of(harness)))[-1:] in ([], [b"kept"], result[-1:])
-            await harness.memory.stop()
+            await harness.memory_broker.stop()
 
         run_with_restarts(main)
 
@@ -154,9 +154,9 @@ def test_aborted_transactions_stay_hidden_with_read_committed(run_with_restarts,
             for transaction in entry.aborted_transactions or ()
         ]
 
-    async def main(cluster, begin):
+    async def main(cluster, start_broker):
         disk = Disk(cluster)
-        harness = await begin()
+        harness = await start_broker()
         await harness.create("orders", settings=SMALL_SEGMENTS)
         partition = harness.broker._replica_manager.find("orders", 0)
         for number in range(6):
@@ -166,9 +166,9 @@ def test_aborted_transactions_stay_hidden_with_read_committed(run_with_restarts,
         await partition.log.flush()
         before = await aborted(harness)
         assert len(before) > 1
-        await harness.memory.kill()
+        await harness.memory_broker.kill()
         disk.is_full = True
-        harness = await begin()
+        harness = await start_broker()
         log = harness.broker._replica_manager.find("orders", 0).log
         assert any(segment.has_unwritten for segment in log.segments)
         log.segments[0].context.opened.let_all_go()
@@ -177,9 +177,9 @@ def test_aborted_transactions_stay_hidden_with_read_committed(run_with_restarts,
         disk.is_full = False
         await log.flush()
         assert not any(segment.has_unwritten for segment in log.segments)
-        await harness.memory.stop()
-        harness = await begin()
+        await harness.memory_broker.stop()
+        harness = await start_broker()
         assert await aborted(harness) == before
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(main)

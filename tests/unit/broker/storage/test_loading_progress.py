@@ -14,15 +14,15 @@ SETTINGS = {"log.dirs": "/data", "listeners": "PLAINTEXT://broker:9092"}
 
 
 async def fill(cluster):
-    memory = await cluster.start()
-    client = await memory.connect()
+    memory_broker = await cluster.start()
+    client = await memory_broker.connect()
     await client.request(CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic("orders", LOGS, 1)]))
     for number in range(LOGS):
         builder = BatchBuilder()
         builder.append(1000, None, bytes(1000))
         data = [TopicProduceData("orders", [PartitionProduceData(number, bytearray(builder.build()))])]
         await client.request(PRODUCE, 11, ProduceRequest(None, -1, 1000, data))
-    return memory
+    return memory_broker
 
 
 async def start_again(cluster, load_ms):
@@ -34,21 +34,21 @@ async def start_again(cluster, load_ms):
 
     cluster.files.offload = later
     reported = []
-    memory = MemoryBroker(cluster, SETTINGS)
-    memory.broker._on_loading = reported.append
-    await memory.start()
+    memory_broker = MemoryBroker(cluster, SETTINGS)
+    memory_broker.broker._on_loading = reported.append
+    await memory_broker.start()
     del cluster.files.offload
-    await memory.stop()
+    await memory_broker.stop()
     return reported
 
 
 def test_long_start_reports_loading_progress():
     async def main():
         cluster = MemoryCluster()
-        memory = await fill(cluster)
-        for log in memory.broker._log_manager.find_directory("/data"):
+        memory_broker = await fill(cluster)
+        for log in memory_broker.broker._log_manager.find_directory("/data"):
             await log.flush()
-        await memory.kill()
+        await memory_broker.kill()
         reported = await start_again(cluster, 10_000)
         await cluster.close()
         assert len(reported) > 2

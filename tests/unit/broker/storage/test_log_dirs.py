@@ -142,7 +142,7 @@ def test_log_dir_failure_completes_a_waiting_fetch(run_scenario):
         await harness.create("orders", 2)
         path = next(path for path, item in (await describe(harness)).items() if ("orders", 0) in sizes(item))
         waiting = harness.client.begin(1, 17, harness.fetch_request("orders", max_wait_ms=60_000))
-        other = await harness.memory.connect()
+        other = await harness.memory_broker.connect()
         began_ms = harness.cluster.clock.monotonic_ms()
         harness.client = other
         await break_disk(harness, "orders", 0, path)
@@ -183,8 +183,8 @@ def test_failure_of_the_last_log_dir_is_signalled(run_scenario):
 
 
 def test_topic_on_a_failed_log_dir_is_deleted_once_it_is_back(run_with_restarts):
-    async def scenario(cluster, begin):
-        harness = await begin(TWO)
+    async def scenario(cluster, start_broker):
+        harness = await start_broker(TWO)
         await harness.create("orders", 2)
         lost = next(number for _, number in sizes((await describe(harness))["/b"]))
         await break_disk(harness, "orders", lost, "/b")
@@ -192,30 +192,30 @@ def test_topic_on_a_failed_log_dir_is_deleted_once_it_is_back(run_with_restarts)
         response = await harness.request(DELETE_TOPICS, 6, request)
         assert response.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         assert cluster.files.exists(f"/b/orders-{lost}")
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
-        harness = await begin(TWO)
+        harness = await start_broker(TWO)
         await cluster.clock.sleep_ms(120_000)
         assert harness.broker.metadata_cache.topic("orders") is None
         left = [name for path in ("/a", "/b") for name in cluster.files.list_names(path)]
         assert not [name for name in left if name.startswith("orders")]
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
 
 def test_broker_starts_without_a_log_dir_and_loads_it_once_it_is_back(run_with_restarts):
-    async def scenario(cluster, begin):
-        harness = await begin(TWO)
+    async def scenario(cluster, start_broker):
+        harness = await start_broker(TWO)
         await harness.create("orders", 2)
         for number in range(2):
             await harness.produce("orders", b"before", partition=number)
         lost = next(number for _, number in sizes((await describe(harness))["/b"]))
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
         cluster.files.rename("/b", "/unplugged")
         cluster.files.write_whole("/b", b"not a directory")
-        harness = await begin(TWO)
+        harness = await start_broker(TWO)
         assert (await harness.produce("orders", b"x", partition=lost)).error_code == STORAGE_ERROR
         assert (await harness.produce("orders", b"after", partition=1 - lost)).error_code == 0
         entry = (await partitions_of(harness, "orders"))[lost]
@@ -223,39 +223,39 @@ def test_broker_starts_without_a_log_dir_and_loads_it_once_it_is_back(run_with_r
         assert (await describe(harness))["/b"].error_code == STORAGE_ERROR
         assert await harness.create("made-without-it", 2) == 0
         assert await harness.values("made-without-it") == []
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
         cluster.files.remove("/b")
         cluster.files.rename("/unplugged", "/b")
-        harness = await begin(TWO)
+        harness = await start_broker(TWO)
         assert await harness.values("orders", partition=lost) == [b"before"]
         assert await harness.values("orders", partition=1 - lost) == [b"before", b"after"]
         assert (await partitions_of(harness, "orders"))[lost].offline_replicas == []
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
 
 def test_start_fails_without_the_first_log_dir(run_with_restarts):
-    async def scenario(cluster, begin):
+    async def scenario(cluster, start_broker):
         cluster.files.write_whole("/a", b"not a directory")
         with pytest.raises(StorageError, match=r"/a .* first of log\.dirs, which holds the cluster's state"):
-            await begin(TWO)
+            await start_broker(TWO)
 
     run_with_restarts(scenario)
 
 
 @pytest.mark.parametrize("name", ["meta.properties", "meta.properties.tmp"])
 def test_log_dir_with_unreadable_meta_properties_is_offline(run_with_restarts, name):
-    async def scenario(cluster, begin):
+    async def scenario(cluster, start_broker):
         cluster.files.make_directories("/b")
         if name == "meta.properties":
             cluster.files.make_directories(f"/b/{name}")  # reading it fails
         else:
             cluster.files.fail_next_write(errno.EROFS, name_end=f"/b/{name}")
-        harness = await begin(TWO)
+        harness = await start_broker(TWO)
         assert harness.broker.log_dirs == ["/a"]
         assert "/b cannot be used as a data directory" in harness.broker.failures[0]
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)

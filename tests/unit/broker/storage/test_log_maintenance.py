@@ -33,14 +33,14 @@ HOUR_MS = 3_600_000
 class LogHarness:
     """Broker and client, with one topic of one partition."""
 
-    def __init__(self, cluster, memory, client):
+    def __init__(self, cluster, memory_broker, client):
         self.cluster = cluster
-        self.memory = memory
+        self.memory_broker = memory_broker
         self.client = client
 
     @property
     def log(self):
-        return self.memory.broker._replica_manager.get_leader_partition("orders", 0).log
+        return self.memory_broker.broker._replica_manager.get_leader_partition("orders", 0).log
 
     async def create(self, **settings):
         configs = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
@@ -58,8 +58,8 @@ class LogHarness:
             return None
         return self.client.begin(PRODUCE, 11, request)
 
-    async def produce(self, value=b"value", **how):
-        response = await self.send(value, **how)
+    async def produce(self, value=b"value", **options):
+        response = await self.send(value, **options)
         return response.responses[0].partition_responses[0]
 
     async def alter(self, kind, name, setting, value):
@@ -72,7 +72,7 @@ class LogHarness:
 
     async def values(self):
         """Return all readable values."""
-        topic_id = self.memory.broker.metadata_cache.topic("orders").topic_id
+        topic_id = self.memory_broker.broker.metadata_cache.topic("orders").topic_id
         offset, result = self.log.log_start_offset, []
         while True:
             part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -178,16 +178,16 @@ def test_retention_check_interval_is_a_setting():
 def test_log_end_offset_of_an_emptied_log_survives_power_loss():
     async def main():
         cluster = MemoryCluster()
-        memory = await cluster.start()
-        harness = LogHarness(cluster, memory, await memory.connect())
+        memory_broker = await cluster.start()
+        harness = LogHarness(cluster, memory_broker, await memory_broker.connect())
         await harness.create(retention_ms="1000")
         await harness.produce()
         await asyncio.sleep(40)
         assert harness.log.log_start_offset == 1
-        await memory.kill()
-        harness.memory = await cluster.start()
+        await memory_broker.kill()
+        harness.memory_broker = await cluster.start()
         assert (harness.log.log_start_offset, harness.log.log_end_offset) == (1, 1)
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
         await cluster.close()
 
     run_virtually(main)
@@ -337,7 +337,7 @@ def test_response_and_readers_wait_for_the_flush(acks):
         response = harness.send(b"first", acks=acks, timeout_ms=0)
         await asyncio.sleep(0.5)
         assert not response.done()
-        other = LogHarness(harness.cluster, harness.memory, await harness.memory.connect())
+        other = LogHarness(harness.cluster, harness.memory_broker, await harness.memory_broker.connect())
         assert await other.values() == []
         more = [harness.send(b"more", acks=acks, timeout_ms=0) for _ in range(5)]
         await asyncio.sleep(0.1)
@@ -399,8 +399,8 @@ def test_no_acknowledged_record_is_lost_with_flush_messages_1(seed, acks):
         acknowledged, number = [], 0
         harness = None
         for life in range(4):
-            memory = await cluster.start()
-            harness = LogHarness(cluster, memory, await memory.connect())
+            memory_broker = await cluster.start()
+            harness = LogHarness(cluster, memory_broker, await memory_broker.connect())
             if life == 0:
                 await harness.create(flush_messages="1", segment_bytes="500")
             result = await harness.values()
@@ -416,7 +416,7 @@ def test_no_acknowledged_record_is_lost_with_flush_messages_1(seed, acks):
                 task = harness.send(b"%06d" % number, acks=acks)
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.sleep(cluster.entropy.below(4) / 1000)
-            await memory.kill()
+            await memory_broker.kill()
         await cluster.close()
 
     run_virtually(main)

@@ -105,8 +105,8 @@ class ReplicaMove:
                 self.acknowledged = len(self.sent)
 
     async def begin(self):
-        self.memory = await self.cluster.start(TWO)
-        self.client = await self.memory.connect()
+        self.memory_broker = await self.cluster.start(TWO)
+        self.client = await self.memory_broker.connect()
 
     async def move(self, count_max):
         """Return the number of file operations, and whether the move completed."""
@@ -120,7 +120,7 @@ class ReplicaMove:
         self.cluster.files.offload = later
         expected = [AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("orders", [0])])]
         requested = self.client.begin(ALTER_REPLICA_LOG_DIRS, 2, AlterReplicaLogDirsRequest(expected))
-        self.client = await self.memory.connect()
+        self.client = await self.memory_broker.connect()
         await self.produce(DURING)
         await requested
         await self.cluster.clock.sleep_ms(1000)
@@ -129,18 +129,18 @@ class ReplicaMove:
         return self.stopping.count, is_done and not self.stopping.is_stopped
 
     def log_dir(self):
-        result = self.memory.broker._log_manager.find(ORDERS)
+        result = self.memory_broker.broker._log_manager.find(ORDERS)
         return None if result is None else result[0].path
 
     async def lose_power(self, randomness):
         for name in ("write", "_change", "refuse_sync", "offload"):
             vars(self.cluster.files).pop(name, None)
         self.cluster.entropy, entropy = randomness, self.cluster.entropy
-        await self.memory.kill()
+        await self.memory_broker.kill()
         self.cluster.entropy = entropy
 
     async def read(self):
-        values, topic = [], self.memory.broker.metadata_cache.topic("orders")
+        values, topic = [], self.memory_broker.broker.metadata_cache.topic("orders")
         while True:
             part = FetchPartition(0, fetch_offset=len(values), partition_max_bytes=1 << 20)
             requested = FetchTopic(topic="orders", topic_id=topic.topic_id, partitions=[part])
@@ -173,7 +173,7 @@ async def run_scenario(count_max, randomness):
             names = [name for path in ("/a", "/b") for name in cluster.files.list_names(path)]
             assert [name for name in names if name.startswith("orders")] == ["orders-0"]
             await check(move_run)
-        await move_run.memory.stop()
+        await move_run.memory_broker.stop()
         return count, is_done
     finally:
         await cluster.close()

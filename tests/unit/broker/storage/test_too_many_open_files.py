@@ -20,10 +20,10 @@ class Descriptors:
             setattr(files, name, self._guarded(getattr(files, name)))
 
     def _guarded(self, opening):
-        def guarded(path, *args, **how):
+        def guarded(path, *args, **options):
             if self.are_gone:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
-            return opening(path, *args, **how)
+            return opening(path, *args, **options)
 
         return guarded
 

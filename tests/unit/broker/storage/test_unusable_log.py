@@ -30,14 +30,14 @@ def restart(run_with_restarts):
     """Run a scenario, stop cleanly, damage the files, and run another scenario after a restart."""
 
     def run(before, spoil, after, *, kill=False):
-        async def scenario(cluster, begin):
-            harness = await begin()
+        async def scenario(cluster, start_broker):
+            harness = await start_broker()
             await before(harness)
-            await (harness.memory.kill() if kill else harness.memory.stop())
+            await (harness.memory_broker.kill() if kill else harness.memory_broker.stop())
             spoil(harness.cluster.files)
-            harness = await begin()
+            harness = await start_broker()
             await after(harness)
-            await harness.memory.stop()
+            await harness.memory_broker.stop()
 
         run_with_restarts(scenario)
 
@@ -106,34 +106,34 @@ def test_unrecoverable_log_takes_the_partition_offline_until_repaired(restart):
 
 
 def test_checkpoints_of_an_unusable_log_survive_a_clean_stop(run_with_restarts):
-    async def scenario(cluster, begin):
-        harness = await begin()
+    async def scenario(cluster, start_broker):
+        harness = await start_broker()
         await _fill(harness)
         for _ in range(3):
             await harness.produce("orders", b"x", partition=1)
         harness.broker._replica_manager.find("orders", 1).delete_records_on_leader(2)
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
         files = harness.cluster.files
         file = files.open(f"/data/orders-1/{LOG}")
         file.append(b"torn")
         file.sync()
         guard = ReadOnly(files, f"orders-1/{LOG}")
-        harness = await begin()
+        harness = await start_broker()
         assert (await harness.produce("orders", b"y", partition=1)).error_code != 0
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
         assert not files.exists(CLEAN_STOP)  # it would claim that the log needs no recovery
         guard.end = None
-        harness = await begin()
+        harness = await start_broker()
         assert (await harness.fetch("orders", 2, partition=1)).log_start_offset == 2
         assert (await harness.produce("orders", b"y", partition=1)).base_offset == 4
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
 
     run_with_restarts(scenario)
 
 
 def test_directory_in_place_of_a_snapshot_file_does_not_fail_a_clean_stop(run_with_restarts):
-    async def scenario(cluster, begin):
-        harness = await begin()
+    async def scenario(cluster, start_broker):
+        harness = await start_broker()
         await harness.create("orders", settings={"segment.bytes": "200", "retention.bytes": "0"})
         for sequence in range(6):
             await harness.produce(
@@ -146,7 +146,7 @@ def test_directory_in_place_of_a_snapshot_file_does_not_fail_a_clean_stop(run_wi
                 files.make_directories(path)
         await harness.cluster.clock.sleep_ms(600_000)
         assert (await harness.produce("orders", b"x")).error_code == 0
-        await harness.memory.stop()
+        await harness.memory_broker.stop()
         assert files.exists(CLEAN_STOP)
 
     run_with_restarts(scenario)
