@@ -1,1 +1,1 @@
-"""The Kafka protocol without input or output: messages, headers, frames, and both ends of a connection."""
+"""The Kafka protocol, sans-IO: messages, headers, frames, and both ends of a connection."""

@@ -1,7 +1,7 @@
 """The APIs of the protocol: key, name, first flexible version, and the messages by name.
 
-Messages are imported when first asked for: a broker that starts, or a client that sends one request, pays for
-what it uses. An API's messages live in the module called like it, ``ListOffsets`` in ``list_offsets``.
+Message modules are imported on first use, so that a starting broker or a client with one request only pays
+for what it uses. The messages of ``ListOffsets`` are in the module ``list_offsets``, and so on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.wire.schema import NEVER
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API; ``name`` is Kafka's, ``flexible`` the first flexible version."""
+    """One API: its key, Kafka's name, and the first flexible version."""
 
     key: int
     name: str
@@ -24,7 +24,6 @@ class Api:
 
     @property
     def request(self) -> Any:
-        """The class of its requests."""
         return getattr(self._messages(), f"{self.name}Request")
 
     @property

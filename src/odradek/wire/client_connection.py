@@ -1,9 +1,9 @@
-"""The client's end of a connection: requests to bytes, bytes to answers matched with their requests.
+"""Client end of a connection: requests to bytes, bytes to responses matched with their requests.
 
-A broker answers a connection's requests in order, so the next answer must carry the correlation id of the
-oldest request that expects one. A broker that does not know the version of an ApiVersions request answers
-it in version 0; whoever decodes the body looks at the error code, its first two bytes, before trusting the
-version asked for.
+A broker responds to the requests of a connection in order, so the next response must carry the correlation id
+of the oldest request that expects one. A broker that does not support the version of an ApiVersions request
+responds in version 0: the decoder of the body must check the error code, its first two bytes, before it
+trusts the requested version.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from odradek.wire.headers import RequestHeader, decode_response_header, encode_r
 
 _size = Struct(">i")
 
-# A broker announces what it was asked for: room for that is made at once, up to more than fetch.max.bytes.
+# Brokers are trusted to send what they announce: the buffer of a response is allocated at once up to this
+# size, which is above fetch.max.bytes.
 _ANNOUNCED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Response(NamedTuple):
-    """One answer: whose it is, and the frame with its body from ``body_position`` on."""
+    """One response: the request it belongs to, and the frame with the body from ``body_position`` on."""
 
     api_key: int
     api_version: int
@@ -35,7 +36,7 @@ class Response(NamedTuple):
 
 
 class ClientConnection:
-    """Sans-IO: send what ``request`` gives, receive into ``receive_buffer()``."""
+    """Sans-IO client connection: send the parts ``request`` returns, receive into ``receive_buffer()``."""
 
     __slots__ = ("_client_id", "_frames", "_next_id", "_waiting")
 
@@ -52,7 +53,7 @@ class ClientConnection:
         self._waiting: deque[RequestHeader] = deque()
 
     def set_response_bytes_max(self, frame_bytes_max: int) -> None:
-        """From now on no answer is larger than this."""
+        """Set the maximum size of responses from now on."""
         self._frames.frame_bytes_max = frame_bytes_max
 
     @property
@@ -61,13 +62,13 @@ class ClientConnection:
 
     @property
     def violation(self) -> RemoteProtocolViolation | None:
-        """What came behind the answers given last, if it cannot be an answer."""
+        """Protocol violation found after the responses returned last, if any."""
         return self._frames.violation
 
     def request(
         self, api_key: int, api_version: int, body: list[Part], *, expects_response: bool = True
     ) -> tuple[int, list[Part]]:
-        """Frame a request: its correlation id, and the parts to send."""
+        """Frame a request; return its correlation id and the parts to send."""
         header = RequestHeader(api_key, api_version, self._next_id, self._client_id)
         head = encode_request_header(header)
         size = len(head) + sum(len(part) for part in body)
@@ -80,16 +81,16 @@ class ClientConnection:
         return self._frames.buffer()
 
     def received(self, count: int) -> list[Response]:
-        """Answers complete after ``count`` more bytes, in the order of their requests."""
+        """Return the responses completed by ``count`` more bytes, in request order."""
         return [self._match(frame) for frame in self._frames.received(count)]
 
     def _match(self, frame: memoryview) -> Response:
         if not self._waiting:
-            raise RemoteProtocolViolation("an answer came that nobody asked for")
+            raise RemoteProtocolViolation("response without an outstanding request")
         sent = self._waiting.popleft()
         correlation_id, position = decode_response_header(frame, sent.api_key, sent.api_version)
         if correlation_id != sent.correlation_id:
             raise RemoteProtocolViolation(
-                f"answer {correlation_id} came where {sent.correlation_id} was due (API {sent.api_key})"
+                f"correlation id must be {sent.correlation_id} (API {sent.api_key}), got {correlation_id}"
             )
         return Response(sent.api_key, sent.api_version, correlation_id, frame, position)

@@ -1,7 +1,7 @@
-"""What consumers of a group tell each other through JoinGroup and SyncGroup, which carry it as bytes.
+"""Subscriptions and assignments of the consumer protocol, carried as bytes in JoinGroup and SyncGroup.
 
-Both begin with an int16 version, 0 to 3; after it come the fields below. A later version only adds fields at
-the end, so a reader may take an unknown one for the last it knows, or any for version 0.
+Both start with an int16 version, 0 to 3, followed by the fields below. A later version only adds fields at
+the end, so a reader may read an unknown version as the last it knows, or any version as 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from odradek.wire.schema import array, bytes_, int32, message, string, structure
 
 PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type of groups whose members speak this."""
+"""Protocol type of consumer groups."""
 
 
 @structure
@@ -22,7 +22,7 @@ class ConsumerProtocolPartitions:
 
 @message(versions=range(0, 4))
 class ConsumerProtocolSubscription:
-    """The topics a member wants. v1 adds what it owns, v2 the generation it owns them from, v3 its rack."""
+    """Subscribed topics. v1 adds owned partitions, v2 the generation they were assigned in, v3 the rack."""
 
     topics: list[str] = array(string)
     user_data: bytes | None = bytes_(nullable_since=0, default=None)
@@ -35,7 +35,7 @@ class ConsumerProtocolSubscription:
 
 @message(versions=range(0, 4))
 class ConsumerProtocolAssignment:
-    """The partitions a member gets. All versions are alike."""
+    """Partitions assigned to a member. All versions are alike."""
 
     assigned_partitions: list[ConsumerProtocolPartitions] = array(ConsumerProtocolPartitions)
     user_data: bytes | None = bytes_(nullable_since=0, default=None)

@@ -1,8 +1,8 @@
-"""Writes the decoder a person would write by hand for one message in one version.
+"""Generates the Python source of the decoder of one message in one version.
 
-Objects are made without their ``__init__`` and their slots are set straight from the unpacked run. The first
-byte of a varint is read with the run before it; only longer varints take a call. Every length and count is
-compared with the bytes left before it is used.
+Objects are created without ``__init__`` and their slots are set from the unpacked run. The first byte of a
+varint is read with the preceding run; only longer varints need a call. Every length and count is compared
+with the remaining bytes before it is used.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from typing import Any
 
 from odradek.model.errors import RemoteProtocolViolation
-from odradek.wire.code_buffer import Source, size_of
+from odradek.wire.code_buffer import CodeBuffer, size_of
 from odradek.wire.primitives import (
     STRING_BYTES_MAX,
     read_uvarint,
@@ -24,11 +24,11 @@ from odradek.wire.schema import EMPTY, FIXED, Field, Table, table_of
 
 
 def decode_function(cls: type[Table], version: int) -> Any:
-    """The decoder: takes the frame and a position, gives the message and the position after it."""
-    return _Decoder(cls, version).build()
+    """Generate the decoder: frame and position in, message and end position out."""
+    return _DecoderGenerator(cls, version).build()
 
 
-class _Decoder(Source):
+class _DecoderGenerator(CodeBuffer):
     def __init__(self, cls: type[Table], version: int) -> None:
         super().__init__(
             {
@@ -55,7 +55,7 @@ class _Decoder(Source):
         self._flush()
         self.close()
         self.open("except Malformed as cause:")
-        what = f"{self._cls.__name__} version {self._version} cannot be read"
+        what = f"{self._cls.__name__} version {self._version} cannot be decoded"
         self.line(f"raise Violation('{what}: ' + str(cause)) from cause")
         self.close()
         self.line("return m, pos")
@@ -140,7 +140,7 @@ class _Decoder(Source):
         self.close()
 
     def _length(self, code: str, what: str, *, is_string: bool = False) -> None:
-        """Read a length or count into ``n``, with the run before it. Compact ones count one too many."""
+        """Read a length or count into ``n``, with the preceding run. Compact encodings store it plus one."""
         if not self._flexible:
             self.run.append((code, "n"))
             self._flush()

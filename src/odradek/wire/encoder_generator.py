@@ -1,8 +1,8 @@
-"""Writes the encoder a person would write by hand for one message in one version.
+"""Generates the Python source of the encoder of one message in one version.
 
-Pieces are appended to the list ``out`` and joined at the end. Where records are kept apart, ``out`` is joined
-into ``parts`` before each and started anew. Loops and nested structures are written in place, so the common
-road through a message is one function that calls nothing of ours.
+Pieces are appended to the list ``out`` and joined at the end. When records stay separate, ``out`` is joined
+into ``parts`` before each of them and restarted. Loops and nested structures are generated inline, so that
+the usual path through a message is one function without further Python calls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from typing import Any
 
 from odradek.model.errors import LocalProtocolViolation
-from odradek.wire.code_buffer import Source
+from odradek.wire.code_buffer import CodeBuffer
 from odradek.wire.primitives import ONE_BYTE, STRING_BYTES_MAX, uvarint
 from odradek.wire.schema import EMPTY, FIXED, NEVER, Field, Table
 
@@ -19,17 +19,17 @@ PLAIN = (bytes, bytearray, memoryview)
 
 
 def encode_function(cls: type[Table], version: int, *, split: bool) -> Any:
-    """The encoder: ``split`` gives a list of parts with records uncopied, else it gives bytes."""
-    return _Encoder(cls, version, split=split).build()
+    """Generate the encoder; with ``split`` it returns a list of parts with uncopied records, else bytes."""
+    return _EncoderGenerator(cls, version, split=split).build()
 
 
-class _Encoder(Source):
+class _EncoderGenerator(CodeBuffer):
     def __init__(self, cls: type[Table], version: int, *, split: bool) -> None:
         super().__init__(
             {
                 "ONE_BYTE": ONE_BYTE,
                 "PLAIN": PLAIN,
-                "Refused": (struct.error, AttributeError, TypeError, ValueError, OverflowError),
+                "Unencodable": (struct.error, AttributeError, TypeError, ValueError, OverflowError),
                 "Violation": LocalProtocolViolation,
                 "check_uuid": _check_uuid,
                 "join": b"".join,
@@ -58,17 +58,17 @@ class _Encoder(Source):
         else:
             self.line("return join(out)")
         self.close()
-        self.open("except Refused as cause:")
-        what = f"{self._cls.__name__} version {self._version} cannot be written"
+        self.open("except Unencodable as cause:")
+        what = f"{self._cls.__name__} version {self._version} cannot be encoded"
         self.line(f"raise Violation('{what}: ' + str(cause)) from cause")
         return self.function("encode")
 
     def _structure(self, cls: type[Table], var: str) -> None:
-        """All fields of one structure, then its tagged section; the run may still be open afterwards."""
+        """Generate all fields of a structure, then its tagged section; the run may stay open."""
         tagged = {}
         for name, field in cls.FIELDS.items():
             if not field.is_in(self._version):
-                self._refuse_absent(cls, field, f"{var}.{name}", name)
+                self._check_absent(cls, field, f"{var}.{name}", name)
             elif field.tag is not None:
                 tagged[field.tag] = (field, f"{var}.{name}")
             else:
@@ -76,7 +76,7 @@ class _Encoder(Source):
         if self._flexible:
             self._tags([(tag, *tagged[tag]) for tag in sorted(tagged)])
 
-    def _refuse_absent(self, cls: type[Table], field: Field, expression: str, name: str) -> None:
+    def _check_absent(self, cls: type[Table], field: Field, expression: str, name: str) -> None:
         if not field.ignorable:
             what = f"{self._cls.__name__}: {cls.__name__}.{name}"
             self.line(f"if {_differs(field, expression)}: unsupported({what!r}, {self._version})")
@@ -95,7 +95,7 @@ class _Encoder(Source):
             self._blob(field, expression)
 
     def _blob(self, field: Field, expression: str) -> None:
-        """Strings, bytes and records: a length, then the bytes."""
+        """Generate a string, bytes or records field: a length, then the bytes."""
         blob, length = self.fresh("b"), self.fresh("n")
         value = f"{blob}.encode()" if field.kind == "string" else blob
         self.line(f"{blob} = {expression}")
@@ -161,7 +161,7 @@ class _Encoder(Source):
         self.line("else: out.append(b'\\0')")
 
     def _tag(self, tag: int, field: Field, expression: str) -> None:
-        """A tagged value is written apart, because its size comes first."""
+        """Generate a tagged field, encoded separately because its size comes first."""
         outer = self.fresh("outer")
         self.line(f"{outer} = out; out = []")
         self._value(field, expression)
@@ -170,7 +170,7 @@ class _Encoder(Source):
         self.line(f"{outer}.append(uvarint(len(out))); {outer}.append(out); out = {outer}")
 
     def _count(self, count: str, code: str, *, is_string: bool = False) -> None:
-        """Write a length together with the run before it."""
+        """Generate a length together with the preceding run."""
         if not self._flexible:
             self.run.append((code, count))
             self._flush()
@@ -203,7 +203,7 @@ class _Encoder(Source):
 
 
 def _differs(field: Field, expression: str) -> str:
-    """Source of a test that ``expression`` holds something else than the field's default."""
+    """Return the source of a test that ``expression`` differs from the field's default."""
     if field.default is None:
         return f"{expression} is not None"
     if field.default is EMPTY:
@@ -213,12 +213,14 @@ def _differs(field: Field, expression: str) -> str:
 
 
 def _unsupported(what: str, version: int) -> None:
-    raise LocalProtocolViolation(f"{what} is set, but version {version} cannot carry it")
+    raise LocalProtocolViolation(
+        f"{what} must have its default value in version {version}, which does not have the field"
+    )
 
 
 def _check_uuid(value: bytes) -> None:
-    raise LocalProtocolViolation(f"a uuid has 16 bytes, not {len(value)}")
+    raise LocalProtocolViolation(f"uuid must have 16 bytes, got {len(value)}")
 
 
 def _too_long(length: int) -> None:
-    raise LocalProtocolViolation(f"a string of {length} bytes is longer than {STRING_BYTES_MAX}")
+    raise LocalProtocolViolation(f"string must have <= {STRING_BYTES_MAX} bytes, got {length}")

@@ -1,12 +1,12 @@
-"""Length-prefixed frames out of a stream of bytes.
+"""Length-prefixed frames from a byte stream.
 
-Layout: size int32, then that many bytes. Bytes are received into a scratch buffer that many readers may
-share: what lies in it belongs to one reader from ``buffer()`` to ``received()``, and no longer. Frames that
-are whole by then are copied out of it, the beginning of the next one is kept aside; a large frame gets its
-own buffer as soon as its size is known, and the rest of it is received straight into that. Its buffer takes
-the memory of what has arrived, so that announcing much and sending little costs the peer's words, not our
-memory: up to ``GROWN_BYTES_MAX`` it grows with that, and beyond it is mapped, so that pages become memory as
-they are received into. A frame given out owns its bytes: nothing here touches them again.
+Layout: int32 size, then that many bytes. Bytes are received into a scratch buffer that several readers may
+share: its content belongs to one reader from ``buffer()`` to ``received()`` only. Complete frames are copied
+out of it, and the beginning of the next one is saved. A large frame gets a buffer of its own as soon as its
+size is known, and the rest is received directly into it. That buffer uses memory in proportion to the bytes
+received, so that a peer cannot claim memory by announcing a size: up to ``GROWN_BYTES_MAX`` it grows with the
+data, beyond that it is memory-mapped, so that pages are allocated as they are written. A returned frame owns
+its bytes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from odradek.model.errors import RemoteProtocolViolation
 
 SCRATCH_BYTES: Final = 256 * 1024
 LARGE_BYTES: Final = 64 * 1024
-"""A frame above this that is not complete in scratch gets a buffer of its own."""
+"""An incomplete frame above this size gets a buffer of its own."""
 
 GROWN_BYTES_MAX: Final = 1024 * 1024 + LARGE_BYTES
-"""A little more than the usual records of one partition: larger frames are worth a mapping."""
+"""Slightly more than the usual records of one partition; larger frames are memory-mapped."""
 _GROWTH: Final = 4
 _FIRST_GROWTH: Final = 16
 _FIRST_BYTES_MAX: Final = 256 * 1024
@@ -34,16 +34,16 @@ _size_at = Struct(">i").unpack_from
 
 
 def make_scratch() -> memoryview:
-    """A buffer for readers that are never between ``buffer()`` and ``received()`` at the same time."""
+    """Return a buffer to share among readers that never overlap between ``buffer()`` and ``received()``."""
     return memoryview(bytearray(SCRATCH_BYTES))
 
 
 class FrameReader:
-    """Receive into ``buffer()``, tell ``received`` how much arrived, get the frames that are complete.
+    """Splits received bytes into frames: receive into ``buffer()``, then call ``received`` with the count.
 
-    For a large frame ``announced_bytes_max`` is set aside on its announcement alone, where peers are trusted.
-    ``allocate`` makes the buffers of large frames. They need not be empty: each byte is received before
-    anybody sees it. At most ``frames_max`` frames are given at once; ``more`` gives the others.
+    A large frame is allocated up to ``announced_bytes_max`` on its announced size alone (for trusted peers).
+    ``allocate`` creates the buffers of large frames; they need not be zeroed, because every byte is received
+    before it is visible. At most ``frames_max`` frames are returned at once; ``more`` returns the others.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class FrameReader:
         self._announced_bytes_max = announced_bytes_max
         self.violation: RemoteProtocolViolation | None = None
         self.has_more = False
-        """True while frames may be left in the received bytes; ``more`` gives them."""
+        """True while complete frames may remain; ``more`` returns them."""
         self._scratch = make_scratch() if scratch is None else scratch
         self._rest = b""
         self._large: bytearray | memoryview | mmap.mmap | None = None
@@ -84,7 +84,7 @@ class FrameReader:
         self._filled = 0
 
     def buffer(self) -> memoryview:
-        """Where to receive next; never empty, and to be asked for anew before every receive."""
+        """Return the buffer to receive into: never empty, and valid for one receive."""
         if self._large is None:
             rest = self._rest
             if not rest:
@@ -92,14 +92,14 @@ class FrameReader:
             self._scratch[: len(rest)] = rest
             return self._scratch[len(rest) :]
         if self._filled == len(self._large):
-            self._set_aside(min(_GROWTH * self._filled, self._large_bytes))
+            self._reserve(min(_GROWTH * self._filled, self._large_bytes))
         return self._large_view[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
-        """Account for ``count`` bytes put into ``buffer()``; give the frames now complete, in order.
+        """Account for ``count`` bytes received into ``buffer()``; return the complete frames in order.
 
-        Frames before one that cannot be are given; ``violation`` then says what came behind them, and nothing
-        more may be received. With none before it, it is raised.
+        Frames before an invalid one are returned, and ``violation`` is set: nothing more may be received. An
+        invalid first frame raises the violation.
         """
         if self._large is not None:
             self._filled += count
@@ -107,17 +107,17 @@ class FrameReader:
         return self._cut(len(self._rest) + count)
 
     def more(self) -> list[memoryview]:
-        """Give the next frames of what was received."""
+        """Return the next complete frames of the received bytes."""
         self.buffer()
         return self._cut(len(self._rest))
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes received of a frame that is not complete, with its size."""
+        """Bytes received of an incomplete frame, including its size field."""
         return len(self._rest) if self._large is None else 4 + self._filled
 
     def release(self) -> None:
-        """Let go of what was received; nothing more will be."""
+        """Drop all received bytes; nothing more will be received."""
         self._rest = b""
         self.has_more = False
         self._large, self._large_view = None, memoryview(b"")
@@ -132,7 +132,7 @@ class FrameReader:
                 break
             size: int = _size_at(scratch, start)[0]
             if not 0 <= size <= self.frame_bytes_max:
-                self.violation = self._refusal(size)
+                self.violation = self._invalid_size(size)
                 if not frames:
                     raise self.violation
                 break
@@ -147,26 +147,22 @@ class FrameReader:
         self._rest = bytes(scratch[start:end]) if start < end else b""
         return frames
 
-    def _refusal(self, size: int) -> RemoteProtocolViolation:
+    def _invalid_size(self, size: int) -> RemoteProtocolViolation:
         if size < 0:
-            return RemoteProtocolViolation(
-                f"a frame announces {size} bytes; the limit is {self.frame_bytes_max}"
-            )
-        return RemoteProtocolViolation(
-            f"a frame of {size} bytes is larger than the limit of {self.frame_bytes_max}"
-        )
+            return RemoteProtocolViolation(f"frame size must be in 0..{self.frame_bytes_max}, got {size}")
+        return RemoteProtocolViolation(f"frame size must be <= {self.frame_bytes_max} bytes, got {size}")
 
     def _begin_large(self, size: int, start: int, end: int) -> None:
         self._large_bytes = size
         self._filled = 0
         arrived = end - start
         first = max(_GROWTH * arrived, min(_FIRST_GROWTH * arrived, _FIRST_BYTES_MAX), _SMALL_BYTES)
-        self._set_aside(min(size, max(first, self._announced_bytes_max)))
+        self._reserve(min(size, max(first, self._announced_bytes_max)))
         self._large_view[: end - start] = self._scratch[start:end]
         self._filled = end - start
 
-    def _set_aside(self, size: int) -> None:
-        """Give the large frame a buffer of this size, with what it has so far; or one of its whole size."""
+    def _reserve(self, size: int) -> None:
+        """Move the large frame to a buffer of this size, or to a mapping of its whole size."""
         if size > max(GROWN_BYTES_MAX, self._announced_bytes_max):
             larger: bytearray | memoryview | mmap.mmap = mmap.mmap(-1, self._large_bytes)
         else:

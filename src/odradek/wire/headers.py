@@ -1,11 +1,11 @@
-"""Request and response headers, and which version of them goes with which API.
+"""Request and response headers.
 
 Request: api_key int16 · api_version int16 · correlation_id int32 · client_id nullable string · [tags]
 Response: correlation_id int32 · [tags]
 
-The tags are there when the API is in a flexible version. Three exceptions: the client id keeps its two-byte
-length in every version; ApiVersions is answered without tags always, so that a client can read the answer
-whatever the broker speaks; ControlledShutdown 0 has no client id.
+The tags are present in flexible versions of the API. Three exceptions: the client id keeps its two-byte
+length in every version; the header of an ApiVersions response never has tags, so that a client can read it
+whatever versions the broker supports; ControlledShutdown 0 has no client id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RequestHeader(NamedTuple):
 
 
 def request_header_is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether tags follow the client id; not for APIs that are not known."""
+    """Return whether tags follow the client id; False for unknown APIs."""
     return api_version >= REQUEST_FLEXIBLE_SINCE.get(api_key, NEVER)
 
 
@@ -45,7 +45,7 @@ def response_header_is_flexible(api_key: int, api_version: int) -> bool:
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header and the position of the body. APIs and versions that are not known are let through."""
+    """Return the header and the position of the body. Unknown APIs and versions are accepted."""
     try:
         api_key, api_version, correlation_id, length = _LEAD.unpack_from(frame)
         if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
@@ -57,36 +57,36 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
                 wrong_length("client id", length, len(frame) - 10)
             client_id = frame[10:position].tobytes().decode()
         if api_version >= REQUEST_FLEXIBLE_SINCE.get(api_key, NEVER):
-            # One zero byte says no tags, as nearly always.
+            # A zero byte means no tags: the usual case.
             position = position + 1 if frame[position] == 0 else skip_tags(frame, position, len(frame))
     except (error, IndexError, UnicodeDecodeError) as cause:
-        raise RemoteProtocolViolation(f"request header cannot be read: {cause}") from cause
+        raise RemoteProtocolViolation(f"request header cannot be decoded: {cause}") from cause
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
     api_key, api_version, correlation_id, client_id = header
     if api_key not in API_BY_KEY:
-        raise LocalProtocolViolation(f"there is no API {api_key}")
+        raise LocalProtocolViolation(f"unknown API key {api_key}")
     if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
         return _LEAD.pack(api_key, api_version, correlation_id, 0)[:8]
     try:
         name = b"" if client_id is None else client_id.encode()
         lead = _LEAD.pack(api_key, api_version, correlation_id, -1 if client_id is None else len(name))
     except (error, UnicodeEncodeError) as cause:
-        raise LocalProtocolViolation(f"request header cannot be written: {cause}") from cause
+        raise LocalProtocolViolation(f"request header cannot be encoded: {cause}") from cause
     return lead + name + (b"\0" if request_header_is_flexible(api_key, api_version) else b"")
 
 
 def decode_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
-    """The correlation id and the position of the body, for the answer to a request sent as given."""
+    """Return the correlation id and the position of the body of a response."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame)
         position = 4
         if response_header_is_flexible(api_key, api_version):
             position = skip_tags(frame, position, len(frame))
     except (error, IndexError) as cause:
-        raise RemoteProtocolViolation(f"response header cannot be read: {cause}") from cause
+        raise RemoteProtocolViolation(f"response header cannot be decoded: {cause}") from cause
     return correlation_id, position
 
 

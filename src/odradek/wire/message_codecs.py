@@ -1,8 +1,8 @@
-"""Message and version in, functions out: encoders and decoders, compiled once and kept.
+"""Encoders and decoders by message and version, generated on first use and cached.
 
-The functions are straight-line Python made from the message's table on first use. Whatever the bytes,
-decoders raise nothing but ``RemoteProtocolViolation``; encoders raise ``LocalProtocolViolation`` for values
-the version cannot carry.
+The functions are straight-line Python generated from the message's table. For any input, decoders raise
+nothing but ``RemoteProtocolViolation``; encoders raise ``LocalProtocolViolation`` for values that the version
+cannot carry.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Decoder = Callable[[memoryview, int], tuple[Any, int]]
 
 @cache
 def encoder(cls: type, version: int) -> Encoder:
-    """The function that writes a message whole."""
+    """Return the function that encodes a message into bytes."""
     _check_version(cls, version)
     return cast(Encoder, encode_function(cast("type[Table]", cls), version, split=False))
 
 
 @cache
 def parts_encoder(cls: type, version: int) -> PartsEncoder:
-    """The function that writes a message as parts: its records stay uncopied, as they were put in."""
+    """Return the function that encodes a message into parts, with its records uncopied."""
     if not _holds_records(cast("type[Table]", cls)):
         whole = encoder(cls, version)
         return lambda message: [whole(message)]
@@ -41,7 +41,7 @@ def parts_encoder(cls: type, version: int) -> PartsEncoder:
 
 @cache
 def decoder(cls: type, version: int) -> Decoder:
-    """The function that reads a message: takes the frame and a position, gives the message and the end."""
+    """Return the function that decodes a message: frame and position in, message and end position out."""
     _check_version(cls, version)
     return cast(Decoder, decode_function(cast("type[Table]", cls), version))
 
@@ -50,7 +50,7 @@ def _check_version(cls: type, version: int) -> None:
     versions = cast("type[Table]", cls).VERSIONS
     if version not in versions:
         raise LocalProtocolViolation(
-            f"{cls.__name__} has versions {versions[0]} to {versions[-1]}, not {version}"
+            f"{cls.__name__} version must be in {versions[0]}..{versions[-1]}, got {version}"
         )
 
 

@@ -1,12 +1,11 @@
-"""Unsigned varints and tagged-field sections: the pieces of the format that have no fixed width.
+"""Unsigned varints and tagged-field sections, the variable-width parts of the format.
 
-An unsigned varint holds seven bits per byte, low bits first, the high bit saying that another byte follows;
-at most five bytes. A tagged-field section is a varint count, then for each field its tag, its size and its
-bytes; tags that nobody here knows are stepped over.
+An unsigned varint has seven bits per byte, low bits first; the high bit marks a following byte; at most five
+bytes. A tagged-field section is a varint count, then tag, size and bytes of each field; unknown tags are
+skipped.
 
-Functions that read take the position to read at and give the position after; they raise
-``RemoteProtocolViolation``, or ``IndexError`` where the bytes end too early, which the compiled decoders
-turn into one.
+Reading functions take a position and return the position after the value. They raise
+``RemoteProtocolViolation``, or ``IndexError`` at the end of the bytes, which the generated decoders convert.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ UVARINT_BYTES_MAX: Final = 5
 STRING_BYTES_MAX: Final = 0x7FFF
 
 ONE_BYTE: Final = tuple(bytes([n]) for n in range(128))
-"""Varints of one byte, ready made."""
+"""Encoded varints of one byte."""
 
 
 def uvarint(value: int) -> bytes:
-    """Encode a number of at most 32 bits."""
+    """Encode an unsigned number of at most 32 bits."""
     if value < 128:
         return ONE_BYTE[value]
     out = bytearray()
@@ -36,14 +35,14 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(raw: Buffer, position: int) -> tuple[int, int]:
-    """Decode one number: the value, and the position after it."""
+    """Decode a varint; return the value and the position after it."""
     byte = raw[position]
     position += 1
     value = byte & 127
     shift = 7
     while byte > 127:
         if shift == 7 * UVARINT_BYTES_MAX:
-            raise RemoteProtocolViolation(f"a varint is longer than {UVARINT_BYTES_MAX} bytes")
+            raise RemoteProtocolViolation(f"varint must have <= {UVARINT_BYTES_MAX} bytes")
         byte = raw[position]
         position += 1
         value |= (byte & 127) << shift
@@ -52,7 +51,7 @@ def read_uvarint(raw: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tags(raw: Buffer, position: int, limit: int) -> int:
-    """Step over a whole tagged-field section that begins at ``position``."""
+    """Skip the tagged-field section at ``position``."""
     count, position = read_uvarint(raw, position)
     check_count("tagged fields", count, limit - position)
     for _ in range(count):
@@ -65,22 +64,22 @@ def skip_tags(raw: Buffer, position: int, limit: int) -> int:
 
 
 def check_count(what: str, count: int, left: int) -> None:
-    """No element takes less than a byte: a count above the bytes left is refused before allocating."""
+    """Check a count before allocating: every element has at least one byte."""
     if not 0 <= count <= left:
         wrong_count(what, count, left)
 
 
 def wrong_count(what: str, count: int, left: int) -> None:
     if count < 0:
-        raise RemoteProtocolViolation(f"{what}: null where none is allowed")
-    raise RemoteProtocolViolation(f"{what}: {count} elements announced, {left} bytes left")
+        raise RemoteProtocolViolation(f"{what} must not be null")
+    raise RemoteProtocolViolation(f"{what} must have <= {left} elements (the remaining bytes), got {count}")
 
 
 def wrong_length(what: str, length: int, left: int) -> None:
     if length < 0:
-        raise RemoteProtocolViolation(f"{what}: null where none is allowed")
-    raise RemoteProtocolViolation(f"{what}: {length} bytes announced, {max(left, 0)} left")
+        raise RemoteProtocolViolation(f"{what} must not be null")
+    raise RemoteProtocolViolation(f"{what} must have <= {max(left, 0)} bytes, got {length}")
 
 
 def wrong_tag_size(what: str) -> None:
-    raise RemoteProtocolViolation(f"{what}: the tagged field's size is not that of its value")
+    raise RemoteProtocolViolation(f"{what}: size of the tagged field does not match its value")

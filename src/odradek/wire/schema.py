@@ -1,14 +1,14 @@
-"""How a message class is declared: the class is the table.
+"""Declarations of message classes.
 
-A message is a class whose fields name a wire type and the versions that carry it. ``@message`` marks what
-travels whole and says its versions and the first flexible one; ``@structure`` marks what lies inside. Both
-make slotted classes, built by position or keyword in field order, comparable, and with a readable ``repr``.
-Every field has a default, which is what a version without the field decodes to.
+A message is a class whose fields declare a wire type and a version range. ``@message`` declares a request or
+response with its versions and the first flexible one; ``@structure`` declares a nested structure. Both create
+slotted classes, constructed by position or keyword in field order, comparable, and with a readable ``repr``.
+Every field has a default, which is also the decoded value in versions without the field.
 
-A field that a version cannot carry may only hold its default when that version is written, unless it is
-``ignorable``: then it is dropped without a word.
+A field that a version does not have must hold its default when that version is encoded, unless it is
+``ignorable``: then it is dropped silently.
 
-Tagged structures are ``None`` when absent, and are written whenever they are not ``None``.
+Tagged structures are ``None`` when absent, and are encoded whenever they are not ``None``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 LAST: Final = 32767
 NEVER: Final = 32768
-"""A version above all versions."""
+"""Version above all versions."""
 
 REPR_BYTES_MAX: Final = 32
 
 
 class _Empty:
-    """Stands for a fresh empty list in tables and signatures."""
+    """Marks a fresh empty list as default in tables and signatures."""
 
     __slots__ = ()
 
@@ -47,11 +47,11 @@ FIXED: Final = {
     "bool": "?",
     "uuid": "16s",
 }
-"""Wire types of fixed width, and their codes in ``struct`` formats."""
+"""``struct`` codes of the fixed-width wire types."""
 
 
 class Field:
-    """One row of a message's table."""
+    """Declaration of one field of a message."""
 
     __slots__ = ("default", "ignorable", "kind", "nullable_since", "of", "secret", "since", "tag", "until")
 
@@ -86,7 +86,7 @@ class Field:
 
 
 class Table(Protocol):
-    """What ``@message`` and ``@structure`` leave on a class."""
+    """Class attributes set by ``@message`` and ``@structure``."""
 
     FIELDS: ClassVar[dict[str, Field]]
     VERSIONS: ClassVar[range]
@@ -130,7 +130,7 @@ def string(
     tag: int | None = None,
     secret: bool = False,
 ) -> Any:
-    """Text in UTF-8, at most 32767 bytes of it."""
+    """Declare a UTF-8 string of at most 32767 bytes."""
     return Field(
         "string",
         since,
@@ -152,7 +152,7 @@ def bytes_(
     ignorable: bool = False,
     secret: bool = False,
 ) -> Any:
-    """Bytes, copied out of the frame when decoded."""
+    """Declare bytes, copied out of the frame when decoded."""
     return Field(
         "bytes",
         since,
@@ -165,7 +165,7 @@ def bytes_(
 
 
 def records(since: int = 0, until: int = LAST, *, nullable_since: int | None = None) -> Any:
-    """Record batches: decoded to a view into the frame; anything with a length may be put in."""
+    """Declare record batches: decoded to a view into the frame; any value with a length can be encoded."""
     return Field("records", since, until, default=None, nullable_since=nullable_since)
 
 
@@ -179,7 +179,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """A list of structures, or of one of the plain types above: ``array(FetchTopic)``, ``array(int32)``."""
+    """Declare a list of structures or plain values: ``array(FetchTopic)``, ``array(int32)``."""
     element = of if isinstance(of, type) else cast(Callable[[], Field], of)()
     return Field(
         "array",
@@ -194,14 +194,14 @@ def array(
 
 
 def struct(of: type, since: int, until: int = LAST, *, tag: int, ignorable: bool = False) -> Any:
-    """One tagged structure; ``None`` when absent. (No untagged one is in any message served here.)"""
+    """Declare a tagged structure, ``None`` when absent. (No supported message has an untagged one.)"""
     return Field("struct", since, until, default=None, ignorable=ignorable, tag=tag, of=of)
 
 
-# Without field specifiers a checker takes every field to have a default, which is so.
+# Without field specifiers type checkers assume that every field has a default, which is the case.
 @dataclass_transform()
 def message(*, versions: range, flexible: int = NEVER) -> Callable[[type[T]], type[T]]:
-    """Declare a request or response: the versions served and the first with compact, tagged encoding."""
+    """Declare a request or response: its versions and the first flexible one (compact, with tags)."""
 
     def build(cls: type[T]) -> type[T]:
         return _slotted(cls, versions, flexible)
@@ -211,12 +211,12 @@ def message(*, versions: range, flexible: int = NEVER) -> Callable[[type[T]], ty
 
 @dataclass_transform()
 def structure(cls: type[T]) -> type[T]:
-    """Declare what lies inside messages; versions are those of the message around it."""
+    """Declare a nested structure; its versions are those of the enclosing message."""
     return _slotted(cls, range(0), NEVER)
 
 
 def table_of(cls: type) -> dict[str, Field]:
-    """The fields of a message or structure, in wire order."""
+    """Return the fields of a message or structure, in wire order."""
     return cast("type[Table]", cls).FIELDS
 
 
@@ -240,11 +240,11 @@ def _slotted(cls: type[T], versions: range, flexible: int) -> type[T]:
     return cast("type[T]", type(cls.__name__, (), body))
 
 
-def _first_init(self: Any, *given: Any, **named: Any) -> None:
-    """Compile the class's own ``__init__`` for its first object: importing all tables stays cheap."""
+def _first_init(self: Any, *args: Any, **kwargs: Any) -> None:
+    """Generate the class's own ``__init__`` for its first object, so that importing tables stays cheap."""
     cls = type(self)
     cls.__init__ = _init_for(cls.FIELDS)
-    cls.__init__(self, *given, **named)
+    cls.__init__(self, *args, **kwargs)
 
 
 def _init_for(table: dict[str, Field]) -> Callable[..., None]:

@@ -1,8 +1,7 @@
-"""The broker's end of a connection: bytes to requests, answers to bytes in the order of the requests.
+"""Broker end of a connection: bytes to requests, responses to bytes in request order.
 
-Answers may be made in any order; each is held until all earlier requests are answered, because a client
-matches them by place. A request that wants no answer (acks=0) takes its turn like the others and sends
-nothing.
+Requests may complete in any order; a response is held back until all earlier requests are complete, because
+clients match responses by order. A request without a response (acks=0) takes part in that order too.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from odradek.wire.headers import RESPONSE_FLEXIBLE_SINCE, RequestHeader, decode_
 from odradek.wire.schema import NEVER
 
 JOIN_BYTES_MAX: Final = 4096
-"""A first part up to this size is joined to its header: one piece less to send."""
+"""A first part up to this size is joined with the response header, to send one buffer less."""
 
 FRAMES_MAX: Final = 64
-"""Requests taken out of what was received at once: there may be ten thousand, and others wait meanwhile."""
+"""Requests decoded at once: a client may pipeline thousands while other connections wait."""
 
 RECEIVED_BYTES_MAX: Final = 1024 * 1024
-"""Received at once: copying more out of the system would keep other connections waiting."""
+"""Bytes received at once: a larger copy would delay other connections."""
 
 _pack_plain = Struct(">ii").pack
 _pack_tagged = Struct(">iix").pack
 
 
 class Request:
-    """One request as it arrived: its header, and the frame with its body from ``body_position`` on."""
+    """A received request: its header, and the frame with the body from ``body_position`` on."""
 
     __slots__ = (
         "_ready",
@@ -57,37 +56,37 @@ class Request:
 
 
 class ServerConnection:
-    """Sans-IO: receive into ``receive_buffer()``, send what ``answer`` gives."""
+    """Sans-IO server connection: receive into ``receive_buffer()``, send the parts ``respond`` returns."""
 
     __slots__ = ("_frames", "_waiting", "response_bytes", "violation")
 
     def __init__(self, frame_bytes_max: int, scratch: memoryview | None = None) -> None:
-        """``scratch`` may be shared by connections that receive one after the other; see ``frames``."""
+        """``scratch`` may be shared by connections that never receive concurrently; see ``frames``."""
         self._frames = FrameReader(frame_bytes_max, scratch, frames_max=FRAMES_MAX)
         self._waiting: deque[Request] = deque()
         self.response_bytes = 0
-        """Size of all answers so far."""
+        """Total size of all responses so far."""
         self.violation: RemoteProtocolViolation | None = None
-        """Fault behind the last requests that ends the connection, if any."""
+        """Protocol violation after the last requests, which ends the connection, if any."""
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes received of a request that is not complete."""
+        """Bytes received of an incomplete request."""
         return self._frames.partial_bytes
 
     @property
     def held_bytes(self) -> int:
-        """Bytes received of all requests whose answers have not been given back for sending."""
+        """Bytes of all received requests whose responses have not been returned for sending."""
         return self._frames.partial_bytes + sum(len(request.frame) + 4 for request in self._waiting)
 
     def release(self) -> None:
-        """Let go of all requests and of what was received: the connection is gone."""
+        """Drop all requests and received bytes of a closed connection."""
         self._frames.release()
         self._waiting.clear()
 
     @property
     def in_flight(self) -> int:
-        """Requests given out whose answers have not been given back for sending."""
+        """Number of requests whose responses have not been returned for sending."""
         return len(self._waiting)
 
     @property
@@ -96,7 +95,7 @@ class ServerConnection:
 
     @frame_bytes_max.setter
     def frame_bytes_max(self, limit: int) -> None:
-        """For frames from now on: a connection may be trusted with more once it is authenticated."""
+        """Set the limit for later frames, e.g. once the connection is authenticated."""
         self._frames.frame_bytes_max = limit
 
     def receive_buffer(self) -> memoryview:
@@ -104,24 +103,24 @@ class ServerConnection:
         return buffer if len(buffer) <= RECEIVED_BYTES_MAX else buffer[:RECEIVED_BYTES_MAX]
 
     def received(self, count: int) -> list[Request]:
-        """Requests complete after ``count`` more bytes; ``RemoteProtocolViolation`` if they are not Kafka's.
+        """Return the requests completed by ``count`` bytes; raise ``RemoteProtocolViolation`` if invalid.
 
-        Requests before the first fault are given, so that they can be served; ``violation`` then says what it
-        is, and nothing more may be received.
+        Requests before the first violation are returned, so that they can be served, and ``violation`` is
+        set: nothing more may be received.
         """
         return self._requests(self._frames.received(count))
 
     @property
     def has_more(self) -> bool:
-        """True while requests may be left in the received bytes: they are taken before more is received."""
+        """True while complete requests may remain; they must be taken before more is received."""
         return self._frames.has_more
 
     def more(self) -> list[Request]:
-        """Give the next requests of what was received; none if there is a fault, see ``violation``."""
+        """Return the next requests of the received bytes; none after a violation, see ``violation``."""
         try:
             return self._requests(self._frames.more())
-        except RemoteProtocolViolation as bad:
-            self.violation = bad
+        except RemoteProtocolViolation as violation:
+            self.violation = violation
             return []
 
     def _requests(self, frames: list[memoryview]) -> list[Request]:
@@ -129,8 +128,8 @@ class ServerConnection:
         for frame in frames:
             try:
                 header, position = decode_request_header(frame)
-            except RemoteProtocolViolation as bad:
-                self._frames.violation = bad
+            except RemoteProtocolViolation as violation:
+                self._frames.violation = violation
                 if not requests:
                     raise
                 break
@@ -140,7 +139,7 @@ class ServerConnection:
         return requests
 
     def respond(self, request: Request, parts: list[Part]) -> list[Part]:
-        """Give the answer's body; get what may be sent now, which may be nothing or several answers."""
+        """Complete a request with a response body; return the parts of all responses that may be sent now."""
         size = 4
         for part in parts:
             size += len(part)
@@ -154,13 +153,13 @@ class ServerConnection:
         return self._release(request, [head, *parts])
 
     def skip_response(self, request: Request) -> list[Part]:
-        """The request is done and its client expects nothing; get what was held back behind it."""
+        """Complete a request without a response; return the parts of responses held back by it."""
         return self._release(request, [])
 
     def _release(self, request: Request, ready: list[Part]) -> list[Part]:
         waiting = self._waiting
         if request._ready is not None:
-            raise LocalProtocolViolation(f"{request} is answered twice")
+            raise LocalProtocolViolation(f"{request} must be completed once")
         request._ready = ready
         if not waiting or waiting[0] is not request:
             return []

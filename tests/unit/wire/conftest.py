@@ -1,4 +1,4 @@
-"""Judges of the compiled codecs: a slow, obvious interpreter of the tables, and values for every table."""
+"""Reference codec that interprets the message tables, and value strategies for every table."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def write_structure(cls: Any, value: Any, version: int, flexible: bool) -> bytes
 
 
 class SlowReader:
-    """Reads one field after the other, asking the table each time."""
+    """Reference decoder that reads field by field from the table."""
 
     def __init__(self, raw: bytes, version: int, flexible: bool) -> None:
         self.raw, self.version, self.flexible, self.position = raw, version, flexible, 0
@@ -173,7 +173,7 @@ def field_values(name: str, field: Field, version: int, special: Special) -> st.
 
 
 def structures(cls: Any, version: int, special: Special = lambda name, field: None) -> st.SearchStrategy[Any]:
-    """Objects that this version can carry: absent fields hold their defaults."""
+    """Messages encodable in this version: absent fields hold their defaults."""
     fields = {
         name: field_values(name, field, version, special)
         for name, field in cls.FIELDS.items()
@@ -183,5 +183,5 @@ def structures(cls: Any, version: int, special: Special = lambda name, field: No
 
 
 @pytest.fixture(scope="session")
-def judge() -> SimpleNamespace:
+def reference() -> SimpleNamespace:
     return SimpleNamespace(encode=slow_encode, decode=slow_decode, values=structures)

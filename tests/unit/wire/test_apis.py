@@ -1,4 +1,4 @@
-"""The table of APIs is Kafka 3.9's, and ApiVersions keeps its traps shut."""
+"""The API table equals Kafka 3.9's; encoding of ApiVersions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_versions_are_those_of_kafka_3_9() -> None:
     assert {api.key: api.versions for api in APIS} == {key: range(last + 1) for key, last in LAST.items()}
 
 
-def test_request_and_response_agree_with_the_table() -> None:
+def test_message_classes_agree_with_the_table() -> None:
     for api in APIS:
         assert API_BY_KEY[api.key] is api
         assert api.request.__name__ == f"{api.name}Request"
@@ -40,7 +40,7 @@ def test_request_and_response_agree_with_the_table() -> None:
     assert [api.key for api in APIS] == sorted(LAST)
 
 
-def test_an_unknown_version_of_api_versions_is_read_and_answered_in_version_0() -> None:
+def test_unknown_api_versions_version_gets_a_version_0_response() -> None:
     raw = b"\0\x12\0\x63\0\0\0\7\0\2me\0" + b"whatever version 99 holds"
     header, _ = decode_request_header(memoryview(raw))
     assert (header.api_version, header.correlation_id, header.client_id) == (99, 7, "me")
@@ -57,7 +57,7 @@ def test_an_unknown_version_of_api_versions_is_read_and_answered_in_version_0() 
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_features_are_tags_of_the_body(version: int) -> None:
+def test_features_are_tagged_fields_of_the_body(version: int) -> None:
     plain = ApiVersionsResponse(api_keys=[ApiVersion(18, 0, 4)])
     raw = encoder(ApiVersionsResponse, version)(plain)
     assert raw == b"\0\0" + b"\2" + b"\0\x12\0\0\0\4\0" + b"\0\0\0\0" + b"\0"
@@ -72,7 +72,7 @@ def test_features_are_tags_of_the_body(version: int) -> None:
     assert decoder(ApiVersionsResponse, version)(memoryview(raw), 0) == (featured, len(raw))
 
 
-def test_the_first_request_of_old_and_new_clients_is_read() -> None:
+def test_api_versions_requests_of_old_and_new_clients() -> None:
     assert decoder(ApiVersionsRequest, 0)(memoryview(b""), 0) == (ApiVersionsRequest(), 0)
     raw = memoryview(b"\x0blibrdkafka" + b"\x072.16.0" + b"\0")
     request, end = decoder(ApiVersionsRequest, 3)(raw, 0)

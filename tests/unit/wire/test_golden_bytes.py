@@ -1,4 +1,4 @@
-"""Every message in every version, byte for byte as Kafka's own classes write it (see tests/golden/wire)."""
+"""Every message in every version equals the bytes written by Kafka's classes (see tests/golden/wire)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rebuild_value(field: Field, value: Any, version: int, bare: bool) -> Any:
 
 
 def rebuild(cls: Any, value: dict[str, Any], version: int, bare: bool) -> Any:
-    """The sample: in ``bare`` ones nullable fields are null and tagged ones are left at their defaults."""
+    """Build the sample; in ``bare`` ones nullable fields are null and tagged fields have their defaults."""
     return cls(
         **{
             name: rebuild_value(field, value[name], version, bare)
@@ -64,14 +64,14 @@ def rebuild(cls: Any, value: dict[str, Any], version: int, bare: bool) -> Any:
 
 
 @pytest.mark.parametrize(("name", "version", "kind"), CASES)
-def test_bytes_are_those_of_kafka(name: str, version: int, kind: str) -> None:
+def test_encoding_equals_kafka(name: str, version: int, kind: str) -> None:
     cls, raw = CLASSES[name], SAMPLES[name, version, kind]
     message = rebuild(cls, VALUES[name], version, kind == "bare")
     assert encoder(cls, version)(message).hex() == raw.hex()
     assert decoder(cls, version)(memoryview(raw), 0) == (message, len(raw))
 
 
-def test_every_message_and_version_has_its_samples() -> None:
+def test_every_message_and_version_has_samples() -> None:
     expected = {
         (cls.__name__, version, kind)
         for api in APIS
@@ -83,7 +83,7 @@ def test_every_message_and_version_has_its_samples() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
-def test_every_truncation_is_refused(name: str) -> None:
+def test_every_truncation_is_rejected(name: str) -> None:
     for version in CLASSES[name].VERSIONS:  # type: ignore[attr-defined]
         raw = SAMPLES[name, version, "full"]
         decode = decoder(CLASSES[name], version)
@@ -95,32 +95,32 @@ def test_every_truncation_is_refused(name: str) -> None:
 def mutate(raw: bytes, chance: Random) -> bytes:
     out = bytearray(raw)
     for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(len(out) + 1)
+        position = chance.randrange(len(out) + 1)
         match chance.randrange(4):
             case 0:
-                out[place : place + 1] = bytes([chance.choice([0, 1, 0x7F, 0x80, 0xFF])])
+                out[position : position + 1] = bytes([chance.choice([0, 1, 0x7F, 0x80, 0xFF])])
             case 1:
-                out[place:place] = chance.randbytes(chance.randint(1, 6))
+                out[position:position] = chance.randbytes(chance.randint(1, 6))
             case 2:
-                del out[place : place + chance.randint(1, 6)]
+                del out[position : position + chance.randint(1, 6)]
             case _:
-                out[place : place + 4] = b"\xff" * 4
+                out[position : position + 4] = b"\xff" * 4
     return bytes(out)
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
-def test_spoilt_bytes_decode_or_are_refused(name: str) -> None:
+def test_mutated_bytes_decode_or_are_rejected(name: str) -> None:
     chance = Random(name)
-    refused = 0
+    rejected = 0
     for version in CLASSES[name].VERSIONS:  # type: ignore[attr-defined]
         raw = SAMPLES[name, version, "full"]
         decode = decoder(CLASSES[name], version)
         for _ in range(40):
-            spoilt = mutate(raw, chance)
+            mutated = mutate(raw, chance)
             try:
-                _, end = decode(memoryview(spoilt), 0)
+                _, end = decode(memoryview(mutated), 0)
             except RemoteProtocolViolation:
-                refused += 1
+                rejected += 1
             else:
-                assert 0 <= end <= len(spoilt)
-    assert refused
+                assert 0 <= end <= len(mutated)
+    assert rejected

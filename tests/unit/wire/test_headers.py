@@ -1,4 +1,4 @@
-"""Headers of requests and responses, with the protocol's three exceptions."""
+"""Request and response headers, including the protocol's three exceptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HEADERS = st.builds(
 
 
 @given(HEADERS)
-def test_a_header_comes_back_as_it_was_and_is_kios(header: RequestHeader) -> None:
+def test_header_round_trip_equals_kio(header: RequestHeader) -> None:
     raw = encode_request_header(header)
     kio = KioHeader2 if header.api_version >= 9 else KioHeader1
     with io.BytesIO() as out:
@@ -50,7 +50,7 @@ def test_a_header_comes_back_as_it_was_and_is_kios(header: RequestHeader) -> Non
     assert decode_request_header(memoryview(raw + b"body")) == (header, len(raw))
 
 
-def test_the_client_id_keeps_its_two_byte_length_in_flexible_headers() -> None:
+def test_client_id_has_a_two_byte_length_in_flexible_headers() -> None:
     assert encode_request_header(RequestHeader(3, 12, 7, "me")) == b"\0\3\0\x0c\0\0\0\7" + b"\0\2me" + b"\0"
 
 
@@ -62,14 +62,14 @@ def test_controlled_shutdown_0_has_no_client_id() -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_an_api_versions_answer_never_has_tags_in_its_header(version: int) -> None:
+def test_api_versions_response_header_never_has_tags(version: int) -> None:
     assert not response_header_is_flexible(18, version)
     assert encode_response_header(9, 18, version) == b"\0\0\0\x09"
     assert decode_response_header(memoryview(b"\0\0\0\x09\0"), 18, version) == (9, 4)
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_headers_are_flexible_when_the_body_is(api: object) -> None:
+def test_headers_are_flexible_in_flexible_versions(api: object) -> None:
     for version in api.versions:  # type: ignore[attr-defined]
         flexible = version >= api.request.FLEXIBLE  # type: ignore[attr-defined]
         assert request_header_is_flexible(api.key, version) == flexible  # type: ignore[attr-defined]
@@ -77,14 +77,14 @@ def test_headers_are_flexible_when_the_body_is(api: object) -> None:
             assert response_header_is_flexible(api.key, version) == flexible  # type: ignore[attr-defined]
 
 
-def test_tags_in_headers_are_stepped_over() -> None:
+def test_unknown_tags_in_headers_are_skipped() -> None:
     lead = b"\0\3\0\x0c\0\0\0\7\xff\xff"
     header, position = decode_request_header(memoryview(lead + b"\1\x05\2ab" + b"rest"))
     assert (header.client_id, position) == (None, len(lead) + 5)
     assert decode_response_header(memoryview(b"\0\0\0\7" + b"\1\x05\2ab"), 3, 12) == (7, 9)
 
 
-def test_unknown_apis_and_versions_are_let_through() -> None:
+def test_unknown_apis_and_versions_are_decoded() -> None:
     raw = b"\x03\xe8\0\x63\0\0\0\1\0\1x" + b"body"
     assert decode_request_header(memoryview(raw)) == (RequestHeader(1000, 99, 1, "x"), 11)
     unknown_version = b"\0\x12\0\x63\0\0\0\1\xff\xff" + b"\0" + b"body"
@@ -104,13 +104,13 @@ def test_unknown_apis_and_versions_are_let_through() -> None:
         b"\0\3\0\x0c\0\0\0\7\xff\xff\1\xff\xff\xff\xff\xff\1\0",
     ],
 )
-def test_malformed_request_headers_are_refused(raw: bytes) -> None:
+def test_malformed_request_headers_are_rejected(raw: bytes) -> None:
     with pytest.raises(RemoteProtocolViolation):
         decode_request_header(memoryview(raw))
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_a_header_or_refused(raw: bytes) -> None:
+def test_arbitrary_bytes_decode_or_are_rejected(raw: bytes) -> None:
     for prefix in (b"", b"\0\3\0\x0c"):
         try:
             _, position = decode_request_header(memoryview(prefix + raw))
@@ -120,7 +120,7 @@ def test_any_bytes_are_a_header_or_refused(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\0\0\0", b"\0\0\0\1", b"\0\0\0\1\1\1"])
-def test_malformed_response_headers_are_refused(raw: bytes) -> None:
+def test_malformed_response_headers_are_rejected(raw: bytes) -> None:
     with pytest.raises(RemoteProtocolViolation):
         decode_response_header(memoryview(raw), 3, 12)
 
@@ -134,6 +134,6 @@ def test_malformed_response_headers_are_refused(raw: bytes) -> None:
         RequestHeader(3, 0, 1, "\ud800"),
     ],
 )
-def test_headers_that_cannot_be_said_are_refused(header: RequestHeader) -> None:
+def test_headers_that_cannot_be_encoded_are_rejected(header: RequestHeader) -> None:
     with pytest.raises(LocalProtocolViolation):
         encode_request_header(header)

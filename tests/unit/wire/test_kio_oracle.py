@@ -1,4 +1,4 @@
-"""Another implementation of the protocol, kio, writes the same bytes and reads ours."""
+"""kio, an independent implementation of the protocol, encodes and decodes the same bytes."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ CASES = known()
 
 
 def our_name(cls: Any, field: Any) -> str:
-    """kio leaves the unit out of the names of times, which are times of Python's there."""
+    """kio omits the unit in names of times, which are datetime objects there."""
     return field.name if field.name in cls.FIELDS else f"{field.name}_ms"
 
 
 def inner(theirs: Any, name: str) -> Any:
-    """The class of kio's inside a field: of a tuple's elements, or what is not None."""
+    """Return the kio class of a field: of tuple elements, or of an optional."""
     hint = get_type_hints(theirs)[name]
     while get_args(hint):
         hint = next(each for each in get_args(hint) if each not in (type(None), Ellipsis))
@@ -64,7 +64,7 @@ def inner(theirs: Any, name: str) -> Any:
 
 
 def wire_types(theirs: Any) -> dict[str, str]:
-    """kio's names of field types; where it is narrower than the wire our values must be, too."""
+    """Return kio's field types by name; values must respect the ones narrower than the wire type."""
     found = {}
     for field in fields(theirs):
         if "kafka_type" in field.metadata:
@@ -120,8 +120,8 @@ def to_kio(cls: Any, message: Any, theirs: Any) -> Any:
 
 
 @pytest.mark.parametrize(("cls", "version", "theirs"), CASES)
-def test_kio_writes_our_bytes_and_reads_them(
-    judge: SimpleNamespace, cls: Any, version: int, theirs: Any
+def test_kio_encodes_and_decodes_the_same_bytes(
+    reference: SimpleNamespace, cls: Any, version: int, theirs: Any
 ) -> None:
     assert {name for name, field in cls.FIELDS.items() if field.is_in(version)} == {
         our_name(cls, field) for field in fields(theirs)
@@ -133,7 +133,7 @@ def test_kio_writes_our_bytes_and_reads_them(
         return NARROW.get(types.get(name, ""))
 
     @settings(max_examples=EXAMPLES, database=None)
-    @given(judge.values(cls, version, narrow))
+    @given(reference.values(cls, version, narrow))
     def check(message: Any) -> None:
         entity = to_kio(cls, message, theirs)
         raw = encoder(cls, version)(message)
@@ -146,5 +146,5 @@ def test_kio_writes_our_bytes_and_reads_them(
     check()
 
 
-def test_kio_knows_most_of_our_messages() -> None:
+def test_kio_covers_most_messages() -> None:
     assert len(CASES) > 400

@@ -1,4 +1,4 @@
-"""Message classes behave as plain values."""
+"""Message classes: construction, equality, repr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.schema import EMPTY, boolean, float64, int8, message, structure, table_of, uint16, uint32
 
 
-def test_built_by_position_or_by_name() -> None:
+def test_construction_by_position_or_keyword() -> None:
     assert HeartbeatRequest("g", 1, "m") == HeartbeatRequest(member_id="m", generation_id=1, group_id="g")
     assert HeartbeatRequest("g", 1, "m") != HeartbeatRequest("g", 2, "m")
     assert HeartbeatRequest() != FetchTopic()
@@ -25,26 +25,26 @@ def test_defaults_are_kafkas() -> None:
 
 
 def test_default_lists_are_not_shared() -> None:
-    one, other = FetchRequest(), FetchRequest()
-    one.topics.append(FetchTopic("t"))
-    assert other.topics == []
+    first, second = FetchRequest(), FetchRequest()
+    first.topics.append(FetchTopic("t"))
+    assert second.topics == []
 
 
-def test_a_class_gets_its_own_init_with_its_first_object() -> None:
+def test_init_is_generated_with_the_first_object() -> None:
     @structure
-    class One:
+    class First:
         number: int = int8()
 
     @structure
-    class Other:
+    class Second:
         number: int = int8()
 
-    assert One.__init__ is Other.__init__
-    assert One(5).number == 5
-    assert One.__init__ is not Other.__init__
+    assert First.__init__ is Second.__init__
+    assert First(5).number == 5
+    assert First.__init__ is not Second.__init__
 
 
-def test_wrong_names_are_refused() -> None:
+def test_unknown_field_names_are_rejected() -> None:
     with pytest.raises(TypeError):
         HeartbeatRequest(group="g")  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
@@ -62,7 +62,7 @@ def test_messages_can_be_matched_by_position() -> None:
             assert (group, generation) == ("g", 4)
 
 
-def test_repr_is_readable_and_short() -> None:
+def test_repr_shortens_long_values() -> None:
     assert repr(HeartbeatRequest("g", 1, "m")) == (
         "HeartbeatRequest(group_id='g', generation_id=1, member_id='m', group_instance_id=None)"
     )
@@ -71,11 +71,11 @@ def test_repr_is_readable_and_short() -> None:
     assert repr(EMPTY) == "[]"
 
 
-def test_secrets_do_not_show() -> None:
+def test_repr_hides_secrets() -> None:
     assert "hunter2" not in repr(SaslAuthenticateRequest(b"\0user\0hunter2"))
 
 
-def test_a_table_keeps_declaration_order_and_documentation() -> None:
+def test_fields_keep_declaration_order_and_docstring() -> None:
     @structure
     class Inner:
         """Doc."""

@@ -1,4 +1,4 @@
-"""Requests come out in order, and so do their answers, whenever they are made."""
+"""Server connections: requests are decoded in order and responses sent in request order."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def joined(parts: list[Part]) -> bytes:
     return b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)
 
 
-def answered(raw: bytes) -> list[tuple[int, bytes]]:
-    """Correlation ids and bodies of answers that have no tags in their headers."""
-    found = []
+def responses_in(raw: bytes) -> list[tuple[int, bytes]]:
+    """Return correlation ids and bodies of responses without header tags."""
+    responses = []
     while raw:
         size = int.from_bytes(raw[:4], "big")
-        found.append((int.from_bytes(raw[4:8], "big"), raw[8 : 4 + size]))
+        responses.append((int.from_bytes(raw[4:8], "big"), raw[8 : 4 + size]))
         raw = raw[4 + size :]
-    return found
+    return responses
 
 
-def test_a_request_carries_its_header_and_body() -> None:
+def test_request_has_header_and_body() -> None:
     connection = ServerConnection(1000)
     (request,) = receive(connection, frame(7, 3, 12, b"rest"))
     assert (request.api_key, request.api_version, request.correlation_id, request.client_id) == (
@@ -51,7 +51,7 @@ def test_a_request_carries_its_header_and_body() -> None:
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
-def test_answers_leave_in_request_order(order: list[int], silent: set[int]) -> None:
+def test_responses_are_sent_in_request_order(order: list[int], silent: set[int]) -> None:
     connection = ServerConnection(1000)
     requests = receive(connection, b"".join(frame(n) for n in range(8)))
     sent = b""
@@ -59,14 +59,16 @@ def test_answers_leave_in_request_order(order: list[int], silent: set[int]) -> N
         if index in silent:
             sent += joined(connection.skip_response(requests[index]))
         else:
-            sent += joined(connection.respond(requests[index], [b"answer %d" % index]))
+            sent += joined(connection.respond(requests[index], [b"response %d" % index]))
         first_open = min(set(range(8)) - set(order[: done + 1]), default=8)
         assert connection.in_flight == 8 - first_open
-        assert [number for number, _ in answered(sent)] == [n for n in range(first_open) if n not in silent]
-    assert answered(sent) == [(n, b"answer %d" % n) for n in range(8) if n not in silent]
+        assert [number for number, _ in responses_in(sent)] == [
+            n for n in range(first_open) if n not in silent
+        ]
+    assert responses_in(sent) == [(n, b"response %d" % n) for n in range(8) if n not in silent]
 
 
-def test_an_answer_in_a_flexible_version_has_a_tagged_header() -> None:
+def test_response_header_has_tags_in_flexible_versions() -> None:
     connection = ServerConnection(1000)
     plain, flexible, versions = receive(connection, frame(1, 3, 8) + frame(2, 3, 9) + frame(3, 18, 3))
     assert joined(connection.respond(plain, [b"x"])) == b"\0\0\0\5" + b"\0\0\0\1" + b"x"
@@ -79,7 +81,7 @@ class MemoryFile:
         return bytes(range(256))[position : position + size_bytes]
 
 
-def test_file_slices_count_for_the_size_and_are_passed_on() -> None:
+def test_file_slices_count_in_the_size_and_are_not_copied() -> None:
     connection = ServerConnection(1000)
     (request,) = receive(connection, frame(1))
     piece = FileSlice(MemoryFile(), 10, 20)  # type: ignore[arg-type]
@@ -91,7 +93,7 @@ def test_file_slices_count_for_the_size_and_are_passed_on() -> None:
     )
 
 
-def test_only_a_small_first_part_is_copied() -> None:
+def test_only_a_small_first_part_is_joined_with_the_header() -> None:
     connection = ServerConnection(1000)
     small, large, view, empty = receive(connection, b"".join(frame(n) for n in range(4)))
     big, seen = bytes(JOIN_BYTES_MAX + 1), memoryview(b"seen")
@@ -101,27 +103,27 @@ def test_only_a_small_first_part_is_copied() -> None:
     assert joined(connection.respond(empty, [])) == b"\0\0\0\4\0\0\0\3"
 
 
-def test_a_request_is_answered_once() -> None:
+def test_request_can_only_be_completed_once() -> None:
     connection = ServerConnection(1000)
     first, second = receive(connection, frame(1) + frame(2))
     connection.respond(second, [b"x"])
-    with pytest.raises(LocalProtocolViolation, match="twice"):
+    with pytest.raises(LocalProtocolViolation, match="once"):
         connection.skip_response(second)
     connection.respond(first, [b"x"])
-    with pytest.raises(LocalProtocolViolation, match="twice"):
+    with pytest.raises(LocalProtocolViolation, match="once"):
         connection.respond(first, [b"x"])
 
 
-def test_garbage_is_a_remote_violation() -> None:
+def test_garbage_is_a_remote_protocol_violation() -> None:
     with pytest.raises(RemoteProtocolViolation):
         receive(ServerConnection(1000), b"\0\0\0\2hi")
     with pytest.raises(RemoteProtocolViolation):
         receive(ServerConnection(1000), b"GET / HTTP/1.1\r\n")
 
 
-def test_the_frame_limit_can_be_raised_later() -> None:
+def test_frame_limit_can_be_raised() -> None:
     connection = ServerConnection(20)
-    with pytest.raises(RemoteProtocolViolation, match="limit of 20"):
+    with pytest.raises(RemoteProtocolViolation, match="must be <= 20"):
         receive(connection, frame(1, body=bytes(100)))
     connection = ServerConnection(20)
     connection.frame_bytes_max = 1000
@@ -129,7 +131,7 @@ def test_the_frame_limit_can_be_raised_later() -> None:
     assert len(receive(connection, frame(1, body=bytes(100)))) == 1
 
 
-def test_requests_before_a_fault_are_given_and_the_fault_is_told() -> None:
+def test_requests_before_a_violation_are_returned() -> None:
     good = frame(1)
     for bad in (b"\xff\xff\xff\xff", (2000).to_bytes(4, "big"), b"\0\0\0\2\0\0"):
         connection = ServerConnection(1000)
@@ -141,14 +143,14 @@ def test_requests_before_a_fault_are_given_and_the_fault_is_told() -> None:
         assert connection.respond(request, [b"ok"])
 
 
-def test_a_fault_with_nothing_before_it_is_raised() -> None:
+def test_violation_in_the_first_request_is_raised() -> None:
     connection = ServerConnection(1000)
     connection.receive_buffer()[:4] = b"\xff\xff\xff\xff"
     with pytest.raises(RemoteProtocolViolation):
         connection.received(4)
 
 
-def test_a_large_request_is_received_in_pieces_between_which_others_are_served():
+def test_large_request_is_received_in_bounded_pieces() -> None:
     connection = ServerConnection(1 << 30)
     connection.receive_buffer()[:4] = (1 << 29).to_bytes(4, "big")
     connection.received(4)

@@ -1,1 +1,1 @@
-"""One module per API: its request, its response and the structures inside them, as tables."""
+"""One module per API: request, response and their nested structures, declared as tables."""

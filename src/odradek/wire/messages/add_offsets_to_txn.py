@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn, key 25: a group's offsets join a transaction. Versions 0 to 4."""
+"""AddOffsetsToTxn, key 25: add a group's offsets to a transaction. Versions 0 to 4."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.wire.schema import int16, int32, int64, message, string
 
 @message(versions=range(0, 5), flexible=3)
 class AddOffsetsToTxnRequest:
-    """v2 clients know PRODUCER_FENCED; v3 is flexible; v4 clients know TRANSACTION_ABORTABLE."""
+    """v2 clients handle PRODUCER_FENCED; v3 is flexible; v4 clients handle TRANSACTION_ABORTABLE."""
 
     transactional_id: str = string()
     producer_id: int = int64()

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn, key 24: partitions join a transaction. Versions 0 to 5.
+"""AddPartitionsToTxn, key 24: add partitions to a transaction. Versions 0 to 5.
 
 Versions 0 to 3 are for clients and carry one transaction in the fields ``v3_and_below_...``; versions 4
-and 5 are for brokers, which may ask about many transactions, or only verify that a partition is in one.
+and 5 are for brokers, which may send many transactions, or only verify that a partition is in one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AddPartitionsToTxnTransaction:
 
 @message(versions=range(0, 6), flexible=3)
 class AddPartitionsToTxnRequest:
-    """v2 clients know PRODUCER_FENCED; v3 is flexible; v4 carries many; v5 knows TRANSACTION_ABORTABLE."""
+    """v2 clients handle PRODUCER_FENCED; v3 is flexible; v4 carries many; v5 adds TRANSACTION_ABORTABLE."""
 
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, since=4)
     v3_and_below_transactional_id: str = string(until=3)
@@ -55,7 +55,7 @@ class AddPartitionsToTxnResult:
 
 @message(versions=range(0, 6), flexible=3)
 class AddPartitionsToTxnResponse:
-    """An error per partition; from v4 on per transaction too, and one for the whole. v3 is flexible."""
+    """An error per partition; from v4 on per transaction too, and a top-level one. v3 is flexible."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=4, ignorable=True)

@@ -20,7 +20,7 @@ class AlterConfigsResource:
 
 @message(versions=range(0, 3), flexible=2)
 class AlterConfigsRequest:
-    """What is not named goes back to its default. v2 is flexible."""
+    """Configs that are not listed are reset to their defaults. v2 is flexible."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()

@@ -1,4 +1,4 @@
-"""AlterPartition, key 56: a leader asks the controller to change an ISR. Versions 0 to 3, flexible; between
+"""AlterPartition, key 56: a leader proposes a new ISR to the controller. Versions 0 to 3, flexible; between
 brokers.
 """
 

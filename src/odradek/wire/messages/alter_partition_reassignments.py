@@ -19,7 +19,7 @@ class ReassignableTopic:
 
 @message(versions=range(0, 1), flexible=0)
 class AlterPartitionReassignmentsRequest:
-    """The replicas each partition shall have; null cancels a move under way."""
+    """The target replicas of each partition; null cancels an ongoing reassignment."""
 
     timeout_ms: int = int32(default=60000)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
@@ -40,7 +40,7 @@ class ReassignableTopicResponse:
 
 @message(versions=range(0, 1), flexible=0)
 class AlterPartitionReassignmentsResponse:
-    """An error per partition, and one for the whole."""
+    """An error per partition, and a top-level one."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

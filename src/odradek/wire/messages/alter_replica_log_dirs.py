@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs, key 34: move replicas between data directories of a broker. Versions 0 to 2."""
+"""AlterReplicaLogDirs, key 34: move replicas between log directories of a broker. Versions 0 to 2."""
 
 from __future__ import annotations
 

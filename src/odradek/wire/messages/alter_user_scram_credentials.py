@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials, key 51: store or remove users' salted passwords. Version 0, flexible."""
+"""AlterUserScramCredentials, key 51: upsert or delete SCRAM credentials of users. Version 0, flexible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScramCredentialUpsertion:
 
 @message(versions=range(0, 1), flexible=0)
 class AlterUserScramCredentialsRequest:
-    """Removals and replacements, each by user and mechanism."""
+    """Deletions and upsertions, each by user and mechanism."""
 
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)

@@ -1,8 +1,7 @@
-"""ApiVersions, key 18: what the broker can speak. Versions 0 to 4.
+"""ApiVersions, key 18: the API versions a broker supports. Versions 0 to 4.
 
-The header of the answer is always version 0, whatever the body. A request in a version that is not known
-is answered with a version 0 body, UNSUPPORTED_VERSION, and the versions of this API alone; clients then
-ask again.
+The response header is always version 0, whatever the body. A request in an unknown version
+gets a version 0 body with UNSUPPORTED_VERSION and the versions of this API only; clients then retry.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from odradek.wire.schema import array, boolean, int16, int32, int64, message, st
 
 @message(versions=range(0, 5), flexible=3)
 class ApiVersionsRequest:
-    """v3 is flexible and names the client's software; v4 can read feature minima of zero in the answer."""
+    """v3 is flexible and adds the client's software name; v4 accepts feature minimum levels of zero."""
 
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)

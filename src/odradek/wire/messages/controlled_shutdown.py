@@ -1,5 +1,5 @@
-"""ControlledShutdown, key 7: a broker asks to have its leaderships moved before it stops. Versions 0 to 3;
-between brokers.
+"""ControlledShutdown, key 7: move a broker's leaderships before it stops. Versions 0 to 3; between
+brokers.
 
 Version 0 has a request header without client id.
 """
@@ -25,7 +25,7 @@ class RemainingPartition:
 
 @message(versions=range(0, 4), flexible=3)
 class ControlledShutdownResponse:
-    """The partitions it still leads. v3 is flexible."""
+    """The partitions the broker still leads. v3 is flexible."""
 
     error_code: int = int16()
     remaining_partitions: list[RemainingPartition] = array(RemainingPartition)

@@ -1,4 +1,4 @@
-"""CreateAcls, key 30: add access rules. Versions 0 to 3."""
+"""CreateAcls, key 30: add ACL bindings. Versions 0 to 3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AclCreation:
 
 @message(versions=range(0, 4), flexible=2)
 class CreateAclsRequest:
-    """v1 adds the pattern type; v2 is flexible; v3 knows users as resources."""
+    """v1 adds the pattern type; v2 is flexible; v3 adds the user resource type."""
 
     creations: list[AclCreation] = array(AclCreation)
 
@@ -31,7 +31,7 @@ class AclCreationResult:
 
 @message(versions=range(0, 4), flexible=2)
 class CreateAclsResponse:
-    """An error per rule, in the order of the request. v2 is flexible."""
+    """An error per binding, in request order. v2 is flexible."""
 
     throttle_time_ms: int = int32()
     results: list[AclCreationResult] = array(AclCreationResult)

@@ -1,4 +1,4 @@
-"""CreateDelegationToken, key 38: a token that stands for its owner. Versions 0 to 3."""
+"""CreateDelegationToken, key 38: create a token that authenticates as its owner. Versions 0 to 3."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CreatableRenewers:
 
 @message(versions=range(0, 4), flexible=2)
 class CreateDelegationTokenRequest:
-    """Who may renew it, and how long it may live. v2 is flexible; v3 can name another owner."""
+    """The allowed renewers and the maximum lifetime. v2 is flexible; v3 adds the owner."""
 
     owner_principal_type: str | None = string(since=3, nullable_since=3)
     owner_principal_name: str | None = string(since=3, nullable_since=3)
@@ -23,7 +23,7 @@ class CreateDelegationTokenRequest:
 
 @message(versions=range(0, 4), flexible=2)
 class CreateDelegationTokenResponse:
-    """The token. v2 is flexible; v3 adds who asked for it."""
+    """The token. v2 is flexible; v3 adds the requester."""
 
     error_code: int = int16()
     principal_type: str = string()

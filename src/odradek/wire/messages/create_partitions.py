@@ -1,4 +1,4 @@
-"""CreatePartitions, key 37: give topics more partitions. Versions 0 to 3."""
+"""CreatePartitions, key 37: increase the partition count of topics. Versions 0 to 3."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class CreatePartitionsTopic:
 
 @message(versions=range(0, 4), flexible=2)
 class CreatePartitionsRequest:
-    """The new total per topic, with or without an assignment for the added ones. v2 is flexible; v3
-    clients know THROTTLING_QUOTA_EXCEEDED.
+    """The new total per topic, with an optional assignment of the new ones. v2 is flexible; v3
+    clients handle THROTTLING_QUOTA_EXCEEDED.
     """
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
@@ -37,7 +37,7 @@ class CreatePartitionsTopicResult:
 
 @message(versions=range(0, 4), flexible=2)
 class CreatePartitionsResponse:
-    """v2 is flexible; v3 may say THROTTLING_QUOTA_EXCEEDED."""
+    """v2 is flexible; v3 may return THROTTLING_QUOTA_EXCEEDED."""
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

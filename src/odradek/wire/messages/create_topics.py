@@ -28,10 +28,10 @@ class CreatableTopic:
 
 @message(versions=range(0, 8), flexible=5)
 class CreateTopicsRequest:
-    """Topics with counts or with an assignment, and their settings.
+    """Topics with partition and replica counts or an assignment, and their configs.
 
-    v1 adds a dry run; from v4 on counts of -1 mean the broker's defaults; v5 is flexible; v6 clients
-    know THROTTLING_QUOTA_EXCEEDED.
+    v1 adds validate_only; from v4 on, counts of -1 mean the broker's defaults; v5 is flexible; v6 clients
+    handle THROTTLING_QUOTA_EXCEEDED.
     """
 
     topics: list[CreatableTopic] = array(CreatableTopic)
@@ -64,8 +64,8 @@ class CreatableTopicResult:
 
 @message(versions=range(0, 8), flexible=5)
 class CreateTopicsResponse:
-    """v1 adds a message per topic, v2 the throttle time; v5 is flexible and shows what was created with
-    its settings; v7 gives the topic's id.
+    """v1 adds a message per topic, v2 the throttle time; v5 is flexible and returns the created topic with
+    its configs; v7 adds the topic id.
     """
 
     throttle_time_ms: int = int32(since=2, ignorable=True)

@@ -1,4 +1,4 @@
-"""DeleteAcls, key 31: remove the access rules that match filters. Versions 0 to 3."""
+"""DeleteAcls, key 31: remove the ACL bindings that match filters. Versions 0 to 3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DeleteAclsFilter:
 
 @message(versions=range(0, 4), flexible=2)
 class DeleteAclsRequest:
-    """v1 adds the pattern type; v2 is flexible; v3 knows users as resources."""
+    """v1 adds the pattern type; v2 is flexible; v3 adds the user resource type."""
 
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
@@ -45,7 +45,7 @@ class DeleteAclsFilterResult:
 
 @message(versions=range(0, 4), flexible=2)
 class DeleteAclsResponse:
-    """Per filter, the rules that were removed. v1 adds the pattern type; v2 is flexible."""
+    """The removed bindings per filter. v1 adds the pattern type; v2 is flexible."""
 
     throttle_time_ms: int = int32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

@@ -1,4 +1,4 @@
-"""DeleteGroups, key 42: forget groups that have no members. Versions 0 to 2."""
+"""DeleteGroups, key 42: delete empty groups. Versions 0 to 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords, key 21: move the start of logs forward. Versions 0 to 2."""
+"""DeleteRecords, key 21: advance the log start offset of partitions. Versions 0 to 2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DeleteRecordsTopic:
 
 @message(versions=range(0, 3), flexible=2)
 class DeleteRecordsRequest:
-    """The offset each partition shall start at; -1 means the high watermark. v2 is flexible."""
+    """The new log start offset per partition; -1 means the high watermark. v2 is flexible."""
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
@@ -40,7 +40,7 @@ class DeleteRecordsTopicResult:
 
 @message(versions=range(0, 3), flexible=2)
 class DeleteRecordsResponse:
-    """The start offset each partition now has. v2 is flexible."""
+    """The resulting low watermark per partition. v2 is flexible."""
 
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

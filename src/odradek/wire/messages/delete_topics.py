@@ -30,8 +30,8 @@ class DeletableTopicResult:
 
 @message(versions=range(0, 7), flexible=4)
 class DeleteTopicsResponse:
-    """v1 adds the throttle time; v3 may say TOPIC_DELETION_DISABLED; v4 is flexible; v5 adds a message; v6
-    the topic's id, and the name may be null.
+    """v1 adds the throttle time; v3 may return TOPIC_DELETION_DISABLED; v4 is flexible; v5 adds a message; v6
+    adds the topic id and makes the name nullable.
     """
 
     throttle_time_ms: int = int32(since=1, ignorable=True)

@@ -1,4 +1,4 @@
-"""DescribeAcls, key 29: the access rules that match a filter. Versions 0 to 3."""
+"""DescribeAcls, key 29: the ACL bindings that match a filter. Versions 0 to 3."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.wire.schema import array, int8, int16, int32, message, string, stru
 
 @message(versions=range(0, 4), flexible=2)
 class DescribeAclsRequest:
-    """The filter. v1 adds the pattern type; v2 is flexible; v3 knows users as resources."""
+    """The filter. v1 adds the pattern type; v2 is flexible; v3 adds the user resource type."""
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable_since=0)
@@ -36,7 +36,7 @@ class DescribeAclsResource:
 
 @message(versions=range(0, 4), flexible=2)
 class DescribeAclsResponse:
-    """Rules by resource. v1 adds the pattern type; v2 is flexible; v3 knows users as resources."""
+    """Bindings by resource. v1 adds the pattern type; v2 is flexible; v3 adds the user resource type."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -14,7 +14,7 @@ class ComponentData:
 
 @message(versions=range(0, 2), flexible=1)
 class DescribeClientQuotasRequest:
-    """Match per component: 0 exactly, 1 the default entry, 2 any. v1 is flexible."""
+    """Match type per component: 0 exact, 1 default entity, 2 any. v1 is flexible."""
 
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()

@@ -7,7 +7,7 @@ from odradek.wire.schema import array, boolean, int8, int16, int32, message, str
 
 @message(versions=range(0, 2), flexible=0)
 class DescribeClusterRequest:
-    """v1 says whether brokers (1) or controllers (2) are meant."""
+    """v1 adds the endpoint type: brokers (1) or controllers (2)."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8(since=1, default=1)
@@ -23,7 +23,7 @@ class DescribeClusterBroker:
 
 @message(versions=range(0, 2), flexible=0)
 class DescribeClusterResponse:
-    """v1 repeats which kind of endpoint is described."""
+    """v1 adds the endpoint type."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

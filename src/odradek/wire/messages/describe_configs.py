@@ -1,4 +1,4 @@
-"""DescribeConfigs, key 32: settings of topics and brokers, and where values come from. Versions 0 to 4."""
+"""DescribeConfigs, key 32: configs of topics and brokers, with their sources. Versions 0 to 4."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class DescribeConfigsResource:
 
 @message(versions=range(0, 5), flexible=4)
 class DescribeConfigsRequest:
-    """Resources, each with the names wanted or null for all. v1 can ask for synonyms, v3 for
-    documentation; v4 is flexible.
+    """Resources, each with config names or null for all. v1 adds include_synonyms, v3
+    include_documentation; v4 is flexible.
     """
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
@@ -54,7 +54,7 @@ class DescribeConfigsResult:
 
 @message(versions=range(0, 5), flexible=4)
 class DescribeConfigsResponse:
-    """v0 only says whether a value is the default; v1 says its source and its synonyms; v3 adds type and
+    """v0 only has is_default; v1 adds the source and synonyms; v3 adds type and
     documentation; v4 is flexible.
     """
 

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken, key 41: the tokens of owners. Versions 0 to 3."""
+"""DescribeDelegationToken, key 41: list the tokens of owners. Versions 0 to 3."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DescribedDelegationToken:
 
 @message(versions=range(0, 4), flexible=2)
 class DescribeDelegationTokenResponse:
-    """v2 is flexible; v3 adds who asked for each token."""
+    """v2 is flexible; v3 adds the requester of each token."""
 
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)

@@ -1,6 +1,6 @@
 """DescribeGroups, key 15: state and members of groups. Versions 0 to 5.
 
-Every group asked for has its entry in the answer; one that does not exist is described as Dead.
+The response has an entry per requested group; a group that does not exist is in state Dead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from odradek.wire.schema import array, boolean, bytes_, int16, int32, message, s
 
 @message(versions=range(0, 6), flexible=5)
 class DescribeGroupsRequest:
-    """v3 can ask for authorised operations; v5 is flexible."""
+    """v3 adds include_authorized_operations; v5 is flexible."""
 
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean(since=3)
@@ -39,7 +39,7 @@ class DescribedGroup:
 
 @message(versions=range(0, 6), flexible=5)
 class DescribeGroupsResponse:
-    """v1 adds the throttle time, v3 the authorised operations, v4 the static instance ids; v5 is flexible."""
+    """v1 adds the throttle time, v3 the authorized operations, v4 the static instance ids; v5 is flexible."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)

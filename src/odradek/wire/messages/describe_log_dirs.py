@@ -1,4 +1,4 @@
-"""DescribeLogDirs, key 35: data directories and the size of each replica in them. Versions 0 to 4."""
+"""DescribeLogDirs, key 35: log directories and the size of each replica in them. Versions 0 to 4."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DescribableLogDirTopic:
 
 @message(versions=range(0, 5), flexible=2)
 class DescribeLogDirsRequest:
-    """Topics to report on, or null for all. v2 is flexible; later versions differ in the answer."""
+    """Topics to report on, or null for all. v2 is flexible; later versions change the response only."""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable_since=0)
 
@@ -43,7 +43,7 @@ class DescribeLogDirsResult:
 
 @message(versions=range(0, 5), flexible=2)
 class DescribeLogDirsResponse:
-    """v2 is flexible; v3 adds an error for the whole, v4 the directory's total and free bytes."""
+    """v2 is flexible; v3 adds a top-level error, v4 the directory's total and free bytes."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=3, ignorable=True)

@@ -1,4 +1,4 @@
-"""DescribeProducers, key 61: the producers a partition's leader knows. Version 0, flexible."""
+"""DescribeProducers, key 61: the producer state kept by partition leaders. Version 0, flexible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TopicRequest:
 
 @message(versions=range(0, 1), flexible=0)
 class DescribeProducersRequest:
-    """The partitions to look at."""
+    """The partitions to describe."""
 
     topics: list[TopicRequest] = array(TopicRequest)
 
@@ -44,7 +44,7 @@ class TopicResponse:
 
 @message(versions=range(0, 1), flexible=0)
 class DescribeProducersResponse:
-    """Per partition its active producers, with sequence and open transaction."""
+    """The active producers per partition, with sequence and ongoing transaction."""
 
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

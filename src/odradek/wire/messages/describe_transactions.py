@@ -32,7 +32,7 @@ class TransactionState:
 
 @message(versions=range(0, 1), flexible=0)
 class DescribeTransactionsResponse:
-    """Per id its state, producer and partitions, or an error."""
+    """State, producer and partitions, or an error, per transactional id."""
 
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

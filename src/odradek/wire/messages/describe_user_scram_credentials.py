@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials, key 50: which users have SCRAM passwords, never the passwords. Version 0,
+"""DescribeUserScramCredentials, key 50: SCRAM mechanisms of users, without credentials. Version 0,
 flexible.
 """
 
@@ -35,7 +35,7 @@ class DescribeUserScramCredentialsResult:
 
 @message(versions=range(0, 1), flexible=0)
 class DescribeUserScramCredentialsResponse:
-    """Per user, the mechanisms and iteration counts."""
+    """Mechanisms and iteration counts per user."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

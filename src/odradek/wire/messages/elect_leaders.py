@@ -1,4 +1,4 @@
-"""ElectLeaders, key 43: have the controller choose leaders anew. Versions 0 to 2."""
+"""ElectLeaders, key 43: trigger leader elections. Versions 0 to 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TopicPartitions:
 
 @message(versions=range(0, 3), flexible=2)
 class ElectLeadersRequest:
-    """Partitions, or null for all. v0 elects preferred leaders; v1 adds the kind; v2 is flexible."""
+    """Partitions, or null for all. v0 elects preferred leaders; v1 adds the election type; v2 is flexible."""
 
     election_type: int = int8(since=1)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable_since=0)
@@ -35,7 +35,7 @@ class ReplicaElectionResult:
 
 @message(versions=range(0, 3), flexible=2)
 class ElectLeadersResponse:
-    """v1 adds an error for the whole; v2 is flexible."""
+    """v1 adds a top-level error; v2 is flexible."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=1, ignorable=True)

@@ -1,4 +1,4 @@
-"""EndTxn, key 26: commit or abort. Versions 0 to 4."""
+"""EndTxn, key 26: commit or abort a transaction. Versions 0 to 4."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.wire.schema import boolean, int16, int32, int64, message, string
 
 @message(versions=range(0, 5), flexible=3)
 class EndTxnRequest:
-    """v2 clients know PRODUCER_FENCED; v3 is flexible; v4 clients know TRANSACTION_ABORTABLE."""
+    """v2 clients handle PRODUCER_FENCED; v3 is flexible; v4 clients handle TRANSACTION_ABORTABLE."""
 
     transactional_id: str = string()
     producer_id: int = int64()

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken, key 40: let a token end sooner. Versions 0 to 2."""
+"""ExpireDelegationToken, key 40: shorten the lifetime of a token. Versions 0 to 2."""
 
 from __future__ import annotations
 

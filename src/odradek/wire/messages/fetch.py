@@ -1,6 +1,6 @@
-"""Fetch, key 1: records from given offsets, for consumers and followers. Versions 0 to 17.
+"""Fetch, key 1: read records, for consumers and followers. Versions 0 to 17.
 
-Versions 0 and 1 are answered with magic 0, versions 2 and 3 with magic 1, later ones with magic 2.
+Responses carry magic 0 in versions 0 and 1, magic 1 in versions 2 and 3, magic 2 from version 4 on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.wire.schema import (
 
 @structure
 class ReplicaState:
-    """The follower that fetches, and its broker epoch."""
+    """The fetching follower and its broker epoch."""
 
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
@@ -56,11 +56,11 @@ class ForgottenTopic:
 
 @message(versions=range(0, 18), flexible=12)
 class FetchRequest:
-    """Which partitions to read, from where, how much, and how long to wait for it.
+    """The partitions to read, their fetch offsets, and the size and wait limits.
 
-    v3 adds a limit for the whole answer and makes the order of partitions matter; v4 the isolation
+    v3 adds a limit for the whole response and makes the order of partitions matter; v4 the isolation
     level; v5 the follower's log start offset; v7 fetch sessions (KIP-227); v9 the leader epoch for
-    fencing (KIP-320); v10 allows zstd; v11 the reader's rack; v12 is flexible and adds the last fetched
+    fencing (KIP-320); v10 allows zstd; v11 the consumer's rack; v12 is flexible and adds the last fetched
     epoch; v13 names topics by id (KIP-516); v15 moves the replica id into a tagged structure with its
     broker epoch (KIP-903); v17 adds the follower's directory id. Versions 1, 2, 6, 8, 14 and 16 have
     the fields of the one before.
@@ -82,7 +82,7 @@ class FetchRequest:
 
 @structure
 class EpochEndOffset:
-    """The last epoch the follower shares with the leader, and where it ends."""
+    """The last epoch that follower and leader share, and its end offset."""
 
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
@@ -102,7 +102,7 @@ class SnapshotId:
 
 @structure
 class AbortedTransaction:
-    """Records of this producer from this offset on were aborted."""
+    """Producer id and first offset of an aborted transaction."""
 
     producer_id: int = int64()
     first_offset: int = int64()
@@ -142,10 +142,10 @@ class NodeEndpoint:
 
 @message(versions=range(0, 18), flexible=12)
 class FetchResponse:
-    """Records per partition, with the offsets a reader must know.
+    """Records per partition, with high watermark and related offsets.
 
     v1 adds the throttle time; v4 the last stable offset and aborted transactions; v5 the log start
-    offset; v7 a session id and an error for the whole; v11 the replica to read from; v12 is flexible
+    offset; v7 a session id and a top-level error; v11 the preferred read replica; v12 is flexible
     and reports diverging epochs, the current leader and snapshots in tags; v13 names topics by id; v16
     adds the leaders' endpoints.
     """

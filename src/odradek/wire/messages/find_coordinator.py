@@ -1,4 +1,4 @@
-"""FindCoordinator, key 10: which broker looks after a group or a transactional id. Versions 0 to 6."""
+"""FindCoordinator, key 10: the coordinator of a group or transactional id. Versions 0 to 6."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from odradek.wire.schema import array, int8, int16, int32, message, string, stru
 
 @message(versions=range(0, 7), flexible=3)
 class FindCoordinatorRequest:
-    """v1 adds the kind of key (0 group, 1 transaction, 2 share); v3 is flexible; v4 asks for many keys at
-    once; v5 clients know TRANSACTION_ABORTABLE; v6 allows share groups.
+    """v1 adds the key type (0 group, 1 transaction, 2 share); v3 is flexible; v4 batches
+    keys; v5 clients handle TRANSACTION_ABORTABLE; v6 allows share groups.
     """
 
     key: str = string(until=3)

@@ -1,4 +1,4 @@
-"""Heartbeat, key 12: a member says it is alive. Versions 0 to 4."""
+"""Heartbeat, key 12: keep a group member's session alive. Versions 0 to 4."""
 
 from __future__ import annotations
 

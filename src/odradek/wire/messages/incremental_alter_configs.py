@@ -1,6 +1,4 @@
-"""IncrementalAlterConfigs, key 44: set, delete, append to or subtract from single settings. Versions 0 and
-1.
-"""
+"""IncrementalAlterConfigs, key 44: set, delete, append to or subtract from configs. Versions 0 and 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitProducerId, key 22: an id and epoch for an idempotent or transactional producer. Versions 0 to 5."""
+"""InitProducerId, key 22: assign a producer id and epoch. Versions 0 to 5."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from odradek.wire.schema import int16, int32, int64, message, string
 
 @message(versions=range(0, 6), flexible=2)
 class InitProducerIdRequest:
-    """v2 is flexible; v3 names the id and epoch held so far, so that a producer can recover; v4 clients
-    know PRODUCER_FENCED, v5 clients TRANSACTION_ABORTABLE.
+    """v2 is flexible; v3 adds the current id and epoch, so that a producer can recover; v4 clients
+    handle PRODUCER_FENCED, v5 clients TRANSACTION_ABORTABLE.
     """
 
     transactional_id: str | None = string(nullable_since=0)
@@ -19,7 +19,7 @@ class InitProducerIdRequest:
 
 @message(versions=range(0, 6), flexible=2)
 class InitProducerIdResponse:
-    """The id and epoch to use. v2 is flexible; v4 and v5 have new errors only."""
+    """The assigned id and epoch. v2 is flexible; v4 and v5 have new errors only."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,7 +1,7 @@
-"""JoinGroup, key 11: a member enters a group's next generation. Versions 0 to 9.
+"""JoinGroup, key 11: join the next generation of a group. Versions 0 to 9.
 
-From version 4 on a first join without a member id is answered with MEMBER_ID_REQUIRED and an id to come
-back with, so that a member lost on the way leaves nothing behind.
+From version 4 on, a first join without a member id gets MEMBER_ID_REQUIRED and an id to rejoin with, so
+that a client that disappears leaves no member behind.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class JoinGroupRequestProtocol:
 
 @message(versions=range(0, 10), flexible=6)
 class JoinGroupRequest:
-    """The member, its time limits, and the protocols it can take part in.
+    """The member, its timeouts and its supported protocols.
 
-    v1 adds the rebalance timeout (before, the session timeout counts for both); v5 the static instance
+    v1 adds the rebalance timeout (before v1 the session timeout is used for both); v5 the static instance
     id; v6 is flexible; v8 adds the reason for joining.
     """
 
@@ -42,10 +42,10 @@ class JoinGroupResponseMember:
 
 @message(versions=range(0, 10), flexible=6)
 class JoinGroupResponse:
-    """The generation; for the leader, also the members.
+    """The generation; for the leader also the members.
 
     v2 adds the throttle time; v5 the instance ids; v6 is flexible; v7 the protocol type, and the
-    protocol's name may be null; v9 can tell the leader to skip the assignment.
+    protocol's name may be null; v9 adds skip_assignment.
     """
 
     throttle_time_ms: int = int32(since=2, ignorable=True)

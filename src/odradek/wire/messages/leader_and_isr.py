@@ -1,4 +1,4 @@
-"""LeaderAndIsr, key 4: the controller tells replicas their roles. Versions 0 to 7; between brokers."""
+"""LeaderAndIsr, key 4: make replicas leader or follower. Versions 0 to 7; between brokers."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class LeaderAndIsrLiveLeader:
 
 @message(versions=range(0, 8), flexible=4)
 class LeaderAndIsrRequest:
-    """v0 and v1 list partitions one by one, later versions by topic. v1 marks new replicas; v2 adds the
-    broker epoch, v3 the replicas being added and removed; v4 is flexible; v5 adds topic ids and whether
-    the request is complete; v6 the recovery state; v7 whether the controller is a KRaft one.
+    """v0 and v1 have a flat list of partition states, later versions group by topic. v1 adds is_new; v2 adds
+    the broker epoch, v3 the replicas being added and removed; v4 is flexible; v5 adds topic ids and the
+    request type; v6 the recovery state; v7 is_kraft_controller.
     """
 
     controller_id: int = int32()

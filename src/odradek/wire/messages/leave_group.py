@@ -1,4 +1,4 @@
-"""LeaveGroup, key 13: members leave without waiting to be missed. Versions 0 to 5."""
+"""LeaveGroup, key 13: remove members before their sessions expire. Versions 0 to 5."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MemberResponse:
 
 @message(versions=range(0, 6), flexible=4)
 class LeaveGroupResponse:
-    """v1 adds the throttle time; v3 an answer per member; v4 is flexible."""
+    """v1 adds the throttle time; v3 a response per member; v4 is flexible."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16()

@@ -7,7 +7,7 @@ from odradek.wire.schema import array, int16, int32, message, string, structure
 
 @message(versions=range(0, 6), flexible=3)
 class ListGroupsRequest:
-    """v3 is flexible; v4 can filter by state, v5 by type."""
+    """v3 is flexible; v4 adds the states filter, v5 the types filter."""
 
     states_filter: list[str] = array(string, since=4)
     types_filter: list[str] = array(string, since=5)

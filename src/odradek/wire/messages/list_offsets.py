@@ -1,7 +1,7 @@
-"""ListOffsets, key 2: offsets by timestamp, or the ends of a log. Versions 0 to 9.
+"""ListOffsets, key 2: offsets by timestamp, or start and end of a log. Versions 0 to 9.
 
-Timestamps below zero are questions: -1 the end, -2 the start, -3 the record with the largest timestamp
-(v7), -4 the start of the local log (v8), -5 the last tiered offset (v9).
+Special timestamps: -1 latest, -2 earliest, -3 max timestamp (v7), -4 earliest local (v8), -5 latest tiered
+(v9).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class ListOffsetsTopic:
 
 @message(versions=range(0, 10), flexible=6)
 class ListOffsetsRequest:
-    """Partitions, each with the timestamp to look for.
+    """Partitions, each with a timestamp to look up.
 
-    v0 may ask for several offsets per partition, later versions for one; v2 adds the isolation level,
-    v4 the leader epoch for fencing; v6 is flexible; v7, v8 and v9 each allow one more special
+    v0 may request several offsets per partition, later versions one; v2 adds the isolation level,
+    v4 the leader epoch for fencing; v6 is flexible; v7, v8 and v9 each add one special
     timestamp.
     """
 
@@ -57,8 +57,8 @@ class ListOffsetsTopicResponse:
 class ListOffsetsResponse:
     """Per partition, the first offset at or after the timestamp.
 
-    v0 answers with a list of segment start offsets, v1 and later with one offset and its timestamp; v2
-    adds the throttle time, v4 the leader epoch; v5 may say OFFSET_NOT_AVAILABLE; v6 is flexible.
+    v0 returns a list of segment base offsets, v1 and later with one offset and its timestamp; v2
+    adds the throttle time, v4 the leader epoch; v5 may return OFFSET_NOT_AVAILABLE; v6 is flexible.
     """
 
     throttle_time_ms: int = int32(since=2, ignorable=True)

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments, key 46: the moves under way. Version 0, flexible."""
+"""ListPartitionReassignments, key 46: the ongoing reassignments. Version 0, flexible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ListPartitionReassignmentsTopics:
 
 @message(versions=range(0, 1), flexible=0)
 class ListPartitionReassignmentsRequest:
-    """Partitions to report on, or null for all."""
+    """Partitions to list, or null for all."""
 
     timeout_ms: int = int32(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(

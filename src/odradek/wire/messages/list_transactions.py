@@ -1,4 +1,4 @@
-"""ListTransactions, key 66: the transactional ids this broker coordinates. Versions 0 and 1, flexible."""
+"""ListTransactions, key 66: the transactions this broker coordinates. Versions 0 and 1, flexible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.wire.schema import array, int16, int32, int64, message, string, str
 
 @message(versions=range(0, 2), flexible=0)
 class ListTransactionsRequest:
-    """Filters by state and producer id; v1 adds one by age."""
+    """Filters by state and producer id; v1 adds a duration filter."""
 
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
@@ -23,7 +23,7 @@ class TransactionState:
 
 @message(versions=range(0, 2), flexible=0)
 class ListTransactionsResponse:
-    """The ids found, and the states asked for that do not exist."""
+    """The matching transactions, and the unknown states of the filter."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

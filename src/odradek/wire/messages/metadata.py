@@ -15,8 +15,8 @@ class MetadataRequestTopic:
 class MetadataRequest:
     """Topics to describe. In v0 an empty list means all; from v1 on null means all and empty means none.
 
-    v4 adds whether topics may be created on the way; v8 asks for authorised operations; v9 is flexible;
-    v10 adds topic ids and nullable names, used from v12 on; v11 drops the cluster's operations, now in
+    v4 adds allow_auto_topic_creation; v8 the authorized operations flags; v9 is flexible;
+    v10 adds topic ids and nullable names, used from v12 on; v11 moves the cluster's operations to
     DescribeCluster.
     """
 
@@ -60,8 +60,8 @@ class MetadataResponse:
     """The cluster as this broker sees it.
 
     v1 adds racks, the controller and the internal flag; v2 the cluster id; v3 the throttle time; v5
-    offline replicas; v7 leader epochs; v8 authorised operations; v9 is flexible; v10 adds topic ids;
-    v11 drops the cluster's operations; v12 allows null names for topics asked for by id.
+    offline replicas; v7 leader epochs; v8 authorized operations; v9 is flexible; v10 adds topic ids;
+    v11 drops the cluster's operations; v12 allows null names for topics requested by id.
     """
 
     throttle_time_ms: int = int32(since=3, ignorable=True)

@@ -1,6 +1,6 @@
-"""OffsetCommit, key 8: a group stores how far it has read. Versions 0 to 9.
+"""OffsetCommit, key 8: commit offsets of a group. Versions 0 to 9.
 
-Version 0 keeps offsets in the store, under the group's node; later versions in the offsets topic.
+Version 0 stores offsets in ZooKeeper, later versions in the offsets topic.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class OffsetCommitRequestTopic:
 
 @message(versions=range(0, 10), flexible=8)
 class OffsetCommitRequest:
-    """Offsets to store for a group.
+    """Offsets to commit for a group.
 
     v1 adds generation, member and a commit timestamp per partition; v2 drops the timestamp for a
     retention time; v5 drops that too; v6 adds the leader epoch, v7 the static instance id; v8 is
-    flexible; v9 admits members of the new consumer protocol.
+    flexible; v9 supports the new consumer group protocol.
     """
 
     group_id: str = string()
@@ -54,7 +54,7 @@ class OffsetCommitResponseTopic:
 
 @message(versions=range(0, 10), flexible=8)
 class OffsetCommitResponse:
-    """An error per partition. v3 adds the throttle time; v8 is flexible; v9 may say STALE_MEMBER_EPOCH and
+    """An error per partition. v3 adds the throttle time; v8 is flexible; v9 may return STALE_MEMBER_EPOCH and
     GROUP_ID_NOT_FOUND.
     """
 

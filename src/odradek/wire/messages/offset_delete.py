@@ -1,4 +1,4 @@
-"""OffsetDelete, key 47: forget a group's offsets for partitions it does not read. Version 0, not flexible."""
+"""OffsetDelete, key 47: delete committed offsets of unsubscribed partitions. Version 0, not flexible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OffsetDeleteRequestTopic:
 
 @message(versions=range(0, 1))
 class OffsetDeleteRequest:
-    """The group, and the partitions to forget."""
+    """The group and its partitions."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
@@ -38,7 +38,7 @@ class OffsetDeleteResponseTopic:
 
 @message(versions=range(0, 1))
 class OffsetDeleteResponse:
-    """An error per partition, and one for the whole."""
+    """An error per partition, and a top-level one."""
 
     error_code: int = int16()
     throttle_time_ms: int = int32()

@@ -1,7 +1,7 @@
-"""OffsetFetch, key 9: how far groups have read. Versions 0 to 9.
+"""OffsetFetch, key 9: read committed offsets. Versions 0 to 9.
 
-Version 0 reads from the store, later versions from the offsets topic. Up to version 7 the request is for
-one group and its topics lie at the top; from version 8 on they lie inside ``groups``.
+Version 0 reads from ZooKeeper, later versions from the offsets topic. Up to version 7 the request is for
+one group with topics at the top level; from version 8 on they are in ``groups``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class OffsetFetchRequestGroup:
 
 @message(versions=range(0, 10), flexible=6)
 class OffsetFetchRequest:
-    """Partitions of a group, or null for all it has (v2 and later).
+    """Partitions of a group, or null for all (v2 and later).
 
-    v6 is flexible; v7 can insist on offsets that no open transaction may still change; v8 asks for
-    several groups at once; v9 adds member id and epoch for the new consumer protocol.
+    v6 is flexible; v7 adds require_stable; v8 batches
+    groups; v9 adds member id and epoch for the new consumer group protocol.
     """
 
     group_id: str = string(until=7)
@@ -82,10 +82,10 @@ class OffsetFetchResponseGroup:
 
 @message(versions=range(0, 10), flexible=6)
 class OffsetFetchResponse:
-    """Offset and metadata per partition; offset -1 where nothing is stored.
+    """Offset and metadata per partition; offset -1 without a committed offset.
 
-    v2 adds an error for the whole, v3 the throttle time, v5 the leader epoch; v6 is flexible; v7 may
-    say UNSTABLE_OFFSET_COMMIT; v8 answers per group; v9 may say STALE_MEMBER_EPOCH and
+    v2 adds a top-level error, v3 the throttle time, v5 the leader epoch; v6 is flexible; v7 may
+    return UNSTABLE_OFFSET_COMMIT; v8 responds per group; v9 may return STALE_MEMBER_EPOCH and
     UNKNOWN_MEMBER_ID.
     """
 

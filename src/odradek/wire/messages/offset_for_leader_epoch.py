@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, key 23: where an epoch of a leader ends. Versions 0 to 4."""
+"""OffsetForLeaderEpoch, key 23: the end offset of a leader epoch. Versions 0 to 4."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class OffsetForLeaderTopic:
 
 @message(versions=range(0, 5), flexible=4)
 class OffsetForLeaderEpochRequest:
-    """v2 adds the asker's current leader epoch for fencing; v3 the replica that asks (-1 a consumer, -2 a
-    reader that may look past the high watermark); v4 is flexible.
+    """v2 adds the current leader epoch for fencing; v3 the replica id (-1 consumer, -2 debugging
+    consumer); v4 is flexible.
     """
 
     replica_id: int = int32(since=3, default=-2, ignorable=True)
@@ -44,7 +44,7 @@ class OffsetForLeaderTopicResult:
 
 @message(versions=range(0, 5), flexible=4)
 class OffsetForLeaderEpochResponse:
-    """v1 adds the epoch found, v2 the throttle time; v4 is flexible."""
+    """v1 adds the leader epoch, v2 the throttle time; v4 is flexible."""
 
     throttle_time_ms: int = int32(since=2, ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -1,7 +1,7 @@
-"""Produce, key 0: records to append, and what became of them. Versions 0 to 11.
+"""Produce, key 0: append records. Versions 0 to 11.
 
 Versions 0 to 2 carry message sets of magic 0 and 1; from version 3 on there is one magic-2 batch per
-partition. A request with acks=0 gets no answer at all.
+partition. A request with acks=0 gets no response.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class TopicProduceData:
 class ProduceRequest:
     """Record batches for partitions of topics.
 
-    v3 adds the transactional id and magic-2 batches; v4 clients know KAFKA_STORAGE_ERROR; v7 allows
+    v3 adds the transactional id and magic-2 batches; v4 clients handle KAFKA_STORAGE_ERROR; v7 allows
     zstd; v8 clients read record errors; v9 is flexible; v10 and v11 change only what the client
-    understands in answers.
+    understands in responses.
     """
 
     transactional_id: str | None = string(since=3, nullable_since=3, default=None)
@@ -39,7 +39,7 @@ class ProduceRequest:
 
 @structure
 class BatchIndexAndErrorMessage:
-    """A record at fault, by its place in the batch."""
+    """An invalid record, by its index in the batch."""
 
     batch_index: int = int32()
     batch_index_error_message: str | None = string(nullable_since=8, default=None)
@@ -47,7 +47,7 @@ class BatchIndexAndErrorMessage:
 
 @structure
 class LeaderIdAndEpoch:
-    """Who leads now, sent along with an error that says it is not this broker."""
+    """The current leader, sent with NOT_LEADER_OR_FOLLOWER errors."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
@@ -73,7 +73,7 @@ class TopicProduceResponse:
 
 @structure
 class NodeEndpoint:
-    """Where a leader named in this answer is reached."""
+    """Endpoint of a leader named in the response."""
 
     node_id: int = int32()
     host: str = string()
@@ -83,10 +83,10 @@ class NodeEndpoint:
 
 @message(versions=range(0, 12), flexible=9)
 class ProduceResponse:
-    """For each partition, an error or the offset of its first record.
+    """An error or the base offset per partition.
 
-    v1 adds the throttle time, v2 the append time, v5 the log start offset, v8 the records at fault and
-    a message; v9 is flexible; v10 tells, in tags, who leads now and where (KIP-951); v11 may say
+    v1 adds the throttle time, v2 the append time, v5 the log start offset, v8 the invalid records and
+    a message; v9 is flexible; v10 adds the current leader and its endpoint in tags (KIP-951); v11 may return
     TRANSACTION_ABORTABLE.
     """
 

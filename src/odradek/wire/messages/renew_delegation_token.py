@@ -1,4 +1,4 @@
-"""RenewDelegationToken, key 39: let a token live longer. Versions 0 to 2."""
+"""RenewDelegationToken, key 39: extend the lifetime of a token. Versions 0 to 2."""
 
 from __future__ import annotations
 

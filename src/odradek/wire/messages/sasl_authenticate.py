@@ -7,14 +7,14 @@ from odradek.wire.schema import bytes_, int16, int64, message, string
 
 @message(versions=range(0, 3), flexible=2)
 class SaslAuthenticateRequest:
-    """The client's bytes, which are the mechanism's business. v2 is flexible."""
+    """The client's bytes, opaque except to the mechanism. v2 is flexible."""
 
     auth_bytes: bytes = bytes_(secret=True)
 
 
 @message(versions=range(0, 3), flexible=2)
 class SaslAuthenticateResponse:
-    """The server's bytes. v1 adds how long the session lasts; v2 is flexible."""
+    """The server's bytes. v1 adds the session lifetime; v2 is flexible."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0)

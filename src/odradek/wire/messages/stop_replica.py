@@ -1,6 +1,4 @@
-"""StopReplica, key 5: the controller has a broker stop, and perhaps delete, replicas. Versions 0 to 4;
-between brokers.
-"""
+"""StopReplica, key 5: stop, and optionally delete, replicas. Versions 0 to 4; between brokers."""
 
 from __future__ import annotations
 
@@ -34,9 +32,9 @@ class StopReplicaTopicState:
 
 @message(versions=range(0, 5), flexible=2)
 class StopReplicaRequest:
-    """Three layouts: single partitions (v0), topics with one delete flag for all (v1, v2), and states with
-    leader epoch and flag each (v3 and later). v1 adds the broker epoch; v2 is flexible; v4 marks KRaft
-    controllers.
+    """Three layouts: single partitions (v0), topics with one delete flag for all (v1, v2), and partition
+    states with leader epoch and flag (v3 and later). v1 adds the broker epoch; v2 is flexible; v4 adds
+    is_kraft_controller.
     """
 
     controller_id: int = int32()
@@ -58,7 +56,7 @@ class StopReplicaPartitionError:
 
 @message(versions=range(0, 5), flexible=2)
 class StopReplicaResponse:
-    """v2 is flexible; v3 may say FENCED_LEADER_EPOCH."""
+    """v2 is flexible; v3 may return FENCED_LEADER_EPOCH."""
 
     error_code: int = int16()
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError)

@@ -1,4 +1,4 @@
-"""SyncGroup, key 14: the leader hands out assignments, every member gets its own. Versions 0 to 5."""
+"""SyncGroup, key 14: the leader sends assignments, every member receives its own. Versions 0 to 5."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class SyncGroupRequestAssignment:
 
 @message(versions=range(0, 6), flexible=4)
 class SyncGroupRequest:
-    """v3 adds the static instance id; v4 is flexible; v5 adds protocol type and name, to be checked
-    against the group's.
+    """v3 adds the static instance id; v4 is flexible; v5 adds protocol type and name for
+    validation.
     """
 
     group_id: str = string()

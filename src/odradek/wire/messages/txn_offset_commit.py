@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, key 28: offsets that count once the transaction commits. Versions 0 to 4."""
+"""TxnOffsetCommit, key 28: commit offsets within a transaction. Versions 0 to 4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TxnOffsetCommitRequestTopic:
 @message(versions=range(0, 5), flexible=3)
 class TxnOffsetCommitRequest:
     """v2 adds the leader epoch; v3 is flexible and adds generation, member and instance id for fencing; v4
-    clients know TRANSACTION_ABORTABLE.
+    clients handle TRANSACTION_ABORTABLE.
     """
 
     transactional_id: str = string()

@@ -1,4 +1,4 @@
-"""UpdateFeatures, key 57: change the cluster's finalised feature levels. Versions 0 and 1, flexible."""
+"""UpdateFeatures, key 57: change the cluster's finalized feature levels. Versions 0 and 1, flexible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FeatureUpdateKey:
 
 @message(versions=range(0, 2), flexible=0)
 class UpdateFeaturesRequest:
-    """v1 says how far a downgrade may go instead of whether, and adds a dry run."""
+    """v1 replaces allow_downgrade by upgrade_type and adds validate_only."""
 
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
@@ -31,7 +31,7 @@ class UpdatableFeatureResult:
 
 @message(versions=range(0, 2), flexible=0)
 class UpdateFeaturesResponse:
-    """An error per feature, and one for the whole."""
+    """An error per feature, and a top-level one."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,4 @@
-"""UpdateMetadata, key 6: the controller spreads the picture of the cluster. Versions 0 to 8; between
-brokers.
-"""
+"""UpdateMetadata, key 6: send cluster metadata to brokers. Versions 0 to 8; between brokers."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ class UpdateMetadataBroker:
 class UpdateMetadataRequest:
     """v0 has one address per broker, later versions a list of endpoints; v2 adds racks, v3 listener names,
     v4 offline replicas, v5 the broker epoch and grouping by topic; v6 is flexible; v7 adds topic ids,
-    v8 marks KRaft controllers.
+    v8 adds is_kraft_controller.
     """
 
     controller_id: int = int32()

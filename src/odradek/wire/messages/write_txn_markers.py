@@ -1,4 +1,4 @@
-"""WriteTxnMarkers, key 27: a transaction's coordinator has partitions end it. Versions 0 and 1; between
+"""WriteTxnMarkers, key 27: write the end markers of transactions to partitions. Versions 0 and 1; between
 brokers.
 """
 

@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_skipped_with_a_reason(key: bytes | None, value: 
 
 def test_a_record_that_ends_early_is_skipped_with_a_reason() -> None:
     words, nothing = words_for(OFFSET_KEY, b"\x00\x03\x01", 7)
-    assert words.startswith("Error at offset 7, skipping. OffsetCommitValue version 3 cannot be read")
+    assert words.startswith("Error at offset 7, skipping. OffsetCommitValue version 3 cannot be decoded")
     assert nothing is None
 
 
