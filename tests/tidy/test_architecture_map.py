@@ -1,4 +1,4 @@
-"""What docs/architecture.md says about the tree is so."""
+"""Modules that docs/architecture.md and docs/code-map.md name exist."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tests.tidy.sources import ROOT, SOURCE
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MAP = (ROOT / "docs" / "code-map.md").read_text(encoding="utf-8")
 
 # A path of ours in backquotes: has a slash or ends in .py, and only the letters of module names.
 MODULE = re.compile(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*(?:\.pyx?|/))`")
@@ -15,8 +16,8 @@ PLANNED = "planned:"
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Both cells of every table row of the page."""
-    for line in PAGE.splitlines():
+    """Yield both cells of every table row of the map."""
+    for line in MAP.splitlines():
         if line.startswith("| "):
             first, _, second = line.strip("| ").partition(" | ")
             yield first, second
@@ -28,13 +29,13 @@ def modules(text: str) -> list[str]:
 
 BUILT = sorted({path for _, cell in rows() for path in modules(cell.partition(PLANNED)[0])})
 OPEN = sorted({path for _, cell in rows() for path in modules(cell.partition(PLANNED)[2])})
-DRAWN = sorted(set(re.findall(r"^ (\w+/[\w/]+\.py)", PAGE, re.MULTILINE)))
+DRAWN = sorted(set(re.findall(r"(?<![\w/])(\w+/[\w/]+\.py)", PAGE)))
 
 
 def test_the_tables_are_found() -> None:
     assert len(BUILT) > 150
     assert len(OPEN) > 10
-    assert len(DRAWN) == 21
+    assert len(DRAWN) > 40
 
 
 def test_modules_of_the_map_are_there() -> None:
@@ -48,7 +49,7 @@ def test_planned_modules_are_not_there_yet() -> None:
 
 def test_every_row_of_the_map_names_a_place_or_says_why_not() -> None:
     bare = {first for first, cell in rows() if not modules(cell) and len(cell) < 40}
-    assert bare - {"Kafka", "looking for", "---|---|"} == set()
+    assert bare - {"Kafka", "question", "---|---|"} == set()
 
 
 def test_every_layer_is_drawn() -> None:
