@@ -1,4 +1,4 @@
-"""The language of CONTRIBUTING.md, as far as a test can see it: docstrings, names, error messages, commits."""
+"""The language of CONTRIBUTING.md, as far as a test can see it: docstrings, names, errors, commits."""
 
 from __future__ import annotations
 
