@@ -28,7 +28,7 @@ def test_writing_the_pages_brings_a_stale_one_up_to_date(tmp_path: Path) -> None
 
 
 def test_a_page_without_the_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match="must contain the two markers"):
         with_table("# Protocol\n")
 
 
