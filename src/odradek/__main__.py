@@ -1,7 +1,7 @@
-"""The entry point of the program.
+"""The entry point of ``odradek``.
 
-A plain ``serve`` is read here and started at once: importing the library that parses commands takes longer
-than starting the broker. Everything else, help and mistakes included, goes to ``commands``.
+A plain ``serve`` is parsed here and started directly: importing the command-line library takes longer than
+starting the broker. Everything else, including help and usage errors, goes to ``commands``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has seen enough (``| head``), and is gone.
+        # The reader of stdout has closed it (``| head``).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(BROKEN_PIPE) from None
 
 
 def _open_standard_streams() -> None:
-    """Open what was closed (``>&-``) as /dev/null: else the next file or socket would become stdout."""
+    """Open closed standard streams (``>&-``) as /dev/null: else the next file would become stdout."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -66,12 +66,12 @@ def parse_plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
     """Return the options of a ``serve`` with long options; None for anything else."""
     if not arguments or arguments[0] != "serve":
         return None
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     settings: list[str] = []
     rest = iter(arguments[1:])
     for option in rest:
         if option in _FLAGS:
-            given[_FLAGS[option]] = True
+            values[_FLAGS[option]] = True
             continue
         value = next(rest, None)
         if value is None or value.startswith("-"):
@@ -79,16 +79,16 @@ def parse_plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
         if option == "--set":
             settings.append(value)
         elif option in _VALUES:
-            given[_VALUES[option]] = value
+            values[_VALUES[option]] = value
         else:
             return None
-    if "config" in given:
-        given["config"] = Path(given["config"])
-    if "port" in given:
-        if not (given["port"].isascii() and given["port"].isdigit()):
+    if "config" in values:
+        values["config"] = Path(values["config"])
+    if "port" in values:
+        if not (values["port"].isascii() and values["port"].isdigit()):
             return None
-        given["port"] = int(given["port"])
-    return ServeOptions(settings=tuple(settings), **given)
+        values["port"] = int(values["port"])
+    return ServeOptions(settings=tuple(settings), **values)
 
 
 if __name__ == "__main__":

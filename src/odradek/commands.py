@@ -1,4 +1,4 @@
-"""The commands of the program. Each imports what it needs only when it is asked for."""
+"""The ``odradek`` commands. Each imports its dependencies only when it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.broker.serve_options import ServeOptions
 from odradek.cli import configs, topics
 from odradek.cli.cluster_status import brokers, status
 from odradek.cli.errors import command
-from odradek.cli.groups import commands
+from odradek.cli.groups import commands as groups
 from odradek.cli.output import show_json, show_line
 from odradek.cli.records import perf
 from odradek.cli.records.consume import consume
@@ -28,13 +28,13 @@ from odradek.cli.serve_options import (
     Port,
     Set,
 )
-from odradek.cli.target import Bootstrap, Extra, Json, remember
+from odradek.cli.target import Bootstrap, Extra, Json, set_global_options
 from odradek.pipelines.commands import pipeline as pipelines
 from odradek.version import VERSION
 
 app = typer.Typer(
     name="odradek",
-    help="Kafka you can pip install: a broker that real Kafka clients take for Apache Kafka.",
+    help="Kafka you can pip install: a broker compatible with Apache Kafka clients, and its tools.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
@@ -43,11 +43,11 @@ app = typer.Typer(
 
 
 DUMPABLE = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
-EPOCHS = "leader-epoch-checkpoint"
+EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"odradek {VERSION}")
         raise typer.Exit
 
@@ -63,8 +63,8 @@ def options(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Options before a command."""
-    remember(bootstrap, extra)
+    """Store the options before a command."""
+    set_global_options(bootstrap, extra)
 
 
 @app.command()
@@ -79,9 +79,9 @@ def serve(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Run a broker until it is interrupted (Ctrl-C or SIGTERM).
+    """Run a broker until interrupted (Ctrl-C or SIGTERM).
 
-    Point any Kafka client at 127.0.0.1:9092. Settings have Kafka's names: --set log.retention.hours=24, or
+    Connect any Kafka client to 127.0.0.1:9092. Settings have Kafka's names: --set log.retention.hours=24, or
     ODRADEK_LOG_RETENTION_HOURS=24. docs/configuration.md lists them all.
 
     Examples:
@@ -107,7 +107,7 @@ app.command()(brokers)
 app.add_typer(topics.app, name="topics")
 app.command()(produce)
 app.command()(consume)
-app.add_typer(commands.app, name="groups")
+app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.add_typer(pipelines.app, name="pipeline")
 app.add_typer(perf.app, name="perf")
@@ -120,39 +120,40 @@ def dump_log(
         list[Path],
         typer.Argument(
             metavar="FILE",
-            help="Segments (.log), indexes (.index, .timeindex, .txnindex), states of producers (.snapshot), "
-            "leader-epoch-checkpoint, or a partition's directory, which stands for all of these in it.",
+            help="Segment (.log), index (.index, .timeindex, .txnindex), producer snapshot (.snapshot), "
+            "leader-epoch-checkpoint, or a partition directory with such files.",
         ),
     ],
     print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Show records with their keys and values.")
+        bool, typer.Option("--print-data-log", help="Print records with their keys and values.")
     ] = False,
     deep_iteration: Annotated[
-        bool, typer.Option("--deep-iteration", help="Show the records of each batch.")
+        bool, typer.Option("--deep-iteration", help="Print the records of each batch.")
     ] = False,
     index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Only check that indexes are well formed.")
+        bool, typer.Option("--index-sanity-check", help="Only check that indexes are valid.")
     ] = False,
     verify_index_only: Annotated[
         bool, typer.Option("--verify-index-only", help="Only check indexes against their segments.")
     ] = False,
     skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="With --print-data-log: keys and values only.")
+        bool,
+        typer.Option("--skip-record-metadata", help="With --print-data-log: print keys and values only."),
     ] = False,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=0, help="Read at most this much of a segment.")
+        int | None, typer.Option("--max-bytes", min=0, help="Read at most this many bytes of a segment.")
     ] = None,
     offsets_decoder: Annotated[
         bool,
-        typer.Option("--offsets-decoder", help="Show records of __consumer_offsets: offsets and groups."),
+        typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets."),
     ] = False,
     transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Show records of __transaction_state.")
+        bool, typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state.")
     ] = False,
 ) -> None:
     """Print segment and index files, like kafka-dump-log.
 
-    Exits with 1 if a file is damaged or indexes do not fit their segment.
+    Exits with 1 if a file is corrupt or an index does not match its segment.
     """
     from odradek.coordinators.groups.record_formatter import format_record as offsets_text
     from odradek.coordinators.transactions.record_formatter import format_record as transactions_text
@@ -180,7 +181,7 @@ def dump_log(
 def version(json: Json = False) -> None:
     """Print the version.
 
-    With --json also that of Python, and which record codec is in use.
+    With --json, also the version of Python and the record codec in use.
     """
     if not json:
         show_line(f"odradek {VERSION}")
@@ -195,19 +196,21 @@ def version(json: Json = False) -> None:
 
 @app.command("command-reference", hidden=True)
 def command_reference() -> None:
-    """Print the page of all commands."""
+    """Print the command reference."""
     from odradek.cli.reference import page
 
     typer.echo(page(typer.main.get_command(app)), nl=False)
 
 
-def _dumpable(given: list[Path]) -> list[str]:
-    """The files meant; a directory means all in it that can be dumped."""
-    found: list[str] = []
-    for path in given:
+def _dumpable(paths: list[Path]) -> list[str]:
+    """Return the files to dump; a directory stands for all dumpable files in it."""
+    files: list[str] = []
+    for path in paths:
         if path.is_dir():
-            inside = (one for one in sorted(path.iterdir()) if one.suffix in DUMPABLE or one.stem == EPOCHS)
-            found += map(str, inside)
+            entries = sorted(path.iterdir())
+            files += [
+                str(file) for file in entries if file.suffix in DUMPABLE or file.stem == EPOCH_CHECKPOINT
+            ]
         else:
-            found.append(str(path))
-    return found
+            files.append(str(path))
+    return files

@@ -1,7 +1,8 @@
-"""Both worlds of our clients behind one face, so that one test shows both.
+"""Blocking and asyncio clients behind one interface, so that one test covers both.
 
-``BlockingClients`` gives the clients as they are. ``AsyncioClients`` runs the asyncio clients on a loop in a
-thread and waits for what they promise, so that a test reads the same for both: ``producer.send(…).result()``.
+``BlockingClients`` returns the clients as they are. ``AsyncioClients`` runs the asyncio clients on a loop in
+a thread and waits for their coroutines, so that a test reads the same for both:
+``producer.send(…).result()``.
 """
 
 from __future__ import annotations
@@ -16,40 +17,40 @@ CALL_SECONDS_MAX = 100
 
 
 class BlockingClients:
-    """The clients of ``odradek``."""
+    """Clients of ``odradek``."""
 
     name = "blocking"
 
     def __init__(self) -> None:
-        self._made: list[Any] = []
+        self._clients: list[Any] = []
 
-    def producer(self, *given: Any, **options: Any) -> Any:
+    def producer(self, *args: Any, **options: Any) -> Any:
         import odradek
 
-        return self._keep(odradek.Producer(*given, **options))
+        return self._keep(odradek.Producer(*args, **options))
 
-    def consumer(self, *given: Any, **options: Any) -> Any:
+    def consumer(self, *args: Any, **options: Any) -> Any:
         import odradek
 
-        return self._keep(odradek.Consumer(*given, **options))
+        return self._keep(odradek.Consumer(*args, **options))
 
-    def admin(self, *given: Any, **options: Any) -> Any:
+    def admin(self, *args: Any, **options: Any) -> Any:
         import odradek
 
-        return self._keep(odradek.Admin(*given, **options))
+        return self._keep(odradek.Admin(*args, **options))
 
     def close(self) -> None:
-        """Close what was made, the latest first; closing twice is allowed."""
-        while self._made:
-            self._made.pop().close()
+        """Close all clients, the latest first. Idempotent."""
+        while self._clients:
+            self._clients.pop().close()
 
     def _keep(self, client: Any) -> Any:
-        self._made.append(client)
+        self._clients.append(client)
         return client
 
 
 class AsyncioClients:
-    """The clients of ``odradek.aio``, on a loop of their own."""
+    """Clients of ``odradek.aio``, on their own event loop."""
 
     name = "asyncio"
 
@@ -57,40 +58,40 @@ class AsyncioClients:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="asyncio-clients")
         self._thread.start()
-        self._made: list[Driven] = []
+        self._clients: list[SyncClient] = []
 
-    def producer(self, *given: Any, **options: Any) -> Any:
+    def producer(self, *args: Any, **options: Any) -> Any:
         import odradek.aio
 
-        return self._make(odradek.aio.Producer, given, options)
+        return self._make(odradek.aio.Producer, args, options)
 
-    def consumer(self, *given: Any, **options: Any) -> Any:
+    def consumer(self, *args: Any, **options: Any) -> Any:
         import odradek.aio
 
-        return self._make(odradek.aio.Consumer, given, options)
+        return self._make(odradek.aio.Consumer, args, options)
 
-    def admin(self, *given: Any, **options: Any) -> Any:
+    def admin(self, *args: Any, **options: Any) -> Any:
         import odradek.aio
 
-        return self._make(odradek.aio.Admin, given, options)
+        return self._make(odradek.aio.Admin, args, options)
 
     def close(self) -> None:
-        """Close what was made, then the loop; a task left behind is a failure."""
-        while self._made:
-            self._made.pop().close()
-        left = self.call(_other_tasks)
-        # Looking up names leaves threads of the loop's own behind, as it does under asyncio.run.
+        """Close all clients, then the loop; fail on leaked tasks."""
+        while self._clients:
+            self._clients.pop().close()
+        leaked = self.call(_other_tasks)
+        # Name resolution leaves threads of the loop, as under asyncio.run.
         self.call(self._loop.shutdown_default_executor)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS_MAX)
         self._loop.close()
-        assert not left, f"tasks left behind: {left}"
+        assert not leaked, f"leaked tasks: {leaked}"
 
-    def call(self, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """The result of a call made on the loop, awaited if there is something to await."""
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function on the loop, and return its result, awaited if it is a coroutine."""
 
         async def called() -> Any:
-            result = function(*given, **named)
+            result = function(*args, **kwargs)
             return await result if inspect.iscoroutine(result) else result
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(CALL_SECONDS_MAX)
@@ -102,27 +103,27 @@ class AsyncioClients:
 
         return asyncio.run_coroutine_threadsafe(waited(), self._loop).result(CALL_SECONDS_MAX)
 
-    def _make(self, kind: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Driven:
-        made = Driven(self, self.call(kind, *given, **options))
-        self._made.append(made)
-        return made
+    def _make(self, kind: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> SyncClient:
+        client = SyncClient(self, self.call(kind, *args, **options))
+        self._clients.append(client)
+        return client
 
 
-class Driven:
-    """An asyncio client whose methods are called from a thread without a loop."""
+class SyncClient:
+    """An asyncio client with blocking methods."""
 
     def __init__(self, clients: AsyncioClients, client: Any) -> None:
         self._clients = clients
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self._client, name)
+        if not callable(attribute):
+            return attribute
 
-        def call(*given: Any, **named: Any) -> Any:
-            result = self._clients.call(found, *given, **named)
-            return Awaited(self._clients, result) if hasattr(result, "__await__") else result
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = self._clients.call(attribute, *args, **kwargs)
+            return SyncAwaitable(self._clients, result) if hasattr(result, "__await__") else result
 
         return call
 
@@ -134,15 +135,15 @@ class Driven:
             except StopAsyncIteration:
                 return
 
-    def __enter__(self) -> Driven:
+    def __enter__(self) -> SyncClient:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class Awaited:
-    """Something to await, with the face of its blocking twin."""
+class SyncAwaitable:
+    """An awaitable with the interface of its blocking counterpart."""
 
     def __init__(self, clients: AsyncioClients, awaitable: Any) -> None:
         self._clients = clients

@@ -1,4 +1,4 @@
-"""Our clients against a real broker: ours, or any other that ``tests.support.broker`` can start."""
+"""Fixtures for client tests against a real broker: Odradek, or any that ``tests.support.broker`` starts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["bootstrap", "broker", "pytest_runtest_makereport", "start_broker", "
 
 @pytest.fixture(params=[BlockingClients, AsyncioClients], ids=["blocking", "asyncio"])
 def clients(request: pytest.FixtureRequest) -> Iterator[Clients]:
-    """Both worlds in turn; whatever a test made is closed after it, and leaves no thread behind."""
+    """Blocking and asyncio clients in turn; all are closed after the test, and must leave no thread."""
     before = set(threading.enumerate())
-    made: Clients = request.param()
-    yield made
-    made.close()
-    left = [one.name for one in set(threading.enumerate()) - before if one.is_alive()]
-    assert not left, f"threads left behind: {left}"
+    clients: Clients = request.param()
+    yield clients
+    clients.close()
+    leaked = [thread.name for thread in set(threading.enumerate()) - before if thread.is_alive()]
+    assert not leaked, f"leaked threads: {leaked}"

@@ -1,4 +1,4 @@
-"""The admin client of both worlds against a real broker."""
+"""Blocking and asyncio admin clients against a real broker."""
 
 from __future__ import annotations
 
@@ -37,31 +37,33 @@ def produce(clients: Clients, bootstrap: str, topic: str, count: int) -> None:
     producer.flush()
 
 
-def eventually(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-    """The answer once it holds, or the last one."""
+def eventually(call: Callable[[], Any], condition: Callable[[Any], bool]) -> Any:
+    """Repeat a call until its result meets a condition, and return the last result."""
     deadline = time.monotonic() + 10
-    while not holds(answer := ask()) and time.monotonic() < deadline:
+    while not condition(result := call()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return answer
+    return result
 
 
-def test_topics_are_made_listed_described_grown_and_deleted(admin: Any, topic: str) -> None:
-    made = admin.create_topics([NewTopic(topic, partitions=2, configs={"retention.ms": 86_400_000})])
-    assert made[topic].partitions == 2
+def test_topics(admin: Any, topic: str) -> None:
+    created = admin.create_topics([NewTopic(topic, partitions=2, configs={"retention.ms": 86_400_000})])
+    assert created[topic].partitions == 2
     assert topic in admin.list_topics()
     admin.create_partitions({topic: 3})
-    # A broker of a KRaft cluster learns what its controller did a moment later.
-    described = eventually(lambda: admin.describe_topics([topic])[topic], lambda it: len(it.partitions) == 3)
-    assert [one.partition for one in described.partitions] == [0, 1, 2]
-    assert described.topic_id == made[topic].topic_id
+    # A broker of a KRaft cluster applies changes of its controller later.
+    described = eventually(
+        lambda: admin.describe_topics([topic])[topic], lambda description: len(description.partitions) == 3
+    )
+    assert [info.partition for info in described.partitions] == [0, 1, 2]
+    assert described.topic_id == created[topic].topic_id
     with pytest.raises(PartialFailure) as raised:
         admin.create_topics([topic])
     assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     admin.delete_topics([topic])
-    assert topic not in eventually(admin.list_topics, lambda it: topic not in it)
+    assert topic not in eventually(admin.list_topics, lambda topics: topic not in topics)
 
 
-def test_settings_of_topics_and_brokers_are_described_and_altered(admin: Any, topic: str) -> None:
+def test_configs(admin: Any, topic: str) -> None:
     resource = ConfigResource.topic(topic)
     admin.create_topics([topic])
     admin.alter_configs({resource: {"cleanup.policy": ["compact", "delete"], "segment.bytes": 2_000_000}})
@@ -73,24 +75,22 @@ def test_settings_of_topics_and_brokers_are_described_and_altered(admin: Any, to
     assert "log.dirs" in admin.describe_configs([broker])[broker]
 
 
-def test_offsets_of_a_group_are_altered_listed_and_deleted_with_it(admin: Any, topic: str) -> None:
-    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+def test_group_offsets(admin: Any, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     admin.create_topics([NewTopic(topic, 2)])
     group = f"group-of-{topic}"
-    admin.alter_group_offsets(group, {zero: 5, one: OffsetAndMetadata(6, "note")})
-    found = admin.list_group_offsets(group)
-    assert (found[zero].offset, found[one].metadata) == (5, "note")
+    admin.alter_group_offsets(group, {first: 5, second: OffsetAndMetadata(6, "metadata")})
+    offsets = admin.list_group_offsets(group)
+    assert (offsets[first].offset, offsets[second].metadata) == (5, "metadata")
     assert group in admin.list_groups()
     assert admin.describe_groups([group])[group].state == "Empty"
-    admin.delete_group_offsets(group, [zero])
-    assert set(admin.list_group_offsets(group)) == {one}
+    admin.delete_group_offsets(group, [first])
+    assert set(admin.list_group_offsets(group)) == {second}
     admin.delete_groups([group])
     assert group not in admin.list_groups()
 
 
-def test_members_of_a_group_are_seen_and_sent_away(
-    clients: Clients, admin: Any, bootstrap: str, topic: str
-) -> None:
+def test_describe_and_remove_group_members(clients: Clients, admin: Any, bootstrap: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1)])
     group = f"group-of-{topic}"
     consumer = clients.consumer(bootstrap_servers=bootstrap, group_id=group, client_id="castle")
@@ -103,9 +103,7 @@ def test_members_of_a_group_are_seen_and_sent_away(
     assert admin.describe_groups([group])[group].members == ()
 
 
-def test_records_are_found_by_offset_and_deleted(
-    clients: Clients, admin: Any, bootstrap: str, topic: str
-) -> None:
+def test_list_offsets_and_delete_records(clients: Clients, admin: Any, bootstrap: str, topic: str) -> None:
     partition = TopicPartition(topic, 0)
     admin.create_topics([NewTopic(topic, 1)])
     produce(clients, bootstrap, topic, 5)
@@ -118,18 +116,18 @@ def test_records_are_found_by_offset_and_deleted(
     assert producer.last_sequence == 4
 
 
-def test_directories_are_described_and_a_replica_stays_where_it_is(admin: Any, topic: str) -> None:
+def test_log_dirs(admin: Any, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1)])
     ((broker, directories),) = admin.describe_log_dirs(partitions=[TopicPartition(topic, 0)]).items()
-    (path,) = (path for path, one in directories.items() if TopicPartition(topic, 0) in one.replicas)
+    (path,) = (
+        path for path, directory in directories.items() if TopicPartition(topic, 0) in directory.replicas
+    )
     admin.alter_replica_log_dirs({Replica(topic, 0, broker): path})
 
 
-def test_transactional_ids_are_listed_described_and_fenced(
-    clients: Clients, admin: Any, bootstrap: str, topic: str
-) -> None:
+def test_transactions(clients: Clients, admin: Any, bootstrap: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1)])
-    name = f"clerk-of-{topic}"
+    name = f"id-of-{topic}"
     producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=name)
     producer.init_transactions()
     producer.begin_transaction()
@@ -144,22 +142,20 @@ def test_transactional_ids_are_listed_described_and_fenced(
     )
 
 
-def test_the_cluster_tells_what_it_is(admin: Any) -> None:
+def test_describe_cluster(admin: Any) -> None:
     assert admin.describe_cluster().nodes
     assert admin.api_versions()["Produce"].highest >= 7
     assert admin.describe_features().finalized_epoch >= -1
     assert admin.metrics()
 
 
-def test_a_broker_that_is_not_there_is_told_in_the_time_given(clients: Clients) -> None:
+def test_unreachable_broker_fails_within_timeout(clients: Clients) -> None:
     admin = clients.admin(bootstrap_servers="127.0.0.1:1")
     with pytest.raises((ConnectionFailed, TimedOut), match=r"127\.0\.0\.1:1"):
         admin.list_topics(timeout_s=1)
 
 
-def test_a_call_goes_on_after_the_broker_was_restarted(
-    clients: Clients, start_broker: StartBroker, topic: str
-) -> None:
+def test_calls_succeed_after_broker_restart(clients: Clients, start_broker: StartBroker, topic: str) -> None:
     broker = start_broker()
     admin = clients.admin(bootstrap_servers=broker.bootstrap)
     admin.create_topics([topic])

@@ -1,4 +1,4 @@
-"""A cluster that cannot be reached, or a partition that is not there: the cause is named within seconds."""
+"""Unreachable clusters and missing partitions: the cause is reported within seconds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.broker import free_port
 
 from odradek import ClientError, TopicPartition, UnknownTopic
 
-NOWHERE = "h" * 64 + ":9092"
-"""A name that no name server needs to be asked about: its only label is too long."""
+UNRESOLVABLE = "h" * 64 + ":9092"
+"""Fails without a name server: its only label is too long."""
 PROGRAM = str(Path(sys.executable).with_name("odradek"))
 SOON_S = 5.0
 """Far below any of the timeouts, and far above what a busy machine needs."""
@@ -47,15 +47,15 @@ def find_position(clients: Clients, bootstrap: str) -> None:
     consumer.position(TopicPartition("letters", 0))
 
 
-def list_all_by_consumer(clients: Clients, bootstrap: str) -> None:
+def list_topics_by_consumer(clients: Clients, bootstrap: str) -> None:
     clients.consumer(bootstrap_servers=bootstrap).list_topics()
 
 
-def list_all(clients: Clients, bootstrap: str) -> None:
+def list_topics_by_admin(clients: Clients, bootstrap: str) -> None:
     clients.admin(bootstrap_servers=bootstrap).list_topics()
 
 
-def describe(clients: Clients, bootstrap: str) -> None:
+def describe_groups_by_admin(clients: Clients, bootstrap: str) -> None:
     clients.admin(bootstrap_servers=bootstrap).describe_groups(["readers"])
 
 
@@ -63,22 +63,28 @@ def begin_transaction(clients: Clients, bootstrap: str) -> None:
     clients.producer(bootstrap_servers=bootstrap, transactional_id="teller").init_transactions()
 
 
-USES = [send, read_partition, read_in_group, find_position, list_all_by_consumer, list_all, describe]
-USES.append(begin_transaction)
+OPERATIONS = [
+    send,
+    read_partition,
+    read_in_group,
+    find_position,
+    list_topics_by_consumer,
+    list_topics_by_admin,
+    describe_groups_by_admin,
+]
+OPERATIONS.append(begin_transaction)
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
-def test_a_host_that_does_not_exist_is_named_at_once(
-    clients: Clients, use: Callable[[Clients, str], None]
-) -> None:
-    begun = time.monotonic()
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_unresolvable_host_fails_at_once(clients: Clients, operation: Callable[[Clients, str], None]) -> None:
+    started = time.monotonic()
     with pytest.raises(ClientError, match=r"no host in bootstrap.servers resolves: h+:9092") as caught:
-        use(clients, NOWHERE)
-    assert time.monotonic() - begun < SOON_S
+        operation(clients, UNRESOLVABLE)
+    assert time.monotonic() - started < SOON_S
     assert not caught.value.retriable
 
 
-def test_a_refused_connection_is_logged_at_once_and_named_by_the_error(
+def test_refused_connection_is_logged_and_reported(
     clients: Clients, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
@@ -92,18 +98,18 @@ def test_a_refused_connection_is_logged_at_once_and_named_by_the_error(
 
 
 @pytest.mark.parametrize("arguments", [["topics", "list"], ["produce", "a"], ["consume", "a"]], ids=" ".join)
-def test_commands_name_a_host_that_does_not_exist(arguments: list[str]) -> None:
-    begun = time.monotonic()
+def test_commands_report_unresolvable_host(arguments: list[str]) -> None:
+    started = time.monotonic()
     done = subprocess.run(
-        [PROGRAM, *arguments, "-b", NOWHERE], input=b"", capture_output=True, timeout=60, check=False
+        [PROGRAM, *arguments, "-b", UNRESOLVABLE], input=b"", capture_output=True, timeout=60, check=False
     )
-    assert time.monotonic() - begun < SOON_S
+    assert time.monotonic() - started < SOON_S
     assert done.returncode == 1
     (line,) = done.stderr.decode().splitlines()
     assert re.match(r"odradek: no host in bootstrap.servers resolves: h+:9092", line)
 
 
-def test_a_command_says_at_once_that_a_connection_is_refused() -> None:
+def test_command_prints_refused_connection_at_once() -> None:
     address = f"127.0.0.1:{free_port()}"
     command = subprocess.Popen(
         [PROGRAM, "topics", "list", "-b", address],
@@ -113,34 +119,32 @@ def test_a_command_says_at_once_that_a_connection_is_refused() -> None:
     )
     assert command.stderr is not None
     first = command.stderr.readline()
-    assert first == f"odradek: {address}: Connection refused; trying again for 4 s\n"
-    assert command.poll() is None, "it waits for a broker that is just starting"
+    assert first == f"odradek: {address}: Connection refused; retrying for 4 s\n"
+    assert command.poll() is None, "it waits for a broker that is starting"
     rest = command.stderr.read()
     assert command.wait(30) == 1
-    assert rest.startswith(f"odradek: no broker answers at {address}: Connection refused.")
+    assert rest.startswith(f"odradek: no response from {address}: Connection refused.")
     command.stderr.close()
 
 
-def test_a_partition_that_is_not_there_is_refused_at_once(
-    clients: Clients, bootstrap: str, topic: str
-) -> None:
+def test_missing_partition_fails_at_once(clients: Clients, bootstrap: str, topic: str) -> None:
     clients.producer(bootstrap_servers=bootstrap).send(topic, b"v").result(30)
     missing = TopicPartition(topic, 9)
     consumer = clients.consumer(bootstrap_servers=bootstrap)
     consumer.assign([missing])
-    uses: list[Callable[[], Any]] = [
+    operations: list[Callable[[], Any]] = [
         lambda: clients.producer(bootstrap_servers=bootstrap).send(topic, b"v", partition=9).result(30),
         lambda: consumer.end_offsets([missing]),
         lambda: consumer.position(missing),
     ]
-    for use in uses:
-        begun = time.monotonic()
+    for operation in operations:
+        started = time.monotonic()
         with pytest.raises(UnknownTopic, match=rf"topic {topic} has \d+ partitions?, got partition 9"):
-            use()
-        assert time.monotonic() - begun < SOON_S
+            operation()
+        assert time.monotonic() - started < SOON_S
 
 
-def test_a_poll_of_a_partition_that_is_not_there_warns(
+def test_poll_of_missing_partition_logs_warning(
     clients: Clients, bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clients.producer(bootstrap_servers=bootstrap).send(topic, b"v").result(30)

@@ -1,4 +1,4 @@
-"""Groups on a real broker: of our consumers in both worlds, and of ours together with those of others."""
+"""Groups on a real broker: blocking and asyncio consumers, alone and together with other clients."""
 
 from __future__ import annotations
 
@@ -28,55 +28,60 @@ ALL = {**OURS, **MEMBERS}
 
 
 class Members:
-    """Makes members of one group, and closes those that a test left in it."""
+    """Starts members of one group, and closes those that a test leaves running."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._of = (bootstrap, f"group-of-{topic}", topic)
-        self.there: list[RunningMember] = []
+        self._arguments = (bootstrap, f"group-of-{topic}", topic)
+        self.running: list[RunningMember] = []
 
-    def join(self, name: str, **how: str) -> RunningMember:
-        member = RunningMember(partial(ALL[name], *self._of, **how))
-        self.there.append(member)
+    def join(self, name: str, **options: str) -> RunningMember:
+        member = RunningMember(partial(ALL[name], *self._arguments, **options))
+        self.running.append(member)
         return member
 
     def leave(self, member: RunningMember) -> None:
-        self.there.remove(member)
+        self.running.remove(member)
         member.close()
 
     def wait(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS_MAX
         while not holds():
-            for member in self.there:
+            for member in self.running:
                 member.check()
-            assert time.monotonic() < deadline, [(one.assigned, len(one.received)) for one in self.there]
+            assert time.monotonic() < deadline, [
+                (member.assigned, len(member.received)) for member in self.running
+            ]
             time.sleep(0.02)
 
     def wait_until_shared(self, sizes: Sequence[int] | None = None) -> None:
-        """Every partition has one reader; shares are as large as given, in any order."""
+        """Wait until every partition has one owner, and members own these numbers of partitions."""
         self.wait(
             lambda: (
-                sorted(index for one in self.there for index in one.assigned) == list(range(PARTITIONS))
-                and (sizes is None or sorted(len(one.assigned) for one in self.there) == sorted(sizes))
+                sorted(index for member in self.running for index in member.assigned)
+                == list(range(PARTITIONS))
+                and (
+                    sizes is None or sorted(len(member.assigned) for member in self.running) == sorted(sizes)
+                )
             )
         )
 
     def close(self) -> None:
-        while self.there:
-            self.there.pop().close()
+        while self.running:
+            self.running.pop().close()
 
 
 @pytest.fixture
 def members(bootstrap: str, topic: str) -> Iterator[Members]:
-    make_topic(bootstrap, topic)
-    made = Members(bootstrap, topic)
-    yield made
-    made.close()
+    create_topic(bootstrap, topic)
+    members = Members(bootstrap, topic)
+    yield members
+    members.close()
 
 
-def make_topic(bootstrap: str, topic: str) -> None:
+def create_topic(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        made.result(30)
+    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        future.result(30)
 
 
 def write(bootstrap: str, topic: str, numbers: range) -> None:
@@ -87,40 +92,36 @@ def write(bootstrap: str, topic: str, numbers: range) -> None:
 
 
 def numbers_of(members: Sequence[RunningMember]) -> list[int]:
-    return sorted(int(one.value or b"") for member in members for one in list(member.received))
+    return sorted(int(record.value or b"") for member in members for record in list(member.received))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_our_consumers_share_partitions_and_take_over_from_each_other(
-    members: Members, bootstrap: str, topic: str, strategy: str
-) -> None:
+def test_members_share_partitions(members: Members, bootstrap: str, topic: str, strategy: str) -> None:
     names = ["blocking", "aio", "blocking"]
-    there = [members.join(name, strategy=strategy) for name in names]
+    running = [members.join(name, strategy=strategy) for name in names]
     members.wait_until_shared([2, 2, 2])
     write(bootstrap, topic, range(60))
-    members.wait(lambda: len(numbers_of(there)) >= 60)
-    assert numbers_of(there) == list(range(60))
-    for member in there:
+    members.wait(lambda: len(numbers_of(running)) >= 60)
+    assert numbers_of(running) == list(range(60))
+    for member in running:
         member.commit()
-    members.leave(there[0])
+    members.leave(running[0])
     members.wait_until_shared([3, 3])
     write(bootstrap, topic, range(60, 120))
-    members.wait(lambda: len(numbers_of(there)) >= 120)
-    assert numbers_of(there) == list(range(120))
+    members.wait(lambda: len(numbers_of(running)) >= 120)
+    assert numbers_of(running) == list(range(120))
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 @pytest.mark.parametrize("leader", [*sorted(OURS), *sorted(MEMBERS)])
-def test_our_consumers_share_a_group_with_those_of_others(
-    members: Members, leader: str, strategy: str
-) -> None:
+def test_group_with_other_clients(members: Members, leader: str, strategy: str) -> None:
     members.join(leader, strategy=strategy)
     members.wait_until_shared([6])
     others = [name for name in ALL if name != leader]
     for name in others:
         members.join(name, strategy=strategy)
     members.wait_until_shared([2, 1, 1, 1, 1])
-    members.leave(members.there[0])
+    members.leave(members.running[0])
     members.wait_until_shared([2, 2, 1, 1])
 
 
@@ -129,80 +130,76 @@ def test_our_consumers_share_a_group_with_those_of_others(
     [["aio", "confluent-kafka"], ["confluent-kafka", "blocking"], ["kafka-python", "blocking"]],
     ids=" leads ".join,
 )
-def test_cooperative_groups_with_others_share_and_share_again(members: Members, names: list[str]) -> None:
+def test_cooperative_group_with_other_clients(members: Members, names: list[str]) -> None:
     for name in names:
         members.join(name, strategy="cooperative-sticky")
     members.wait_until_shared([3, 3])
     members.join("blocking", strategy="cooperative-sticky")
     members.wait_until_shared([2, 2, 2])
-    members.leave(members.there[0])
+    members.leave(members.running[0])
     members.wait_until_shared([3, 3])
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-def test_a_static_member_comes_back_to_what_it_had(members: Members, name: str) -> None:
+def test_static_member_regains_partitions(members: Members, name: str) -> None:
     first = members.join(name, instance="one")
     second = members.join(name, instance="two")
     members.wait_until_shared([3, 3])
-    had = [set(first.assigned), set(second.assigned)]
+    assigned = [set(first.assigned), set(second.assigned)]
     members.leave(first)
-    again = members.join(name, instance="one")
+    restarted = members.join(name, instance="one")
     members.wait_until_shared([3, 3])
-    assert [again.assigned, second.assigned] == had
+    assert [restarted.assigned, second.assigned] == assigned
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_groups_go_on_after_their_broker_was_killed(
-    start_broker: StartBroker, topic: str, strategy: str
-) -> None:
+def test_group_survives_broker_kill(start_broker: StartBroker, topic: str, strategy: str) -> None:
     broker = start_broker()
-    make_topic(broker.bootstrap, topic)
+    create_topic(broker.bootstrap, topic)
     members = Members(broker.bootstrap, topic)
     try:
-        there = [members.join(name, strategy=strategy) for name in OURS]
+        running = [members.join(name, strategy=strategy) for name in OURS]
         members.wait_until_shared([3, 3])
         write(broker.bootstrap, topic, range(30))
-        members.wait(lambda: len(numbers_of(there)) >= 30)
-        for member in there:
+        members.wait(lambda: len(numbers_of(running)) >= 30)
+        for member in running:
             member.commit()
         broker.kill()
         broker.start()
         wait_until_led(broker.bootstrap, topic)
         write(broker.bootstrap, topic, range(30, 60))
-        members.wait(lambda: set(numbers_of(there)) == set(range(60)))
+        members.wait(lambda: set(numbers_of(running)) == set(range(60)))
         members.wait_until_shared([3, 3])
     finally:
         members.close()
 
 
-class Witness:
-    """A listener that notes in which thread it is called, and commits what it is about to lose."""
+class RecordingListener:
+    """Records its calls with their threads, and commits partitions being revoked."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, int, str]] = []
+        self.calls: list[tuple[str, int, str]] = []
         self.consumer: Any = None
 
     def on_partitions_assigned(self, partitions: Sequence[odradek.TopicPartition]) -> None:
-        self.heard.append(("assigned", len(partitions), threading.current_thread().name))
+        self.calls.append(("assigned", len(partitions), threading.current_thread().name))
 
     def on_partitions_revoked(self, partitions: Sequence[odradek.TopicPartition]) -> None:
-        self.consumer.commit({one: odradek.OffsetAndMetadata(7) for one in partitions})
-        self.heard.append(("revoked", len(partitions), threading.current_thread().name))
+        self.consumer.commit(dict.fromkeys(partitions, odradek.OffsetAndMetadata(7)))
+        self.calls.append(("revoked", len(partitions), threading.current_thread().name))
 
 
-def test_listeners_run_where_the_application_polls_and_may_use_the_consumer(
-    bootstrap: str, topic: str
-) -> None:
-    make_topic(bootstrap, topic)
-    given = options(bootstrap, f"group-of-{topic}", "range", None)
-    witness = Witness()
-    with odradek.Consumer(**given) as consumer:
-        witness.consumer = consumer
-        consumer.subscribe([topic], listener=witness)
+def test_listener_runs_in_polling_thread(bootstrap: str, topic: str) -> None:
+    create_topic(bootstrap, topic)
+    config = options(bootstrap, f"group-of-{topic}", "range", None)
+    listener = RecordingListener()
+    with odradek.Consumer(**config) as consumer:
+        listener.consumer = consumer
+        consumer.subscribe([topic], listener=listener)
         while not consumer.assignment():
             consumer.poll(0.5)
         consumer.unsubscribe()
-        here = threading.current_thread().name
-        assert witness.heard == [("assigned", PARTITIONS, here), ("revoked", PARTITIONS, here)]
-        found = consumer.committed(*(odradek.TopicPartition(topic, index) for index in range(PARTITIONS)))
-        assert {each.offset for each in found.values() if each is not None} == {7}
+        thread = threading.current_thread().name
+        assert listener.calls == [("assigned", PARTITIONS, thread), ("revoked", PARTITIONS, thread)]
+        committed = consumer.committed(*(odradek.TopicPartition(topic, index) for index in range(PARTITIONS)))
+        assert {offset.offset for offset in committed.values() if offset is not None} == {7}

@@ -1,4 +1,4 @@
-"""What a loop over a consumer was given counts as read, and nothing else does."""
+"""Iteration over a consumer: exactly the records handed to the loop count as consumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek import NewTopic, TopicPartition
 
 
 def reader(clients: Clients, bootstrap: str, topic: str, **options: Any) -> Any:
-    """A consumer of a topic with six records that nobody has read."""
+    """Return a consumer of a topic with six records."""
     producer = clients.producer(bootstrap_servers=bootstrap)
     producer.send_many(topic, [b"%d" % number for number in range(6)], partition=0).result(30)
     consumer = clients.consumer(
@@ -27,9 +27,7 @@ def committed(clients: Clients, bootstrap: str, topic: str) -> int:
     return int(offsets[TopicPartition(topic, 0)].offset)
 
 
-def test_a_loop_that_is_left_early_commits_what_it_was_given(
-    clients: Clients, bootstrap: str, topic: str
-) -> None:
+def test_abandoned_loop_commits_consumed_records(clients: Clients, bootstrap: str, topic: str) -> None:
     consumer = reader(clients, bootstrap, topic)
     for record in consumer:
         if record.offset == 2:
@@ -38,20 +36,18 @@ def test_a_loop_that_is_left_early_commits_what_it_was_given(
     assert committed(clients, bootstrap, topic) == 3
 
 
-def test_a_commit_inside_a_loop_is_of_what_the_loop_was_given(
-    clients: Clients, bootstrap: str, topic: str
-) -> None:
+def test_commit_inside_loop_covers_consumed_records(clients: Clients, bootstrap: str, topic: str) -> None:
     consumer = reader(clients, bootstrap, topic, enable_auto_commit=False)
-    places = []
+    offsets = []
     for record in consumer:
         consumer.commit()
-        places.append(committed(clients, bootstrap, topic))
+        offsets.append(committed(clients, bootstrap, topic))
         if record.offset == 2:
             break
-    assert places == [1, 2, 3]
+    assert offsets == [1, 2, 3]
 
 
-def test_a_loop_goes_on_where_another_was_left(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_poll_continues_after_loop(clients: Clients, bootstrap: str, topic: str) -> None:
     consumer = reader(clients, bootstrap, topic)
     seen = []
     for record in consumer:
@@ -62,58 +58,59 @@ def test_a_loop_goes_on_where_another_was_left(clients: Clients, bootstrap: str,
     assert seen == [0, 1, 2, 3, 4, 5]
 
 
-PLACES = 3
+PARTITIONS = 3
 RECORDS = 2000
 
 
-def filled(clients: Clients, bootstrap: str, topic: str) -> list[TopicPartition]:
-    clients.admin(bootstrap_servers=bootstrap).create_topics([NewTopic(topic, PLACES)])
+def create_records(clients: Clients, bootstrap: str, topic: str) -> list[TopicPartition]:
+    clients.admin(bootstrap_servers=bootstrap).create_topics([NewTopic(topic, PARTITIONS)])
     producer = clients.producer(bootstrap_servers=bootstrap)
-    for partition in range(PLACES):
+    for partition in range(PARTITIONS):
         values = [b"%d" % number for number in range(RECORDS)]
         producer.send_many(topic, values, partition=partition).result(30)
-    return [TopicPartition(topic, partition) for partition in range(PLACES)]
+    return [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_records_follow_positions_whatever_comes_between_loops(
-    clients: Clients, bootstrap: str, topic: str, seed: int
-) -> None:
-    chance = random.Random(seed)
-    wanted = filled(clients, bootstrap, topic)
+def test_loops_agree_with_positions(clients: Clients, bootstrap: str, topic: str, seed: int) -> None:
+    rng = random.Random(seed)
+    partitions = create_records(clients, bootstrap, topic)
     consumer = clients.consumer(
         bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False, auto_offset_reset="earliest"
     )
-    consumer.assign(wanted)
-    places = dict.fromkeys(wanted, 0)
+    consumer.assign(partitions)
+    positions = dict.fromkeys(partitions, 0)
 
-    def given(record: Any) -> None:
-        place = TopicPartition(topic, record.partition)
-        assert (record.offset, record.value) == (places[place], b"%d" % places[place])
-        places[place] += 1
+    def check(record: Any) -> None:
+        partition = TopicPartition(topic, record.partition)
+        assert (record.offset, record.value) == (positions[partition], b"%d" % positions[partition])
+        positions[partition] += 1
 
     for _ in range(60):
-        count = min(chance.choice((1, 5, 100)), sum(RECORDS - offset for offset in places.values()))
+        count = min(rng.choice((1, 5, 100)), sum(RECORDS - offset for offset in positions.values()))
         for record in consumer if count else ():
-            given(record)
+            check(record)
             count -= 1
             if not count:
                 break
-        place = chance.choice(wanted)
-        match chance.randrange(5):
+        partition = rng.choice(partitions)
+        match rng.randrange(5):
             case 0:
-                for record in consumer.poll(0.1, chance.choice((1, 50))):
-                    given(record)
+                for record in consumer.poll(0.1, rng.choice((1, 50))):
+                    check(record)
             case 1:
-                places[place] = chance.randrange(RECORDS)
-                consumer.seek(place, places[place])
+                positions[partition] = rng.randrange(RECORDS)
+                consumer.seek(partition, positions[partition])
             case 2:
                 consumer.commit()
             case 3:
-                consumer.pause(place)
-                consumer.resume(place)
+                consumer.pause(partition)
+                consumer.resume(partition)
             case _:
-                assert consumer.position(place) == places[place]
+                assert consumer.position(partition) == positions[partition]
     consumer.commit()
-    found = consumer.committed(*wanted)
-    assert {place: None if each is None else each.offset for place, each in found.items()} == places
+    offsets = consumer.committed(*partitions)
+    committed_offsets = {
+        partition: None if offset is None else offset.offset for partition, offset in offsets.items()
+    }
+    assert committed_offsets == positions

@@ -1,4 +1,4 @@
-"""The producer of both worlds against a real broker process."""
+"""Blocking and asyncio producers against a real broker."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ PRODUCE = 0
 
 
 def read(clients: Clients, bootstrap: str, topic: str, count: int) -> list[Any]:
-    """The first records of a topic, in the order of partitions and offsets."""
+    """Return the first records of a topic, ordered by partition and offset."""
     consumer = clients.consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
+    partitions = [TopicPartition(topic, info.partition) for info in consumer.partitions_for(topic)]
     consumer.assign(partitions)
-    found: list[Any] = []
+    records: list[Any] = []
     deadline = time.monotonic() + 30
-    while len(found) < count and time.monotonic() < deadline:
-        found += consumer.poll(1.0)
+    while len(records) < count and time.monotonic() < deadline:
+        records += consumer.poll(1.0)
     consumer.close()
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+    return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-def test_what_is_sent_is_read(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_sent_records_are_read(clients: Clients, bootstrap: str, topic: str) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap)
     sent = [b"%d" % number for number in range(200)]
     deliveries = [producer.send(topic, value, key=b"k", headers=[("h", value)]) for value in sent]
@@ -44,27 +44,27 @@ def test_what_is_sent_is_read(clients: Clients, bootstrap: str, topic: str) -> N
     assert records[7].headers == (("h", b"7"),)
 
 
-def test_a_flush_delivers_everything_and_callbacks_run_in_order(
-    clients: Clients, bootstrap: str, topic: str
-) -> None:
+def test_flush_delivers_all_with_ordered_callbacks(clients: Clients, bootstrap: str, topic: str) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap, linger_ms=1000)
-    told: list[int] = []
+    offsets: list[int] = []
     for _ in range(1000):
-        producer.send(topic, b"v", b"key", on_delivery=lambda metadata, error: told.append(metadata.offset))
+        producer.send(
+            topic, b"v", b"key", on_delivery=lambda metadata, error: offsets.append(metadata.offset)
+        )
     producer.flush()
-    assert len(told) == 1000
-    assert told == sorted(told)
+    assert len(offsets) == 1000
+    assert offsets == sorted(offsets)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_read_back(clients: Clients, bootstrap: str, topic: str, codec: str) -> None:
+def test_compression_codecs(clients: Clients, bootstrap: str, topic: str, codec: str) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5)
     sent = [b"%d-" % number * 30 for number in range(500)]
     assert producer.send_many(topic, sent, partition=0).result() == 500
     assert [record.value for record in read(clients, bootstrap, topic, 500)] == sent
 
 
-def test_many_records_pass_through_little_memory(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_send_with_small_buffer_memory(clients: Clients, bootstrap: str, topic: str) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap, batch_size=1000, buffer_memory=8000)
     count = 2000
     for number in range(count):
@@ -75,7 +75,7 @@ def test_many_records_pass_through_little_memory(clients: Clients, bootstrap: st
     assert values == [b"%6d" % number for number in range(count)]
 
 
-def test_tables_are_sent_by_column(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_send_arrow(clients: Clients, bootstrap: str, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     header = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
     count = 5000
@@ -99,7 +99,7 @@ def test_tables_are_sent_by_column(clients: Clients, bootstrap: str, topic: str)
     assert {record.key for record in records} == {b"k0", b"k1", b"k2", b"k3", b"k4"}
 
 
-def test_a_table_may_name_its_topics(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_send_arrow_with_topic_column(clients: Clients, bootstrap: str, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     other = f"{topic}-other"
     names = pyarrow.array([topic, other] * 50).dictionary_encode()
@@ -110,7 +110,7 @@ def test_a_table_may_name_its_topics(clients: Clients, bootstrap: str, topic: st
     assert values == list(range(1, 100, 2))
 
 
-def test_a_table_that_is_no_records_is_refused(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_invalid_arrow_table_is_rejected(clients: Clients, bootstrap: str, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     producer = clients.producer(bootstrap_servers=bootstrap)
     with pytest.raises(odradek.SerializationFailed, match="colour"):
@@ -119,7 +119,7 @@ def test_a_table_that_is_no_records_is_refused(clients: Clients, bootstrap: str,
         producer.send_arrow(pyarrow.table({"value": [b"v"]}))
 
 
-def test_a_broker_that_restarts_gets_all_records_once(clients: Clients, start_broker: Any) -> None:
+def test_broker_restart_delivers_records_once(clients: Clients, start_broker: Any) -> None:
     port = free_port()
     broker: Broker = start_broker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
     proxy = Proxy(port, broker.port, (), 0)
@@ -144,14 +144,14 @@ def test_a_broker_that_restarts_gets_all_records_once(clients: Clients, start_br
         proxy.stop()
 
 
-def test_a_broker_that_is_not_there_is_told_within_max_block_ms(clients: Clients) -> None:
+def test_unreachable_broker_fails_within_max_block_ms(clients: Clients) -> None:
     producer = clients.producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300)
-    with pytest.raises(odradek.ClientError) as told:
+    with pytest.raises(odradek.ClientError) as error:
         producer.send("letters", b"v")
-    assert told.value.retriable
+    assert error.value.retriable
 
 
-def test_closing_twice_and_sending_after_it(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_send_after_close_fails(clients: Clients, bootstrap: str, topic: str) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap, linger_ms=5000)
     delivery = producer.send(topic, b"v")
     producer.close()
@@ -161,7 +161,7 @@ def test_closing_twice_and_sending_after_it(clients: Clients, bootstrap: str, to
         producer.send(topic, b"late")
 
 
-def test_what_a_record_may_not_be(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_invalid_records_and_options_are_rejected(clients: Clients, bootstrap: str, topic: str) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap)
     with pytest.raises(RecordTooLarge):
         producer.send(topic, bytes(2_000_000))
@@ -169,13 +169,13 @@ def test_what_a_record_may_not_be(clients: Clients, bootstrap: str, topic: str) 
         clients.producer(bootstrap_servers=bootstrap, lingers_ms=5)
 
 
-def test_transactions_are_seen_whole_or_not_at_all(clients: Clients, bootstrap: str, topic: str) -> None:
+def test_transactions_are_atomic(clients: Clients, bootstrap: str, topic: str) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=f"t-{topic}")
     producer.init_transactions()
     with pytest.raises(InvalidState):
         producer.send(topic, b"outside")
     producer.begin_transaction()
-    producer.send(topic, b"taken back", partition=0).result(30)
+    producer.send(topic, b"aborted", partition=0).result(30)
     producer.abort_transaction()
     producer.begin_transaction()
     deliveries = [producer.send(topic, b"%d" % number, partition=0) for number in range(10)]
@@ -185,17 +185,17 @@ def test_transactions_are_seen_whole_or_not_at_all(clients: Clients, bootstrap: 
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     )
     consumer.assign([TopicPartition(topic, 0)])
-    found: list[Any] = []
+    records: list[Any] = []
     deadline = time.monotonic() + 30
-    while len(found) < 10 and time.monotonic() < deadline:
-        found += consumer.poll(1.0)
-    assert [record.value for record in found] == [b"%d" % number for number in range(10)]
+    while len(records) < 10 and time.monotonic() < deadline:
+        records += consumer.poll(1.0)
+    assert [record.value for record in records] == [b"%d" % number for number in range(10)]
 
 
-# Only threads can do these.
+# Blocking producer only.
 
 
-def test_threads_share_a_producer(bootstrap: str, topic: str) -> None:
+def test_threads_share_producer(bootstrap: str, topic: str) -> None:
     with odradek.Producer(bootstrap_servers=bootstrap, batch_size=2000) as producer:
 
         def work(name: int) -> None:
@@ -211,11 +211,13 @@ def test_threads_share_a_producer(bootstrap: str, topic: str) -> None:
     records = read(BlockingClients(), bootstrap, topic, 8000)
     assert len(records) == 8000
     for name in range(4):
-        numbers = [int(one.value.split(b":")[1]) for one in records if one.value.startswith(b"%d:" % name)]
+        numbers = [
+            int(record.value.split(b":")[1]) for record in records if record.value.startswith(b"%d:" % name)
+        ]
         assert numbers == list(range(2000)), "each thread's records stay in order"
 
 
-def test_a_callback_may_close_its_producer(bootstrap: str, topic: str) -> None:
+def test_callback_can_close_producer(bootstrap: str, topic: str) -> None:
     producer = odradek.Producer(bootstrap_servers=bootstrap)
     closed = threading.Event()
 
@@ -230,22 +232,22 @@ def test_a_callback_may_close_its_producer(bootstrap: str, topic: str) -> None:
         producer.send(topic, b"late")
 
 
-def test_a_callback_cannot_wait_for_a_delivery_but_may_send(bootstrap: str, topic: str) -> None:
-    told: list[BaseException | None] = []
+def test_callback_can_send_but_not_wait(bootstrap: str, topic: str) -> None:
+    errors: list[BaseException | None] = []
     with odradek.Producer(bootstrap_servers=bootstrap) as producer:
 
-        def wait(metadata: object, error: object) -> None:
+        def wait(metadata: object, _error: object) -> None:
             try:
                 producer.send(topic, b"from a callback").result(1)
-            except InvalidState as refused:
-                told.append(refused)
+            except InvalidState as error:
+                errors.append(error)
 
         producer.send(topic, b"v", on_delivery=wait).result(30)
         producer.flush()
-    assert len(told) == 1
+    assert len(errors) == 1
 
 
-def test_a_delivery_that_takes_too_long_says_so(bootstrap: str, topic: str) -> None:
+def test_delivery_result_times_out(bootstrap: str, topic: str) -> None:
     with odradek.Producer(bootstrap_servers=bootstrap, linger_ms=2000) as producer:
         delivery = producer.send(topic, b"v")
         with pytest.raises(TimedOut):
@@ -253,8 +255,8 @@ def test_a_delivery_that_takes_too_long_says_so(bootstrap: str, topic: str) -> N
         assert delivery.result(30).offset >= 0
 
 
-def test_a_forked_process_is_told_to_make_its_own_producer(bootstrap: str, topic: str) -> None:
-    words = f"""
+def test_producer_fails_in_forked_process(bootstrap: str, topic: str) -> None:
+    program = f"""
 import os, sys
 from odradek import ClientClosed, Producer
 producer = Producer(bootstrap_servers={bootstrap!r}, linger_ms=1000)
@@ -271,6 +273,6 @@ code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 producer.close()
 sys.exit(code)
 """
-    done = subprocess.run([sys.executable, "-c", words], timeout=60, check=False)
-    assert done.returncode == 7
+    completed = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    assert completed.returncode == 7
     assert [record.value for record in read(BlockingClients(), bootstrap, topic, 1)] == [b"before"]

@@ -1,4 +1,4 @@
-"""Programs that end, are interrupted, or lose their broker, with a real broker process."""
+"""Programs that exit, are interrupted, or lose their broker, with a real broker."""
 
 from __future__ import annotations
 
@@ -12,37 +12,35 @@ from tests.support.broker import Broker
 
 
 def program(*lines: str) -> subprocess.CompletedProcess[str]:
-    """A program of its own, as the last lines of a process are what is looked at."""
+    """Run a program in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def test_a_program_that_forgets_to_close_has_its_records_delivered_and_is_told(
-    bootstrap: str, topic: str
-) -> None:
-    ended = program(
+def test_unclosed_producer_delivers_and_warns_at_exit(bootstrap: str, topic: str) -> None:
+    completed = program(
         "from odradek import Producer",
         f"producer = Producer(bootstrap_servers={bootstrap!r}, linger_ms=60_000)",
-        f"producer.send({topic!r}, b'v', on_delivery=lambda metadata, error: print('told', error))",
+        f"producer.send({topic!r}, b'v', on_delivery=lambda metadata, error: print('delivered', error))",
     )
-    assert ended.returncode == 0
-    assert ended.stdout == "told None\n"
-    assert "producer_not_closed" in ended.stderr
+    assert completed.returncode == 0
+    assert completed.stdout == "delivered None\n"
+    assert "producer_not_closed" in completed.stderr
 
 
-def test_a_program_that_has_nothing_left_to_deliver_ends_without_a_word(bootstrap: str, topic: str) -> None:
-    ended = program(
+def test_unclosed_idle_producer_exits_silently(bootstrap: str, topic: str) -> None:
+    completed = program(
         "from odradek import Producer",
         f"producer = Producer(bootstrap_servers={bootstrap!r})",
         f"producer.send({topic!r}, b'v').result(30)",
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
 
 
-def test_every_wait_can_be_interrupted_and_a_hasty_close_follows_a_patient_one(start_broker: Any) -> None:
+def test_waits_can_be_interrupted_and_closed(start_broker: Any) -> None:
     broker: Broker = start_broker()
-    ended = program(
+    completed = program(
         "import os, signal, threading, time",
         "from odradek import Producer",
         f"producer = Producer(bootstrap_servers={broker.bootstrap!r}, linger_ms=0)",
@@ -61,18 +59,16 @@ def test_every_wait_can_be_interrupted_and_a_hasty_close_follows_a_patient_one(s
         "interrupted(producer.close)",
         "began = time.monotonic()",
         "producer.close(0)",
-        "print(time.monotonic() - began < 5, [one.name for one in threading.enumerate()])",
+        "print(time.monotonic() - began < 5, [thread.name for thread in threading.enumerate()])",
         f"os.kill({broker.pid}, signal.SIGCONT)",
     )
     os.kill(broker.pid, signal.SIGCONT)
-    assert ended.stdout.split("\n") == [*["interrupted"] * 4, "ClientClosed", "True ['MainThread']", ""]
-    assert ended.returncode == 0
+    assert completed.stdout.split("\n") == [*["interrupted"] * 4, "ClientClosed", "True ['MainThread']", ""]
+    assert completed.returncode == 0
 
 
-def test_an_event_loop_that_ends_before_its_producer_is_closed_lets_no_record_wait_for_ever(
-    bootstrap: str, topic: str
-) -> None:
-    ended = program(
+def test_closed_event_loop_fails_pending_records(bootstrap: str, topic: str) -> None:
+    completed = program(
         "import asyncio",
         "from odradek.aio import Producer",
         "async def send():",
@@ -85,5 +81,5 @@ def test_an_event_loop_that_ends_before_its_producer_is_closed_lets_no_record_wa
         "    print(repr(refused))",
     )
     reason = "ClientClosed('the event loop of this producer has ended, and it was never closed')"
-    assert ended.stdout.split("\n") == [reason, "True", reason, ""]
-    assert "producer_not_closed" in ended.stderr
+    assert completed.stdout.split("\n") == [reason, "True", reason, ""]
+    assert "producer_not_closed" in completed.stderr

@@ -1,4 +1,4 @@
-"""Transactions of both worlds against a real broker process, read by our consumer and by librdkafka's."""
+"""Transactions of blocking and asyncio producers, read by Odradek's and librdkafka's consumers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ_SECONDS_MAX = 30
 
 
 def read_by_confluent(bootstrap: str, topic: str, end: bytes) -> list[bytes]:
-    """Committed values of partition 0 up to one that is known to be the last."""
+    """Return the committed values of partition 0 up to ``end``."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -26,10 +26,12 @@ def read_by_confluent(bootstrap: str, topic: str, end: bytes) -> list[bytes]:
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    return _values_until(end, lambda: [one for one in [consumer.poll(1.0)] if one], consumer.close)
+    return _values_until(
+        end, lambda: [message for message in [consumer.poll(1.0)] if message], consumer.close
+    )
 
 
-def read_by_ours(clients: Clients, bootstrap: str, topic: str, end: bytes) -> list[bytes]:
+def read_by_odradek(clients: Clients, bootstrap: str, topic: str, end: bytes) -> list[bytes]:
     consumer = clients.consumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     )
@@ -53,7 +55,7 @@ def transactional_id(topic: str) -> str:
     return f"id-of-{topic}"
 
 
-def test_committed_records_are_read_and_aborted_ones_are_not(
+def test_aborted_records_are_not_read(
     clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     producer = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
@@ -61,7 +63,7 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
     expected = []
     for number in range(12):
         producer.begin_transaction()
-        values = [b"%d-%d" % (number, one) for one in range(5)]
+        values = [b"%d-%d" % (number, index) for index in range(5)]
         deliveries = [producer.send(topic, value, partition=0) for value in values]
         if number % 4 == 0:
             deliveries[0].result(30)
@@ -71,10 +73,10 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
             expected += values
             assert all(delivery.done() for delivery in deliveries)
     assert read_by_confluent(bootstrap, topic, expected[-1]) == expected
-    assert read_by_ours(clients, bootstrap, topic, expected[-1]) == expected
+    assert read_by_odradek(clients, bootstrap, topic, expected[-1]) == expected
 
 
-def test_records_that_were_not_sent_fail_with_the_abort(
+def test_abort_fails_unsent_records(
     clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     producer = clients.producer(
@@ -92,11 +94,13 @@ def test_records_that_were_not_sent_fail_with_the_abort(
     assert read_by_confluent(bootstrap, topic, b"last") == [b"last"]
 
 
-def test_a_twin_takes_over(clients: Clients, bootstrap: str, topic: str, transactional_id: str) -> None:
+def test_second_producer_fences_first(
+    clients: Clients, bootstrap: str, topic: str, transactional_id: str
+) -> None:
     first = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     first.init_transactions()
     first.begin_transaction()
-    first.send(topic, b"of the first", partition=0).result(30)
+    first.send(topic, b"first", partition=0).result(30)
     second = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     second.init_transactions()
     with pytest.raises(ProducerFenced, match=transactional_id):
@@ -104,34 +108,32 @@ def test_a_twin_takes_over(clients: Clients, bootstrap: str, topic: str, transac
     with pytest.raises(ProducerFenced):
         first.send(topic, b"more")
     second.begin_transaction()
-    second.send(topic, b"of the second", partition=0)
+    second.send(topic, b"second", partition=0)
     second.commit_transaction()
-    assert read_by_confluent(bootstrap, topic, b"of the second") == [b"of the second"]
+    assert read_by_confluent(bootstrap, topic, b"second") == [b"second"]
 
 
-def test_a_producer_of_librdkafka_is_fenced_by_ours(
+def test_librdkafka_producer_is_fenced(
     clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     other = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
     other.init_transactions()
     other.begin_transaction()
-    other.produce(topic, b"of the other", partition=0)
+    other.produce(topic, b"other", partition=0)
     other.flush()
     ours = clients.producer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     ours.init_transactions()
     ours.begin_transaction()
     ours.send(topic, b"ours", partition=0)
     ours.commit_transaction()
-    with pytest.raises(confluent_kafka.KafkaException) as refused:
+    with pytest.raises(confluent_kafka.KafkaException) as error:
         other.commit_transaction()
-    assert refused.value.args[0].fatal()
-    assert read_by_ours(clients, bootstrap, topic, b"ours") == [b"ours"]
+    assert error.value.args[0].fatal()
+    assert read_by_odradek(clients, bootstrap, topic, b"ours") == [b"ours"]
 
 
-def test_what_is_read_is_committed_with_what_is_written(
-    clients: Clients, bootstrap: str, topic: str, transactional_id: str
-) -> None:
-    """Exactly once: a copy of a topic, made in transactions with the offsets read."""
+def test_exactly_once_copy(clients: Clients, bootstrap: str, topic: str, transactional_id: str) -> None:
+    """Copy a topic in transactions that include the consumed offsets."""
     source, group = topic, f"copiers-of-{topic}"
     plain = clients.producer(bootstrap_servers=bootstrap)
     plain.send_many(source, [b"%d" % number for number in range(50)], partition=0).result()
@@ -167,7 +169,7 @@ def test_what_is_read_is_committed_with_what_is_written(
     assert read_by_confluent(bootstrap, f"{topic}-copy", copied[-1]) == copied
 
 
-def test_a_plain_group_id_is_enough_for_offsets(
+def test_send_offsets_with_group_id(
     clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     group = f"group-of-{topic}"
@@ -175,14 +177,14 @@ def test_a_plain_group_id_is_enough_for_offsets(
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(topic, b"v", partition=0)
-    producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1, "note")}, group)
+    producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1, "metadata")}, group)
     producer.commit_transaction()
     reader = clients.consumer(bootstrap_servers=bootstrap, group_id=group)
-    found = reader.committed(TopicPartition(topic, 0))[TopicPartition(topic, 0)]
-    assert (found.offset, found.metadata) == (1, "note")
+    committed = reader.committed(TopicPartition(topic, 0))[TopicPartition(topic, 0)]
+    assert (committed.offset, committed.metadata) == (1, "metadata")
 
 
-def test_calls_out_of_order_are_refused_in_plain_words(
+def test_transaction_calls_out_of_order_fail(
     clients: Clients, bootstrap: str, topic: str, transactional_id: str
 ) -> None:
     plain = clients.producer(bootstrap_servers=bootstrap)

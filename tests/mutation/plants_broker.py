@@ -71,7 +71,7 @@ BROKER_PLANTS: list[Plant] = [
         "fetched, may_block) if not is_committed else None",
         (
             "unit/broker/handlers/test_read_committed.py::test_read_committed_returns_aborted_transactions",
-            "clients/test_consumer.py::test_only_committed_records_are_read_if_that_is_wanted",
+            "clients/test_consumer.py::test_read_committed_skips_aborted_records",
         ),
     ),
     Plant(

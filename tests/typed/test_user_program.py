@@ -1,4 +1,4 @@
-"""Both type checkers refuse exactly the lines of a user's program that are wrong."""
+"""mypy and pyright report exactly the marked lines of a user program."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def marked_lines() -> dict[int, str]:
     return {number: line.strip() for number, line in enumerate(lines, 1) if line.endswith("# error")}
 
 
-def refused_by_mypy(tmp_path: Path) -> dict[int, str]:
-    # Errors of the sources themselves are the linter's: here they are only followed.
+def mypy_errors(tmp_path: Path) -> dict[int, str]:
+    # Errors in the sources themselves are found by the linter: here they are ignored.
     options = ["--strict", "--follow-imports=silent", "--no-error-summary", "--hide-error-context"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "mypy", *options, f"--config-file={_mypy_settings(tmp_path)}", str(PROGRAM)],
         cwd=ROOT,
         capture_output=True,
@@ -38,9 +38,9 @@ def refused_by_mypy(tmp_path: Path) -> dict[int, str]:
         timeout=SECONDS_MAX,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr
-    errors = re.findall(rf"^.*{PROGRAM.name}:(\d+): error: (.*)$", done.stdout, re.MULTILINE)
-    return {int(line): words for line, words in errors}
+    assert completed.returncode in (0, 1), completed.stderr
+    errors = re.findall(rf"^.*{PROGRAM.name}:(\d+): error: (.*)$", completed.stdout, re.MULTILINE)
+    return {int(line): message for line, message in errors}
 
 
 def _mypy_settings(tmp_path: Path) -> Path:
@@ -50,13 +50,13 @@ def _mypy_settings(tmp_path: Path) -> Path:
     return path
 
 
-def refused_by_pyright(tmp_path: Path) -> dict[int, str]:
-    # Pyright takes only what is below its settings.
+def pyright_errors(tmp_path: Path) -> dict[int, str]:
+    # Pyright analyzes only files below its settings.
     shutil.copy(PROGRAM, tmp_path)
     settings = tmp_path / "pyrightconfig.json"
     settings.write_text(json.dumps(PYRIGHT_SETTINGS))
     command = [sys.executable, "-m", "pyright", "--outputjson", "-p", str(settings)]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, "--pythonpath", sys.executable],
         cwd=ROOT,
         capture_output=True,
@@ -64,16 +64,16 @@ def refused_by_pyright(tmp_path: Path) -> dict[int, str]:
         timeout=SECONDS_MAX,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr
-    told = json.loads(done.stdout)
-    assert told["summary"]["filesAnalyzed"] == 1
-    errors = [each for each in told["generalDiagnostics"] if each["severity"] == "error"]
-    return {each["range"]["start"]["line"] + 1: each["message"] for each in errors}
+    assert completed.returncode in (0, 1), completed.stderr
+    report = json.loads(completed.stdout)
+    assert report["summary"]["filesAnalyzed"] == 1
+    errors = [error for error in report["generalDiagnostics"] if error["severity"] == "error"]
+    return {error["range"]["start"]["line"] + 1: error["message"] for error in errors}
 
 
-@pytest.mark.parametrize("checker", [refused_by_mypy, refused_by_pyright])
-def test_a_type_checker_refuses_the_wrong_lines_and_no_other(checker, tmp_path: Path) -> None:
-    refused, marked = checker(tmp_path), marked_lines()
+@pytest.mark.parametrize("find_errors", [mypy_errors, pyright_errors])
+def test_type_checkers_report_marked_lines_only(find_errors, tmp_path: Path) -> None:
+    errors, marked = find_errors(tmp_path), marked_lines()
     assert len(marked) > 40
-    assert {number: line for number, line in marked.items() if number not in refused} == {}
-    assert {number: words for number, words in refused.items() if number not in marked} == {}
+    assert {number: line for number, line in marked.items() if number not in errors} == {}
+    assert {number: message for number, message in errors.items() if number not in marked} == {}

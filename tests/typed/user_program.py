@@ -1,6 +1,6 @@
-"""A program as users write it. A line that type checkers must refuse ends with ``# error``; others are right.
+"""A user program. Lines that type checkers must report end with ``# error``; the others are correct.
 
-``test_user_program`` compares the lines that mypy and pyright refuse with those that are marked.
+``test_user_program`` compares the marked lines with those that mypy and pyright report.
 """
 
 from __future__ import annotations

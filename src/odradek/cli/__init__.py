@@ -1,1 +1,1 @@
-"""The command line's files, one per noun. They reach a cluster only through the client."""
+"""The commands, which access a cluster only through the clients."""

@@ -1,4 +1,4 @@
-"""``odradek status`` and ``odradek brokers``: a cluster at a glance."""
+"""``odradek status`` and ``odradek brokers``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.cli.errors import command
-from odradek.cli.output import as_size, show, show_facts, show_json
+from odradek.cli.output import as_size, show, show_fields, show_json
 from odradek.cli.partition_details import log_dirs_of
 from odradek.cli.target import Bootstrap, Extra, Json, Target
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
     from odradek.client.values import Node, PartitionInfo
 
-# Highest versions of Produce and Fetch that releases of Apache Kafka offer, newest first.
+# Highest versions of Produce and Fetch by release of Apache Kafka, newest first.
 _RELEASES: Final = (
     (13, 18, "4.1 or later"),
     (12, 17, "4.0"),
@@ -39,16 +39,16 @@ BROKERS: Final = ["broker", "host", "port", "rack", "controller", "leaders", "re
 
 
 class PartitionCounts(NamedTuple):
-    """Numbers of partitions: all, those with replicas out of sync, and those without a leader."""
+    """Numbers of partitions: total, under-replicated, and leaderless."""
 
     total: int
     under_replicated: int
     leaderless: int
 
 
-def guess_version(offered: Mapping[str, VersionRange]) -> str:
-    """Return the release of Apache Kafka whose versions of Produce and Fetch a broker offers."""
-    highest = [offered[name].highest if name in offered else -1 for name in ("Produce", "Fetch")]
+def guess_version(supported: Mapping[str, VersionRange]) -> str:
+    """Return the release of Apache Kafka that supports the same versions of Produce and Fetch."""
+    highest = [supported[name].highest if name in supported else -1 for name in ("Produce", "Fetch")]
     for produce, fetch, release in _RELEASES:
         if highest[0] >= produce and highest[1] >= fetch:
             return release
@@ -60,8 +60,8 @@ def partition_counts(partitions: Iterable[PartitionInfo]) -> PartitionCounts:
     listed = list(partitions)
     return PartitionCounts(
         len(listed),
-        sum(len(one.in_sync) < len(one.replicas) for one in listed),
-        sum(one.leader < 0 for one in listed),
+        sum(len(partition.in_sync) < len(partition.replicas) for partition in listed),
+        sum(partition.leader < 0 for partition in listed),
     )
 
 
@@ -69,28 +69,28 @@ def partition_counts(partitions: Iterable[PartitionInfo]) -> PartitionCounts:
 def status(json: Json = False, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
     """Show the state of a cluster: controller, brokers, topics, partitions.
 
-    Exits with 1 if no broker answers.
+    Exits with 1 if no broker responds.
 
     Example: odradek status && echo ready
     """
     target = Target(bootstrap, extra)
     with target.only_admin() as admin:
-        found = _status(admin, target.bootstrap)
+        state = _status(admin, target.bootstrap)
     if json:
-        show_json(found)
+        show_json(state)
         return
-    controller = found["controller"]
-    show_facts(
+    controller = state["controller"]
+    show_fields(
         {
-            "bootstrap": found["bootstrap"],
-            "cluster": found["cluster_id"],
-            "speaks": f"Kafka {found['kafka_version']}",
-            "controller": f"broker {controller}" if controller is not None else "not known",
-            "brokers": found["brokers"],
-            "topics": f"{found['topics']}, and {found['internal_topics']} internal",
-            "partitions": found["partitions"],
-            "under-replicated": found["under_replicated_partitions"],
-            "without a leader": found["leaderless_partitions"],
+            "bootstrap": state["bootstrap"],
+            "cluster": state["cluster_id"],
+            "version": f"Kafka {state['kafka_version']}",
+            "controller": f"broker {controller}" if controller is not None else "unknown",
+            "brokers": state["brokers"],
+            "topics": f"{state['topics']}, plus {state['internal_topics']} internal",
+            "partitions": state["partitions"],
+            "under-replicated": state["under_replicated_partitions"],
+            "leaderless": state["leaderless_partitions"],
         }
     )
 
@@ -99,7 +99,7 @@ def _status(admin: Admin, bootstrap: str) -> dict[str, Any]:
     cluster = admin.describe_cluster()
     listed = admin.list_topics(include_internal=True)
     counts = partition_counts(_partitions(admin, listed))
-    internal = sum(one.is_internal for one in listed.values())
+    internal = sum(topic.is_internal for topic in listed.values())
     return {
         "bootstrap": bootstrap,
         "cluster_id": cluster.cluster_id,
@@ -115,19 +115,19 @@ def _status(admin: Admin, bootstrap: str) -> dict[str, Any]:
 
 
 def _partitions(admin: Admin, topics: Iterable[str]) -> list[PartitionInfo]:
-    """Return the partitions of topics, passing over those deleted since they were listed."""
+    """Return the partitions of topics, without topics deleted since they were listed."""
     from odradek import PartialFailure
 
     try:
         described = admin.describe_topics(list(topics))
-    except PartialFailure as failed:
-        described = dict(failed.results)
-    return [one for topic in described.values() for one in topic.partitions]
+    except PartialFailure as error:
+        described = dict(error.results)
+    return [partition for topic in described.values() for partition in topic.partitions]
 
 
 @command
 def brokers(json: Json = False, bootstrap: Bootstrap = None, extra: Extra = None) -> None:
-    """List the brokers of a cluster, and what each holds."""
+    """List the brokers of a cluster with their partitions and disk usage."""
     with Target(bootstrap, extra).only_admin() as admin:
         cluster = admin.describe_cluster()
         partitions = _partitions(admin, admin.list_topics(include_internal=True))
@@ -146,16 +146,16 @@ def _broker(
     directories: Mapping[str, LogDir] | None,
 ) -> dict[str, Any]:
     known = list((directories or {}).values())
-    sizes = [replica.size_bytes for one in known for replica in one.replicas.values()]
-    free = [one.usable_bytes for one in known if one.usable_bytes >= 0]
+    sizes = [replica.size_bytes for directory in known for replica in directory.replicas.values()]
+    free = [directory.usable_bytes for directory in known if directory.usable_bytes >= 0]
     return {
         "broker": node.id,
         "host": node.host,
         "port": node.port,
         "rack": node.rack,
         "controller": cluster.controller is not None and cluster.controller.id == node.id,
-        "leaders": sum(one.leader == node.id for one in partitions),
-        "replicas": sum(node.id in one.replicas for one in partitions),
+        "leaders": sum(partition.leader == node.id for partition in partitions),
+        "replicas": sum(node.id in partition.replicas for partition in partitions),
         "size_bytes": None if directories is None else sum(sizes),
         "disk_free_bytes": min(free) if free else None,
     }

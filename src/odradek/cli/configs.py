@@ -9,26 +9,28 @@ import typer
 
 from odradek.cli.errors import command, usage_error
 from odradek.cli.output import show
-from odradek.cli.target import Bootstrap, Extra, Json, Target, pairs
+from odradek.cli.target import Bootstrap, Extra, Json, Target, parse_pairs
 
 if TYPE_CHECKING:
     from odradek.client.admin.configs import ConfigResource
 
 app = typer.Typer(help="Describe, set and unset settings of topics and brokers.", no_args_is_help=True)
 
-OfTopic = Annotated[
+TopicOption = Annotated[
     str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Settings of this topic.")
 ]
-OfBroker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Settings of this broker.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether the change could be made.")]
-OfAll = Annotated[bool, typer.Option("--all-brokers", help="Cluster-wide defaults of all brokers.")]
+BrokerOption = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Settings of this broker.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only validate the change.")]
+AllBrokersOption = Annotated[
+    bool, typer.Option("--all-brokers", help="Cluster-wide defaults of all brokers.")
+]
 
 
 def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> ConfigResource:
     from odradek import ConfigResource
 
     if (topic is not None) + (broker is not None) + all_brokers != 1:
-        usage_error("one of --topic, --broker and --all-brokers must be given")
+        usage_error("exactly one of --topic, --broker and --all-brokers is required")
     return ConfigResource.broker(broker) if topic is None else ConfigResource.topic(topic)
 
 
@@ -39,9 +41,9 @@ def describe(
         list[str] | None,
         typer.Argument(metavar="NAME", help="Settings to show (default: those that are set)."),
     ] = None,
-    topic: OfTopic = None,
-    broker: OfBroker = None,
-    all_brokers: OfAll = False,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
     all_: Annotated[bool, typer.Option("--all", help="Also show settings at their default.")] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
@@ -56,24 +58,25 @@ def describe(
         entries = admin.describe_configs([resource], names=names or None)[resource]
     rows = [
         {
-            "name": one.name,
-            "value": "(hidden)" if one.is_sensitive else one.value,
-            "source": one.source.name.lower(),
-            "read_only": one.is_read_only,
+            "name": entry.name,
+            "value": "(hidden)" if entry.is_sensitive else entry.value,
+            "source": entry.source.name.lower(),
+            "read_only": entry.is_read_only,
         }
-        for one in sorted(entries.values())
-        if all_ or names or not one.is_default
+        for entry in sorted(entries.values())
+        if all_ or names or not entry.is_default
     ]
-    show(rows, ["name", "value", "source", "read_only"], as_json=json, empty=_nothing(topic, broker, names))
+    empty = _empty_message(topic, broker, names)
+    show(rows, ["name", "value", "source", "read_only"], as_json=json, empty=empty)
 
 
-def _nothing(topic: str | None, broker: int | None, names: list[str] | None) -> str:
-    """Return what to say instead of a table without rows."""
+def _empty_message(topic: str | None, broker: int | None, names: list[str] | None) -> str:
+    """Return the message to print instead of an empty table."""
     if names:
-        return f"no setting is called {', '.join(names)}; --all shows all"
+        return f"unknown setting {', '.join(names)}; list all with --all"
     of_broker = "the cluster" if broker is None else f"broker {broker}"
-    where = of_broker if topic is None else f"topic {topic}"
-    return f"{where} has no settings of its own; --all shows the defaults"
+    resource = of_broker if topic is None else f"topic {topic}"
+    return f"{resource} has only default settings; show them with --all"
 
 
 @app.command("set")
@@ -82,20 +85,20 @@ def set_(
     settings: Annotated[
         list[str], typer.Argument(metavar="NAME=VALUE", help="Settings and their new values.")
     ],
-    topic: OfTopic = None,
-    broker: OfBroker = None,
-    all_brokers: OfAll = False,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
     dry_run: DryRun = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Set settings of a topic or broker; others stay as they are.
+    """Set settings of a topic or broker; other settings are not changed.
 
     Example: odradek configs set --topic letters retention.ms=86400000
     """
     resource = _resource(topic, broker, all_brokers)
-    changes = pairs(settings, "setting")
+    changes = parse_pairs(settings, "setting")
     with Target(bootstrap, extra).only_admin() as admin:
         admin.alter_configs({resource: changes}, validate_only=dry_run)
     _show_changes(changes, dry_run, json)
@@ -105,15 +108,15 @@ def set_(
 @command
 def unset(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Settings to remove.")],
-    topic: OfTopic = None,
-    broker: OfBroker = None,
-    all_brokers: OfAll = False,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
     dry_run: DryRun = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Set settings of a topic or broker back to their defaults."""
+    """Reset settings of a topic or broker to their defaults."""
     resource = _resource(topic, broker, all_brokers)
     with Target(bootstrap, extra).only_admin() as admin:
         admin.alter_configs({resource: dict.fromkeys(names)}, validate_only=dry_run)

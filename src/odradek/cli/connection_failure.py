@@ -1,4 +1,4 @@
-"""A line on stderr when the first connection fails, while the command goes on trying."""
+"""Prints the first failed connection to stderr while the command keeps retrying."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _EVENT: Final = "net.connection_failed"
 
 
 class ConnectionFailureHandler(logging.Handler):
-    """Tells of the first connection that fails, and keeps the ``reason``.
+    """Prints the first failed connection, and keeps its ``reason``.
 
-    A host that does not exist is left to the error that follows at once.
+    A host name that does not resolve is not printed: an error follows at once.
     """
 
-    def __init__(self, so: str) -> None:
+    def __init__(self, action: str) -> None:
         super().__init__(logging.WARNING)
         self.reason: str | None = None
-        self._so = so
+        self._action = action
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         log = logging.getLogger(_LOGGER)
         log.addHandler(self)
         try:
@@ -41,4 +41,4 @@ class ConnectionFailureHandler(logging.Handler):
         reason = str(fields["reason"]).removesuffix(f" (broker {broker})")
         self.reason = reason.removeprefix("Connection failed: ")
         if "does not resolve" not in self.reason:
-            print_error(f"{broker}: {self.reason}; {self._so}")
+            print_error(f"{broker}: {self.reason}; {self._action}")

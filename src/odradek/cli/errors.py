@@ -1,7 +1,7 @@
-"""The end of a command: an exit status that scripts can trust, and one line on stderr if something is wrong.
+"""Errors and exit statuses of commands: a failure prints one line to stderr.
 
-0: done. 1: it could not be done. 2: wrong use, as an unknown option or a value that cannot be read. 130:
-interrupted. 141: the reader of the output is gone.
+0: success. 1: failure. 2: usage error, such as an unknown option or an invalid value. 130: interrupted. 141:
+stdout was closed (broken pipe).
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ FAILED: Final = 1
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
-"""The status that a shell gives a program which SIGPIPE ended."""
+"""Exit status that a shell reports for a process killed by SIGPIPE."""
 
 
 class CommandFailed(Exception):
-    """A command could not do what it was asked; the words say what to do about it."""
+    """Raised when a command fails; the message says what to do."""
 
 
-def print_error(words: str) -> None:
-    """One line on stderr."""
-    print("odradek: " + " ".join(str(words).split()), file=sys.stderr)
+def print_error(message: str) -> None:
+    """Print one line to stderr."""
+    print("odradek: " + " ".join(str(message).split()), file=sys.stderr)
 
 
 def is_stdout_closed() -> bool:
     """Return whether stdout is a pipe or a terminal whose other end was closed."""
-    watched = select.poll()
-    watched.register(sys.stdout.fileno(), 0)  # errors and hang-ups are told without being asked for
-    return bool(watched.poll(0))
+    poller = select.poll()
+    poller.register(sys.stdout.fileno(), 0)  # errors and hang-ups are always reported
+    return bool(poller.poll(0))
 
 
 def discard_output() -> None:
-    """Let further output, and what is buffered, go nowhere: the reader is gone."""
+    """Send further and buffered output to /dev/null: stdout was closed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def usage_error(words: str) -> NoReturn:
-    print_error(words)
+def usage_error(message: str) -> NoReturn:
+    print_error(message)
     raise typer.Exit(USAGE_ERROR)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _exit_on_error() -> Iterator[None]:
     from odradek.model.client_errors import ClientError
     from odradek.model.errors import ConfigError
 
-    # What a client logs is for programs; a person gets one line, below.
+    # Client logs are not for the terminal: errors are printed as one line below.
     logging.getLogger("odradek").addHandler(logging.NullHandler())
     try:
         yield
@@ -67,38 +67,38 @@ def _told() -> Iterator[None]:
         raise typer.Exit(BROKEN_PIPE) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    except ConfigError as wrong:
-        print_error(str(wrong))
+    except ConfigError as error:
+        print_error(str(error))
         raise typer.Exit(USAGE_ERROR) from None
-    except (CommandFailed, ClientError) as failed:
-        print_error(advised(failed))
+    except (CommandFailed, ClientError) as error:
+        print_error(with_hint(error))
         raise typer.Exit(FAILED) from None
 
 
 def command(function: Callable[P, T]) -> Callable[P, T]:
-    """A command whose failures are told in one line and by its exit status."""
+    """Decorate a command to report errors as one line and an exit status."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        with _told():
+        with _exit_on_error():
             return function(*args, **kwargs)
 
     return run
 
 
-_ADVICE: Final = {
-    "UNKNOWN_TOPIC_OR_PARTITION": "`odradek topics list` shows what there is",
-    "TOPIC_ALREADY_EXISTS": "`odradek topics alter` changes a topic; --if-not-exists lets it be",
+_HINTS: Final = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "list topics with `odradek topics list`",
+    "TOPIC_ALREADY_EXISTS": "change it with `odradek topics alter`, or use --if-not-exists",
     "NON_EMPTY_GROUP": "stop its consumers first",
     "UNKNOWN_MEMBER_ID": "the group has members: stop its consumers first",
-    "GROUP_ID_NOT_FOUND": "`odradek groups list` shows what there is",
-    "GROUP_SUBSCRIBED_TO_TOPIC": "the group reads this topic: stop its consumers first",
+    "GROUP_ID_NOT_FOUND": "list groups with `odradek groups list`",
+    "GROUP_SUBSCRIBED_TO_TOPIC": "the group is subscribed to this topic: stop its consumers first",
 }
 
 
-def advised(failed: Exception) -> str:
-    """What went wrong, and what may help."""
-    code = getattr(failed, "code", None)
-    advice = _ADVICE.get(code.name) if code is not None else None
-    words = str(failed)
-    return words if advice is None else f"{words.rstrip('.')}; {advice}"
+def with_hint(error: Exception) -> str:
+    """Return the message of an error, with a hint for known error codes."""
+    code = getattr(error, "code", None)
+    hint = _HINTS.get(code.name) if code is not None else None
+    message = str(error)
+    return message if hint is None else f"{message.rstrip('.')}; {hint}"

@@ -1,4 +1,4 @@
-"""Output of commands: a table for people, plain columns where stdout is no terminal, JSON for programs."""
+"""Output of commands: a table on a terminal, plain columns elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Row = dict[str, Any]
 
 
 def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool, empty: str | None = None) -> None:
-    """Print rows. JSON has all their fields, a table the named columns.
+    """Print rows: JSON with all fields, or a table with these columns.
 
-    ``empty`` is told on stderr instead of a table without rows.
+    ``empty`` is printed to stderr instead of an empty table.
     """
     listed = list(rows)
     if as_json:
@@ -37,7 +37,7 @@ def show_json(value: object) -> None:
 
 
 def show_done(verb: str, rows: Iterable[Row], *, as_json: bool) -> None:
-    """Print what was done to the things that rows name, one a line (``deleted letters``), or as JSON."""
+    """Print one line per row (``deleted letters``), or JSON."""
     listed = list(rows)
     if as_json:
         show_json(listed)
@@ -46,15 +46,15 @@ def show_done(verb: str, rows: Iterable[Row], *, as_json: bool) -> None:
         print(verb, *(str(value) for value in row.values()))
 
 
-def show_facts(facts: Mapping[str, object]) -> None:
-    """Print names and values, one pair a line."""
-    width = max(map(len, facts))
-    for name, value in facts.items():
+def show_fields(fields: Mapping[str, object]) -> None:
+    """Print names and values, one pair per line."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
         print(f"{name.ljust(width)}  {_cell(value)}")
 
 
 def as_size(size_bytes: int | None) -> str | None:
-    """Return bytes as people read them: 512 B, 1.5 MB."""
+    """Format a number of bytes: 512 B, 1.5 MB."""
     if size_bytes is None or size_bytes < 1000:
         return None if size_bytes is None else f"{size_bytes} B"
     amount = float(size_bytes)
@@ -71,7 +71,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(str(one) for one in value) or "-"
+        return ",".join(map(str, value)) or "-"
     return str(value)
 
 
@@ -84,14 +84,15 @@ def _show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*(_heading(one) for one in columns), box=None, header_style="bold", pad_edge=False)
+    table = Table(*(_heading(column) for column in columns), box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(one)), overflow="fold") for one in columns))
+        table.add_row(*(Text(_cell(row.get(column)), overflow="fold") for column in columns))
     Console().print(table)
 
 
 def _show_plain(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    lines = [[_heading(one) for one in columns], *([_cell(row.get(one)) for one in columns] for row in rows)]
+    heading = [_heading(column) for column in columns]
+    lines = [heading, *([_cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -1,4 +1,4 @@
-"""Facts about partitions that take several requests: offsets and sizes."""
+"""Offsets and sizes of partitions, collected with several requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PartitionDetails(NamedTuple):
-    """First offset, log end offset and bytes at the leader; None where the cluster does not tell."""
+    """Log start offset, log end offset and bytes at the leader; None where unknown."""
 
     start_offset: int | None
     end_offset: int | None
@@ -24,24 +24,27 @@ class PartitionDetails(NamedTuple):
 def partition_details(
     admin: Admin, partitions: Iterable[PartitionInfo]
 ) -> dict[TopicPartition, PartitionDetails]:
-    """Ask for offsets and sizes of partitions, as far as they have leaders."""
+    """Fetch offsets and sizes of partitions that have a leader."""
     from odradek import OffsetSpec, TopicPartition
 
-    leaders = {TopicPartition(one.topic, one.partition): one.leader for one in partitions}
-    led = [one for one, leader in leaders.items() if leader >= 0]
-    starts = _offsets(admin, led, OffsetSpec.EARLIEST)
-    ends = _offsets(admin, led, OffsetSpec.LATEST)
-    directories = log_dirs_of(admin, sorted({leaders[one] for one in led}), led)
+    leaders = {TopicPartition(info.topic, info.partition): info.leader for info in partitions}
+    with_leader = [partition for partition, leader in leaders.items() if leader >= 0]
+    starts = _offsets(admin, with_leader, OffsetSpec.EARLIEST)
+    ends = _offsets(admin, with_leader, OffsetSpec.LATEST)
+    brokers = sorted({leaders[partition] for partition in with_leader})
+    log_dirs = log_dirs_of(admin, brokers, with_leader)
     sizes = {
         (broker, partition): replica.size_bytes
-        for broker, of_broker in directories.items()
-        for directory in of_broker.values()
+        for broker, directories in log_dirs.items()
+        for directory in directories.values()
         for partition, replica in directory.replicas.items()
         if not replica.is_future
     }
     return {
-        one: PartitionDetails(starts.get(one), ends.get(one), sizes.get((leader, one)))
-        for one, leader in leaders.items()
+        partition: PartitionDetails(
+            starts.get(partition), ends.get(partition), sizes.get((leader, partition))
+        )
+        for partition, leader in leaders.items()
     }
 
 
@@ -53,23 +56,23 @@ def _offsets(
     if not partitions:
         return {}
     try:
-        found = admin.list_offsets(dict.fromkeys(partitions, spec))
-    except PartialFailure as failed:
-        found = dict(failed.results)
-    return {one: offset.offset for one, offset in found.items()}
+        offsets = admin.list_offsets(dict.fromkeys(partitions, spec))
+    except PartialFailure as error:
+        offsets = dict(error.results)
+    return {partition: offset.offset for partition, offset in offsets.items()}
 
 
 def log_dirs_of(
     admin: Admin, brokers: Sequence[int], partitions: Sequence[TopicPartition] | None = None
 ) -> Mapping[int, Mapping[str, LogDir]]:
-    """Return the data directories of brokers, without those that do not tell: it takes authorization."""
+    """Return the log directories of brokers, except where not authorized."""
     from odradek import ClientError, PartialFailure
 
     if not brokers:
         return {}
     try:
         return admin.describe_log_dirs(brokers, partitions=partitions)
-    except PartialFailure as failed:
-        return dict(failed.results)
+    except PartialFailure as error:
+        return dict(error.results)
     except ClientError:
         return {}

@@ -1,4 +1,4 @@
-"""Options of ``odradek serve``, as the command line shows them."""
+"""Command-line options of ``odradek serve``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Read settings from this server.properties file. Without it: one broker for this machine, on "
-        "127.0.0.1:9092, with its data in ./odradek-data.",
+        help="Read settings from this server.properties file (default: a single broker on 127.0.0.1:9092 "
+        "with its data in ./odradek-data).",
     ),
 ]
 Host = Annotated[
@@ -22,7 +22,7 @@ Host = Annotated[
     typer.Option(
         "--host",
         metavar="HOST",
-        help="Listen on this address (default 127.0.0.1). With --port it replaces the setting listeners.",
+        help="Listen on this address (default: 127.0.0.1). With --port, overrides the setting listeners.",
     ),
 ]
 Port = Annotated[
@@ -30,22 +30,22 @@ Port = Annotated[
     typer.Option(
         "--port",
         metavar="PORT",
-        help="Listen on this port (default 9092, with --ephemeral a free one); 0 takes a free one.",
+        help="Listen on this port (default: 9092, with --ephemeral a free port). 0 selects a free port.",
     ),
 ]
 DataDir = Annotated[
     str | None,
-    typer.Option("--data-dir", metavar="DIR", help="Keep data in this directory (the setting log.dirs)."),
+    typer.Option("--data-dir", metavar="DIR", help="Store data in this directory (the setting log.dirs)."),
 ]
 Ephemeral = Annotated[
     bool,
-    typer.Option("--ephemeral", help="Keep data in a temporary directory, removed when the broker stops."),
+    typer.Option("--ephemeral", help="Store data in a temporary directory, removed when the broker stops."),
 ]
 CheckConfig = Annotated[
     bool,
     typer.Option(
         "--check-config",
-        help="Only check the configuration: exit with 0 if it is valid, with 1 if not. Writes nothing.",
+        help="Only validate the configuration: exit with 0 if it is valid, else with 1. Writes nothing.",
     ),
 ]
 Set = Annotated[
@@ -54,7 +54,7 @@ Set = Annotated[
         "--set",
         "-s",
         metavar="NAME=VALUE",
-        help="Set a setting, over the file and over ODRADEK_… variables. May be repeated.",
+        help="Override a setting of the file and of ODRADEK_… variables. May be repeated.",
     ),
 ]
 LogFormat = Annotated[
@@ -62,7 +62,7 @@ LogFormat = Annotated[
     typer.Option(
         "--log-format",
         metavar="FORMAT",
-        help="Format of events: text or json. Without it: $ODRADEK_LOG_FORMAT, or text.",
+        help="Log format: text or json (default: $ODRADEK_LOG_FORMAT, or text).",
     ),
 ]
 LogLevel = Annotated[
@@ -70,7 +70,7 @@ LogLevel = Annotated[
     typer.Option(
         "--log-level",
         metavar="LEVEL",
-        help="Write events from this level on to stderr: debug, info, warning or error. Without it: "
-        "$ODRADEK_LOG_LEVEL, or warning.",
+        help="Log events of this level and above to stderr: debug, info, warning or error (default: "
+        "$ODRADEK_LOG_LEVEL, or warning).",
     ),
 ]

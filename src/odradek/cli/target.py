@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: the options all commands have, and clients made from them."""
+"""The target cluster of a command: the options common to all commands, and clients made from them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "ODRADEK_BOOTSTRAP"
 DEFAULT: Final = "127.0.0.1:9092"
-FIRST_ANSWER_S: Final = 4.0
-"""How long a command waits for the first answer before it says that there is no broker."""
+FIRST_RESPONSE_S: Final = 4.0
+"""How long a command waits for the first response before it fails."""
 
 Bootstrap = Annotated[
     str | None,
@@ -35,40 +35,38 @@ Bootstrap = Annotated[
 ]
 Extra = Annotated[
     list[str] | None,
-    typer.Option(
-        "-X", metavar="NAME=VALUE", help="Set an option of the client, by Kafka's name. May be repeated."
-    ),
+    typer.Option("-X", metavar="NAME=VALUE", help="Set a client option, by its Kafka name. May be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-class Given(NamedTuple):
-    """Options that stood before the command."""
+class GlobalOptions(NamedTuple):
+    """Options before the command."""
 
     bootstrap: str | None = None
     extra: tuple[str, ...] = ()
 
 
-_NOTHING: Final = Given()
-_GIVEN: ContextVar[Given] = ContextVar("given", default=_NOTHING)
+_DEFAULTS: Final = GlobalOptions()
+_GLOBAL_OPTIONS: ContextVar[GlobalOptions] = ContextVar("global_options", default=_DEFAULTS)
 
 
-def remember(bootstrap: str | None, extra: Iterable[str] | None) -> None:
-    """Keep the options that stood before the command, for the command."""
-    _GIVEN.set(Given(bootstrap, tuple(extra or ())))
+def set_global_options(bootstrap: str | None, extra: Iterable[str] | None) -> None:
+    """Store the options before the command for the command."""
+    _GLOBAL_OPTIONS.set(GlobalOptions(bootstrap, tuple(extra or ())))
 
 
 class Target:
-    """The cluster that the options name."""
+    """The cluster that the options select."""
 
     def __init__(self, bootstrap: str | None, extra: Iterable[str] | None) -> None:
-        outer = _GIVEN.get()
+        outer = _GLOBAL_OPTIONS.get()
         self.bootstrap = bootstrap or outer.bootstrap or os.environ.get(VARIABLE) or DEFAULT
-        self._options = pairs((*outer.extra, *(extra or ())), "-X")
+        self._options = parse_pairs((*outer.extra, *(extra or ())), "-X")
 
     @contextmanager
     def admin(self) -> Iterator[Admin]:
-        """An admin client of a cluster that has answered."""
+        """Open an admin client, and check that a broker responds."""
         from odradek import Admin
         from odradek.config.client import ADMIN
 
@@ -79,7 +77,7 @@ class Target:
 
     @contextmanager
     def only_admin(self) -> Iterator[Admin]:
-        """The same for commands with no other client: options that an admin client has not are wrong use."""
+        """Open an admin client for commands without another client: unknown options are usage errors."""
         from odradek import Admin
 
         with Admin({"bootstrap.servers": self.bootstrap, **self._options}) as admin:
@@ -87,22 +85,22 @@ class Target:
             yield admin
 
     def producer(self, *, shared: bool = False, **options: Any) -> Producer:
-        """A producer; if ``-X`` is ``shared`` with a consumer, options that only that has are left to it."""
+        """Create a producer; if ``-X`` is ``shared`` with a consumer, consumer-only options are dropped."""
         from odradek import Producer
         from odradek.config.client import CONSUMER, PRODUCER
 
-        given = self._known_to(PRODUCER, CONSUMER) if shared else self._options
-        return Producer({"bootstrap.servers": self.bootstrap, **_dotted(options), **given})
+        extra = self._options_for(PRODUCER, CONSUMER) if shared else self._options
+        return Producer({"bootstrap.servers": self.bootstrap, **_dotted(options), **extra})
 
     def consumer(self, *, shared: bool = False, **options: Any) -> Consumer:
-        """A consumer; the same the other way round."""
+        """Create a consumer; if ``-X`` is ``shared`` with a producer, producer-only options are dropped."""
         from odradek import Consumer
         from odradek.config.client import CONSUMER, PRODUCER
 
-        given = self._known_to(CONSUMER, PRODUCER) if shared else self._options
-        return Consumer({"bootstrap.servers": self.bootstrap, **_dotted(options), **given})
+        extra = self._options_for(CONSUMER, PRODUCER) if shared else self._options
+        return Consumer({"bootstrap.servers": self.bootstrap, **_dotted(options), **extra})
 
-    def _known_to(self, table: ClientConfigDef, other: ClientConfigDef) -> dict[str, str]:
+    def _options_for(self, table: ClientConfigDef, other: ClientConfigDef) -> dict[str, str]:
         return {
             name: value
             for name, value in self._options.items()
@@ -112,30 +110,30 @@ class Target:
     def _check(self, admin: Admin) -> None:
         from odradek.model.client_errors import ConnectionFailed, TimedOut, UnresolvedBootstrap
 
-        first = ConnectionFailureHandler(f"trying again for {FIRST_ANSWER_S:.0f} s")
+        failure = ConnectionFailureHandler(f"retrying for {FIRST_RESPONSE_S:.0f} s")
         try:
-            with first.told():
-                admin.describe_cluster(timeout_s=FIRST_ANSWER_S)
-        except UnresolvedBootstrap as unresolved:
-            raise CommandFailed(f"{unresolved}. -b HOST:PORT names another broker") from unresolved
-        except (ConnectionFailed, TimedOut) as failed:
-            what = f"no broker answers at {self.bootstrap}"
+            with failure.installed():
+                admin.describe_cluster(timeout_s=FIRST_RESPONSE_S)
+        except UnresolvedBootstrap as error:
+            raise CommandFailed(f"{error}. Select another broker with -b HOST:PORT") from error
+        except (ConnectionFailed, TimedOut) as error:
+            message = f"no response from {self.bootstrap}"
             raise CommandFailed(
-                f"{what if first.reason is None else f'{what}: {first.reason}'}. "
-                "Is one running there (`odradek serve`)? -b HOST:PORT names another"
-            ) from failed
+                f"{message if failure.reason is None else f'{message}: {failure.reason}'}. "
+                "Start a broker with `odradek serve`, or select another with -b HOST:PORT"
+            ) from error
 
 
 def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "."): value for name, value in options.items() if value is not None}
 
 
-def pairs(given: Iterable[str], option: str) -> dict[str, str]:
-    """NAME=VALUE texts as a mapping; anything else is wrong use."""
-    found = {}
-    for text in given:
+def parse_pairs(values: Iterable[str], option: str) -> dict[str, str]:
+    """Parse NAME=VALUE arguments; anything else is a usage error."""
+    pairs = {}
+    for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            usage_error(f"{option} {text!r}: give it as NAME=VALUE")
-        found[name.strip()] = value
-    return found
+            usage_error(f"{option} must be NAME=VALUE, got {text!r}")
+        pairs[name.strip()] = value
+    return pairs

@@ -10,7 +10,7 @@ import typer
 from odradek.cli.errors import command, usage_error
 from odradek.cli.output import as_size, show, show_done
 from odradek.cli.partition_details import PartitionDetails, partition_details
-from odradek.cli.target import Bootstrap, Extra, Json, Target, pairs
+from odradek.cli.target import Bootstrap, Extra, Json, Target, parse_pairs
 
 if TYPE_CHECKING:
     from odradek.client.admin.topics import TopicDescription
@@ -43,21 +43,17 @@ def create(
     names: Names,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", help="Number of partitions; -1 is the default of the brokers."),
+        typer.Option("--partitions", "-p", help="Number of partitions (-1: broker default)."),
     ] = -1,
     replication_factor: Annotated[
         int,
-        typer.Option(
-            "--replication-factor", "-r", help="Number of replicas; -1 is the default of the brokers."
-        ),
+        typer.Option("--replication-factor", "-r", help="Number of replicas (-1: broker default)."),
     ] = -1,
     config: Settings = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check whether the change could be made.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only validate the change.")] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
@@ -68,24 +64,24 @@ def create(
     """
     from odradek import ErrorCode, NewTopic, PartialFailure
 
-    settings = pairs(config or (), "--config")
-    wanted = [NewTopic(name, partitions, replication_factor, settings) for name in names]
+    settings = parse_pairs(config or (), "--config")
+    new_topics = [NewTopic(name, partitions, replication_factor, settings) for name in names]
     with Target(bootstrap, extra).only_admin() as admin:
         try:
-            made = admin.create_topics(wanted, validate_only=dry_run)
-        except PartialFailure as failed:
-            there = [one for one in failed.errors.values() if one.code is ErrorCode.TOPIC_ALREADY_EXISTS]
-            if not if_not_exists or len(there) < len(failed.errors):
+            created = admin.create_topics(new_topics, validate_only=dry_run)
+        except PartialFailure as failure:
+            errors = failure.errors.values()
+            if not if_not_exists or any(error.code is not ErrorCode.TOPIC_ALREADY_EXISTS for error in errors):
                 raise
-            made = dict(failed.results)
+            created = dict(failure.results)
     rows = [
         {
-            "topic": one.name,
-            "partitions": one.partitions,
-            "replication_factor": one.replication_factor,
-            "topic_id": one.topic_id,
+            "topic": topic.name,
+            "partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
+            "topic_id": topic.topic_id,
         }
-        for one in made.values()
+        for topic in created.values()
     ]
     show(rows, ["topic", "partitions", "replication_factor", "topic_id"], as_json=json)
 
@@ -94,7 +90,7 @@ def create(
 @command
 def list_(
     internal: Annotated[
-        bool, typer.Option("--internal", help="Include internal topics: those whose names begin with __.")
+        bool, typer.Option("--internal", help="Include internal topics (names that start with __).")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
@@ -102,11 +98,15 @@ def list_(
 ) -> None:
     """List the names of all topics, one per line."""
     with Target(bootstrap, extra).only_admin() as admin:
-        found = admin.list_topics(include_internal=internal)
+        listed = admin.list_topics(include_internal=internal)
     rows = [
-        {"topic": one.name, "topic_id": one.topic_id, "internal": one.is_internal or _is_internal(one.name)}
-        for one in sorted(found.values())
-        if internal or not _is_internal(one.name)
+        {
+            "topic": topic.name,
+            "topic_id": topic.topic_id,
+            "internal": topic.is_internal or _is_internal(topic.name),
+        }
+        for topic in sorted(listed.values())
+        if internal or not _is_internal(topic.name)
     ]
     if json:
         show(rows, [], as_json=True)
@@ -126,13 +126,14 @@ def describe(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Show partitions of topics: leader, replicas, offsets, size at the leader."""
+    """Show the partitions of topics: leader, replicas, ISR, offsets, size at the leader."""
     with Target(bootstrap, extra).only_admin() as admin:
         listed = [] if names else sorted(admin.list_topics(include_internal=internal))
-        wanted = names or [name for name in listed if internal or not _is_internal(name)]
-        found = admin.describe_topics(wanted)
-        facts = partition_details(admin, (one for topic in found.values() for one in topic.partitions))
-    described = [_described(found[name], facts) for name in wanted]
+        selected = names or [name for name in listed if internal or not _is_internal(name)]
+        topics = admin.describe_topics(selected)
+        partitions = (partition for topic in topics.values() for partition in topic.partitions)
+        details = partition_details(admin, partitions)
+    described = [_describe(topics[name], details) for name in selected]
     if json:
         show(described, [], as_json=True)
         return
@@ -141,25 +142,25 @@ def describe(
 
 
 def _is_internal(name: str) -> bool:
-    """Return whether a name is that of an internal topic: of brokers, or of Spark pipelines."""
+    """Return whether a topic is internal to brokers or to Spark pipelines."""
     return name.startswith(_INTERNAL_PREFIX)
 
 
-def _described(topic: TopicDescription, facts: Mapping[TopicPartition, PartitionDetails]) -> dict[str, Any]:
+def _describe(topic: TopicDescription, details: Mapping[TopicPartition, PartitionDetails]) -> dict[str, Any]:
     from odradek import TopicPartition
 
     partitions = [
         {
-            "topic": one.topic,
-            "partition": one.partition,
-            "leader": one.leader,
-            "leader_epoch": one.leader_epoch,
-            "replicas": list(one.replicas),
-            "in_sync": list(one.in_sync),
-            "offline": list(one.offline),
-            **facts[TopicPartition(one.topic, one.partition)]._asdict(),
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "in_sync": list(partition.in_sync),
+            "offline": list(partition.offline),
+            **details[TopicPartition(partition.topic, partition.partition)]._asdict(),
         }
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     return {
         "topic": topic.name,
@@ -175,16 +176,14 @@ def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic.")],
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="New number of partitions; it can only grow."),
+        typer.Option("--partitions", "-p", min=1, help="New number of partitions (more than now)."),
     ] = None,
     config: Settings = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Set a setting back to its default. May be repeated."),
+        typer.Option("--unset", metavar="NAME", help="Reset a setting to its default. May be repeated."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check whether the change could be made.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only validate the change.")] = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
@@ -192,16 +191,16 @@ def alter(
     """Add partitions to a topic, or change its settings."""
     from odradek import ConfigResource
 
-    changes: dict[str, object] = {**pairs(config or (), "--config"), **dict.fromkeys(unset or ())}
+    changes: dict[str, object] = {**parse_pairs(config or (), "--config"), **dict.fromkeys(unset or ())}
     if partitions is None and not changes:
-        usage_error("one of --partitions, --config and --unset must be given")
+        usage_error("at least one of --partitions, --config and --unset is required")
     with Target(bootstrap, extra).only_admin() as admin:
         if partitions is not None:
             admin.create_partitions({name: partitions}, validate_only=dry_run)
         if changes:
             admin.alter_configs({ConfigResource.topic(name): changes}, validate_only=dry_run)
     altered = {"topic": name, "partitions": partitions, "settings": changes, "dry_run": dry_run}
-    show_done("could alter" if dry_run else "altered", [altered if json else {"topic": name}], as_json=json)
+    show_done("would alter" if dry_run else "altered", [altered if json else {"topic": name}], as_json=json)
 
 
 @app.command()
@@ -215,15 +214,16 @@ def delete(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Delete topics with all their records."""
+    """Delete topics and all their records."""
     from odradek import PartialFailure, UnknownTopic
 
     with Target(bootstrap, extra).only_admin() as admin:
-        gone = list(names)
+        deleted = list(names)
         try:
             admin.delete_topics(names)
-        except PartialFailure as failed:
-            if not if_exists or not all(isinstance(one, UnknownTopic) for one in failed.errors.values()):
+        except PartialFailure as failure:
+            errors = failure.errors
+            if not if_exists or not all(isinstance(error, UnknownTopic) for error in errors.values()):
                 raise
-            gone = [name for name in names if name not in failed.errors]
-    show_done("deleted", [{"topic": name} for name in gone], as_json=json)
+            deleted = [name for name in names if name not in errors]
+    show_done("deleted", [{"topic": name} for name in deleted], as_json=json)

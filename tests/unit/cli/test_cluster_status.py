@@ -1,4 +1,4 @@
-"""A cluster's state in a few numbers."""
+"""Cluster status: guessed version and partition counts."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from odradek.wire.apis import API_BY_KEY, APIS
 @pytest.mark.parametrize(
     ("release", "guess"), [("0.11", "0.11"), ("1.0", "1.0"), ("2.0", "2.0"), ("2.8", "2.8"), ("4.0", "4.0")]
 )
-def test_a_release_is_guessed_from_the_versions_it_offers(release: str, guess: str) -> None:
-    offer = {
-        API_BY_KEY[key].name: VersionRange(*of) for key, of in RELEASES[release].items() if key in API_BY_KEY
+def test_guess_version_of_releases(release: str, guess: str) -> None:
+    supported = {
+        API_BY_KEY[key].name: VersionRange(*versions)
+        for key, versions in RELEASES[release].items()
+        if key in API_BY_KEY
     }
-    assert guess_version(offer).startswith(guess)
+    assert guess_version(supported).startswith(guess)
 
 
-def test_our_own_tables_are_those_of_3_9() -> None:
+def test_guess_version_of_odradek() -> None:
     assert guess_version({api.name: VersionRange(api.versions[0], api.versions[-1]) for api in APIS}) == "3.9"
 
 
-def test_what_is_newer_or_older_than_all_known_releases_is_said_to_be() -> None:
+def test_guess_version_beyond_known_releases() -> None:
     newest = {"Produce": VersionRange(3, 99), "Fetch": VersionRange(4, 99)}
     assert guess_version(newest) == "4.1 or later"
     assert guess_version({}) == "before 0.11"
 
 
-def test_partitions_are_counted_by_what_is_wrong_with_them() -> None:
+def test_partition_counts() -> None:
     partitions = [
         PartitionInfo("a", 0, 1, (1, 2), (1, 2)),
         PartitionInfo("a", 1, 1, (1, 2), (1,)),

@@ -1,4 +1,4 @@
-"""Rules that hold for all commands alike."""
+"""Properties common to all commands."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ COMMANDS = dict(all_commands(typer.main.get_command(commands.app)))
 
 
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path not in WITHOUT_JSON])
-def test_a_command_can_print_json(path: str) -> None:
+def test_every_command_has_json_option(path: str) -> None:
     assert "--json" in {name for option in COMMANDS[path].params for name in option.opts}
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["topics", "-h"], ["topics", "list", "-h"], ["serve", "-h"]])
-def test_help_has_a_short_option_everywhere(arguments: list[str]) -> None:
+def test_short_help_option(arguments: list[str]) -> None:
     result = CliRunner().invoke(commands.app, arguments)
     assert result.exit_code == 0
     assert result.output.startswith("Usage: ")
 
 
 @pytest.mark.parametrize("arguments", [["-V"], ["--version"], ["version"]])
-def test_the_version_is_told(arguments: list[str]) -> None:
+def test_version(arguments: list[str]) -> None:
     assert CliRunner().invoke(commands.app, arguments).output == f"odradek {VERSION}\n"
 
 
-def test_the_version_is_told_to_programs() -> None:
-    told = json.loads(CliRunner().invoke(commands.app, ["version", "--json"]).output)
-    assert told["version"] == VERSION
-    assert set(told) == {"version", "python", "codec"}
+def test_version_as_json() -> None:
+    versions = json.loads(CliRunner().invoke(commands.app, ["version", "--json"]).output)
+    assert versions["version"] == VERSION
+    assert set(versions) == {"version", "python", "codec"}

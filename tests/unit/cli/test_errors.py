@@ -1,4 +1,4 @@
-"""How commands end: statuses that scripts can trust, one line that a person can use."""
+"""Exit statuses and error messages of commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from odradek.cli.errors import CommandFailed, command
-from odradek.cli.target import pairs
+from odradek.cli.target import parse_pairs
 from odradek.model.client_errors import ConnectionFailed, RequestRefused
 from odradek.model.errors import ConfigError, ErrorCode
 
@@ -31,29 +31,29 @@ def raising(error: BaseException) -> Callable[[], None]:
         (typer.Exit(7), 7),
     ],
 )
-def test_a_failure_has_its_status(error: BaseException, status: int) -> None:
-    with pytest.raises(typer.Exit) as ended:
+def test_exit_status_of_errors(error: BaseException, status: int) -> None:
+    with pytest.raises(typer.Exit) as exited:
         raising(error)()
-    assert ended.value.exit_code == status
+    assert exited.value.exit_code == status
 
 
-def test_a_failure_is_one_line_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_one_line_with_hint(capsys: pytest.CaptureFixture[str]) -> None:
     error = RequestRefused("topic a:\n  not there.", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     with pytest.raises(typer.Exit):
         raising(error)()
-    told = capsys.readouterr().err
-    assert told == "odradek: topic a: not there; `odradek topics list` shows what there is\n"
+    error_line = capsys.readouterr().err
+    assert error_line == "odradek: topic a: not there; list topics with `odradek topics list`\n"
 
 
-def test_a_mistake_of_ours_is_not_hidden() -> None:
+def test_unexpected_exceptions_propagate() -> None:
     with pytest.raises(ZeroDivisionError):
         raising(ZeroDivisionError())()
 
 
-def test_pairs_are_read_and_others_are_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
-    assert pairs(["a=1", "b=x=y", "c="], "-X") == {"a": "1", "b": "x=y", "c": ""}
-    for wrong in ("a", "=1"):
-        with pytest.raises(typer.Exit) as ended:
-            pairs([wrong], "-X")
-        assert ended.value.exit_code == 2
-    assert "NAME=VALUE" in capsys.readouterr().err
+def test_parse_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_pairs(["a=1", "b=x=y", "c="], "-X") == {"a": "1", "b": "x=y", "c": ""}
+    for invalid in ("a", "=1"):
+        with pytest.raises(typer.Exit) as exited:
+            parse_pairs([invalid], "-X")
+        assert exited.value.exit_code == 2
+    assert "-X must be NAME=VALUE, got '=1'" in capsys.readouterr().err

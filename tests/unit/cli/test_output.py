@@ -1,4 +1,4 @@
-"""What commands print is for people, for pipes, or for programs."""
+"""Output of commands: tables, plain columns, JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from odradek.cli.output import as_size, show, show_done, show_facts
+from odradek.cli.output import as_size, show, show_done, show_fields
 
 ROWS = [
     {"topic": "a", "in_sync": [1, 2], "hidden": 5},
@@ -20,19 +20,19 @@ def test_json_has_all_fields(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == ROWS
 
 
-def test_columns_are_aligned_and_lines_end_without_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_columns_are_aligned_without_trailing_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     show(ROWS, ["topic", "in_sync", "internal"], as_json=False)
     assert capsys.readouterr().out == (
         "TOPIC      IN SYNC  INTERNAL\na          1,2      -\nlong-name  -        yes\n"
     )
 
 
-def test_no_rows_are_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_table_prints_heading(capsys: pytest.CaptureFixture[str]) -> None:
     show([], ["topic"], as_json=False)
     assert capsys.readouterr().out == "TOPIC\n"
 
 
-def test_a_terminal_gets_a_table_in_which_nothing_is_markup(
+def test_table_does_not_interpret_markup(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -40,7 +40,7 @@ def test_a_terminal_gets_a_table_in_which_nothing_is_markup(
     assert "[bold]x" in capsys.readouterr().out
 
 
-def test_no_rows_may_have_words_instead_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_message_replaces_table(capsys: pytest.CaptureFixture[str]) -> None:
     show([], ["topic"], as_json=False, empty="no topics")
     assert capsys.readouterr() == ("", "odradek: no topics\n")
     show([], ["topic"], as_json=True, empty="no topics")
@@ -60,16 +60,16 @@ def test_no_rows_may_have_words_instead_of_a_table(capsys: pytest.CaptureFixture
         (3 * 10**15, "3000.0 TB"),
     ],
 )
-def test_sizes_are_shown_as_people_read_them(size_bytes: int | None, shown: str | None) -> None:
+def test_as_size(size_bytes: int | None, shown: str | None) -> None:
     assert as_size(size_bytes) == shown
 
 
-def test_facts_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
-    show_facts({"cluster": "abc", "brokers": 3})
+def test_show_fields_aligns_values(capsys: pytest.CaptureFixture[str]) -> None:
+    show_fields({"cluster": "abc", "brokers": 3})
     assert capsys.readouterr().out == "cluster  abc\nbrokers  3\n"
 
 
-def test_what_was_done_is_one_line_each_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_done_prints_lines_or_json(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"group": "g", "topic": "t", "partition": 0}]
     show_done("deleted", rows, as_json=False)
     assert capsys.readouterr().out == "deleted g t 0\n"

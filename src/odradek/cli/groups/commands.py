@@ -9,7 +9,7 @@ import typer
 
 from odradek.cli.errors import CommandFailed, command, print_error, usage_error
 from odradek.cli.groups import reset_offsets
-from odradek.cli.groups.reset_plan import InvalidResetTarget, read_topics
+from odradek.cli.groups.reset_plan import InvalidResetTarget, parse_topics
 from odradek.cli.output import Row, show, show_done
 from odradek.cli.target import Bootstrap, Extra, Json, Target
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
 
 app = typer.Typer(
-    help="List, describe and delete groups; move and delete their offsets.", no_args_is_help=True
+    help="List, describe and delete groups; reset and delete their offsets.", no_args_is_help=True
 )
 app.command("reset-offsets")(reset_offsets.reset_offsets)
 
@@ -50,10 +50,15 @@ def list_(
 ) -> None:
     """List consumer groups."""
     with Target(bootstrap, extra).only_admin() as admin:
-        found = admin.list_groups(states=state or ())
+        listed = admin.list_groups(states=state or ())
     rows = [
-        {"group": one.group_id, "state": one.state, "type": one.type, "protocol_type": one.protocol_type}
-        for one in sorted(found.values())
+        {
+            "group": group.group_id,
+            "state": group.state,
+            "type": group.type,
+            "protocol_type": group.protocol_type,
+        }
+        for group in sorted(listed.values())
     ]
     show(rows, ["group", "state", "type"], as_json=json, empty="no groups")
 
@@ -71,34 +76,33 @@ def describe(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Show offsets and lag of groups, their members, or their states."""
+    """Show the offsets and lag of groups, their members, or their states."""
     if members + offsets + state > 1:
-        usage_error("give one of --members, --offsets and --state")
+        usage_error("only one of --members, --offsets and --state is allowed")
     with Target(bootstrap, extra).only_admin() as admin:
-        wanted = groups or sorted(admin.list_groups())
-        described = _described(admin, wanted)
+        described = _describe(admin, groups or sorted(admin.list_groups()))
         if members:
             show(_member_rows(described.values()), MEMBERS, as_json=json, empty="no active members")
         elif state:
             show(_state_rows(described.values()), STATES, as_json=json)
         else:
             show(_offset_rows(admin, described), OFFSETS, as_json=json, empty="no committed offsets")
-            for group, one in described.items():
-                if not one.members and not json:
+            for group, description in described.items():
+                if not description.members and not json:
                     print_error(f"group {group} has no active members")
 
 
-def _described(admin: Admin, wanted: list[str]) -> dict[str, GroupDescription]:
-    """Groups that exist. One that does not is described as Dead: nobody wants an empty table of it.
+def _describe(admin: Admin, groups: list[str]) -> dict[str, GroupDescription]:
+    """Describe groups; fail if one does not exist, which brokers describe as Dead.
 
-    So is one of the newer consumer protocol, which is listed all the same: its offsets can be shown.
+    A group of the new consumer protocol is described as Dead too, but is listed: its offsets can be shown.
     """
-    described = admin.describe_groups(wanted)
-    dead = [group for group, one in described.items() if one.state == "Dead"]
+    described = admin.describe_groups(groups)
+    dead = [group for group, description in described.items() if description.state == "Dead"]
     listed = admin.list_groups() if dead else {}
     for group in dead:
         if group not in listed:
-            raise CommandFailed(f"group {group} does not exist; `odradek groups list` shows what there is")
+            raise CommandFailed(f"group {group} does not exist; list groups with `odradek groups list`")
         described[group] = described[group]._replace(state=listed[group].state)
     return described
 
@@ -107,27 +111,27 @@ def _member_rows(described: Iterable[GroupDescription]) -> list[Row]:
     return [
         {
             "group": group.group_id,
-            "member": one.member_id,
-            "instance": one.group_instance_id,
-            "client_id": one.client_id,
-            "host": one.client_host,
-            "partitions": [str(partition) for partition in one.partitions],
+            "member": member.member_id,
+            "instance": member.group_instance_id,
+            "client_id": member.client_id,
+            "host": member.client_host,
+            "partitions": [str(partition) for partition in member.partitions],
         }
         for group in described
-        for one in group.members
+        for member in group.members
     ]
 
 
 def _state_rows(described: Iterable[GroupDescription]) -> list[Row]:
     return [
         {
-            "group": one.group_id,
-            "state": one.state,
-            "assignor": one.assignor or None,
-            "coordinator": one.coordinator,
-            "members": len(one.members),
+            "group": group.group_id,
+            "state": group.state,
+            "assignor": group.assignor or None,
+            "coordinator": group.coordinator,
+            "members": len(group.members),
         }
-        for one in described
+        for group in described
     ]
 
 
@@ -140,20 +144,22 @@ def _offset_rows(admin: Admin, described: dict[str, GroupDescription]) -> list[R
         for partition in member.partitions
     }
     ends = reset_offsets.fetch_end_offsets(
-        admin, {one for of_group in committed.values() for one in of_group} | {one for _, one in owners}
+        admin,
+        {partition for offsets in committed.values() for partition in offsets}
+        | {partition for _, partition in owners},
     )
     rows: list[Row] = []
     for group in described:
-        owned = {one for owner, one in owners if owner == group}
-        for one in sorted(committed[group].keys() | owned):
-            kept = committed[group].get(one)
-            end, member = ends.get(one), owners.get((group, one))
-            current = None if kept is None else kept.offset
+        owned = {partition for owner, partition in owners if owner == group}
+        for partition in sorted(committed[group].keys() | owned):
+            offset = committed[group].get(partition)
+            end, member = ends.get(partition), owners.get((group, partition))
+            current = None if offset is None else offset.offset
             rows.append(
                 {
                     "group": group,
-                    "topic": one.topic,
-                    "partition": one.partition,
+                    "topic": partition.topic,
+                    "partition": partition.partition,
                     "current_offset": current,
                     "end_offset": end,
                     "lag": None if current is None or end is None else max(0, end - current),
@@ -188,13 +194,16 @@ def delete_offsets(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Delete the offsets of a group in topics that it does not read now."""
+    """Delete the offsets of a group in topics that it is not subscribed to."""
     try:
-        wanted = read_topics(topic)
-    except InvalidResetTarget as wrong:
-        usage_error(f"--topic {wrong}")
+        selected = parse_topics(topic)
+    except InvalidResetTarget as error:
+        usage_error(f"--topic: {error}")
     with Target(bootstrap, extra).only_admin() as admin:
-        partitions = reset_offsets.partitions_of(admin, wanted)
+        partitions = reset_offsets.partitions_of(admin, selected)
         admin.delete_group_offsets(group, partitions)
-    rows = [{"group": group, "topic": one.topic, "partition": one.partition} for one in partitions]
+    rows = [
+        {"group": group, "topic": partition.topic, "partition": partition.partition}
+        for partition in partitions
+    ]
     show_done("deleted", rows, as_json=json)

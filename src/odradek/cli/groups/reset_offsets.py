@@ -1,4 +1,4 @@
-"""``odradek groups reset-offsets``: have a group go on reading somewhere else."""
+"""``odradek groups reset-offsets``: change the committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from odradek.cli.groups.reset_plan import (
     OffsetChange,
     parse_datetime_ms,
     parse_duration_ms,
+    parse_offsets_file,
+    parse_topics,
     plan_offset_changes,
-    read_file,
-    read_topics,
-    shifted,
+    shift_offsets,
 )
 from odradek.cli.output import show
 from odradek.cli.target import Bootstrap, Extra, Json, Target
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 Offsets = dict["TopicPartition", int]
 
 
-class Goal(NamedTuple):
-    """What was asked for: one of these is given."""
+class ResetTarget(NamedTuple):
+    """Reset options, of which exactly partition is set."""
 
     to_earliest: bool
     to_latest: bool
@@ -44,7 +44,7 @@ class Goal(NamedTuple):
     from_file: Path | None
 
 
-OfTopics = Annotated[
+TopicsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--topic", "-t", metavar="TOPIC[:0,2]", help="Topic, or some of its partitions. May be repeated."
@@ -54,20 +54,24 @@ ToDatetime = Annotated[
     str | None,
     typer.Option(
         "--to-datetime",
-        metavar="MOMENT",
-        help="First record at or after a time: 2026-01-31T12:00:00 (UTC).",
+        metavar="DATETIME",
+        help="Offset of the first record at or after a time: 2026-01-31T12:00:00 (UTC).",
     ),
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="DURATION", help="First record of the last period: P1DT2H30M."),
+    typer.Option(
+        "--by-duration",
+        metavar="DURATION",
+        help="Offset of the first record since this long ago: P1DT2H30M.",
+    ),
 ]
 FromFile = Annotated[
     Path | None,
     typer.Option(
         "--from-file",
         metavar="FILE",
-        help="Offsets of a file: lines topic,partition,offset, or the output of --json.",
+        help="Offsets in a file: lines topic,partition,offset, or the output of --json.",
     ),
 ]
 
@@ -75,9 +79,9 @@ FromFile = Annotated[
 @command
 def reset_offsets(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="Consumer group.")],
-    topic: OfTopics = None,
+    topic: TopicsOption = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics that the group has offsets for.")
+        bool, typer.Option("--all-topics", help="All topics for which the group has offsets.")
     ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Earliest offset.")] = False,
     to_latest: Annotated[
@@ -101,94 +105,101 @@ def reset_offsets(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Move the committed offsets of a group without members. Shows the change; --execute applies it.
+    """Reset the committed offsets of a group without members. Shows the change; --execute applies it.
 
     Example: odradek groups reset-offsets readers --topic letters --to-earliest --execute
     """
-    goal = Goal(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, from_file)
+    target = ResetTarget(
+        to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, from_file
+    )
     try:
-        _check(goal, topic, all_topics, execute and dry_run)
+        _check(target, topic, all_topics, execute and dry_run)
         with Target(bootstrap, extra).only_admin() as admin:
-            moves = _moves(admin, group, goal, topic)
-            show_offset_changes(moves, json)
+            changes = _plan(admin, group, target, topic)
+            show_offset_changes(changes, json)
             if execute:
-                admin.alter_group_offsets(group, {one.partition: one.after for one in moves})
-    except InvalidResetTarget as wrong:
-        usage_error(str(wrong))
+                admin.alter_group_offsets(group, {change.partition: change.after for change in changes})
+    except InvalidResetTarget as error:
+        usage_error(str(error))
     if not execute:
-        print_error("nothing was changed; --execute applies it")
+        print_error("no changes made; apply them with --execute")
 
 
-def _check(goal: Goal, topic: list[str] | None, all_topics: bool, contradicts: bool) -> None:
-    if sum(one is not None and one is not False for one in goal) != 1:
-        names = ", ".join("--" + name.replace("_", "-") for name in Goal._fields)
-        usage_error(f"one of {names} must be given")
+def _check(target: ResetTarget, topic: list[str] | None, all_topics: bool, contradicts: bool) -> None:
+    if sum(value is not None and value is not False for value in target) != 1:
+        names = ", ".join("--" + name.replace("_", "-") for name in ResetTarget._fields)
+        usage_error(f"exactly one of {names} is required")
     if contradicts:
-        usage_error("--execute and --dry-run contradict each other")
-    if goal.from_file is None and bool(topic) == all_topics:
-        usage_error("one of --topic and --all-topics must be given")
-    # What cannot be read is told before any broker is asked.
-    read_topics(topic or ())
-    if goal.to_datetime is not None:
-        parse_datetime_ms(goal.to_datetime)
-    if goal.by_duration is not None:
-        parse_duration_ms(goal.by_duration)
-    if goal.from_file is not None:
-        read_file(_content(goal.from_file))
+        usage_error("only one of --execute and --dry-run is allowed")
+    if target.from_file is None and bool(topic) == all_topics:
+        usage_error("exactly one of --topic and --all-topics is required")
+    # Invalid values are reported before any request.
+    parse_topics(topic or ())
+    if target.to_datetime is not None:
+        parse_datetime_ms(target.to_datetime)
+    if target.by_duration is not None:
+        parse_duration_ms(target.by_duration)
+    if target.from_file is not None:
+        parse_offsets_file(_read_file(target.from_file))
 
 
-def _moves(admin: Admin, group: str, goal: Goal, topics: list[str] | None) -> list[OffsetChange]:
-    kept = admin.list_group_offsets(group)
-    committed = {one: offset.offset for one, offset in kept.items() if offset is not None}
-    if goal.from_file is not None:
-        wanted = read_file(_content(goal.from_file))
-        return plan_offset_changes(wanted, fetch_offset_bounds(admin, wanted), committed)
-    partitions = list(committed) if topics is None else partitions_of(admin, read_topics(topics))
+def _plan(admin: Admin, group: str, target: ResetTarget, topics: list[str] | None) -> list[OffsetChange]:
+    offsets = admin.list_group_offsets(group)
+    committed = {partition: offset.offset for partition, offset in offsets.items() if offset is not None}
+    if target.from_file is not None:
+        targets = parse_offsets_file(_read_file(target.from_file))
+        return plan_offset_changes(targets, fetch_offset_bounds(admin, targets), committed)
+    partitions = list(committed) if topics is None else partitions_of(admin, parse_topics(topics))
     if not partitions:
-        raise CommandFailed(f"group {group} has no offsets: name topics with --topic")
+        raise CommandFailed(f"group {group} has no offsets: select topics with --topic")
     bounds = fetch_offset_bounds(admin, partitions)
-    return plan_offset_changes(_wanted(admin, goal, partitions, bounds, committed), bounds, committed)
+    targets = _target_offsets(admin, target, partitions, bounds, committed)
+    return plan_offset_changes(targets, bounds, committed)
 
 
-def _content(path: Path) -> str:
+def _read_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as failed:
-        usage_error(f"--from-file {path}: {failed.strerror}")
+    except OSError as error:
+        usage_error(f"--from-file {path}: {error.strerror}")
 
 
-def _wanted(
+def _target_offsets(
     admin: Admin,
-    goal: Goal,
+    target: ResetTarget,
     partitions: Collection[TopicPartition],
     bounds: Mapping[TopicPartition, OffsetBounds],
     committed: Offsets,
 ) -> Offsets:
-    if goal.to_earliest:
-        return {one: bounds[one].first for one in partitions}
-    if goal.to_latest:
-        return {one: bounds[one].end for one in partitions}
-    if goal.to_offset is not None:
-        return dict.fromkeys(partitions, goal.to_offset)
-    if goal.shift_by is not None:
-        return shifted(committed, partitions, goal.shift_by)
-    if goal.to_datetime is not None:
-        return fetch_offsets_at_time(admin, partitions, bounds, parse_datetime_ms(goal.to_datetime))
-    if goal.by_duration is not None:
+    if target.to_earliest:
+        return {partition: bounds[partition].first for partition in partitions}
+    if target.to_latest:
+        return {partition: bounds[partition].end for partition in partitions}
+    if target.to_offset is not None:
+        return dict.fromkeys(partitions, target.to_offset)
+    if target.shift_by is not None:
+        return shift_offsets(committed, partitions, target.shift_by)
+    if target.to_datetime is not None:
+        return fetch_offsets_at_time(admin, partitions, bounds, parse_datetime_ms(target.to_datetime))
+    if target.by_duration is not None:
         now_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
-        return fetch_offsets_at_time(admin, partitions, bounds, now_ms - parse_duration_ms(goal.by_duration))
-    return {one: committed.get(one, bounds[one].end) for one in partitions}
+        start_ms = now_ms - parse_duration_ms(target.by_duration)
+        return fetch_offsets_at_time(admin, partitions, bounds, start_ms)
+    return {partition: committed.get(partition, bounds[partition].end) for partition in partitions}
 
 
 def fetch_offsets_at_time(
     admin: Admin,
     partitions: Collection[TopicPartition],
     bounds: Mapping[TopicPartition, OffsetBounds],
-    moment: int,
+    timestamp_ms: int,
 ) -> Offsets:
-    """The first record at or after a time; where there is none, the end."""
-    found = admin.list_offsets(dict.fromkeys(partitions, max(moment, 0)))
-    return {one: found[one].offset if found[one].offset >= 0 else bounds[one].end for one in partitions}
+    """Return the first offset at or after a time; the end offset where there is none."""
+    offsets = admin.list_offsets(dict.fromkeys(partitions, max(timestamp_ms, 0)))
+    return {
+        partition: offsets[partition].offset if offsets[partition].offset >= 0 else bounds[partition].end
+        for partition in partitions
+    }
 
 
 def fetch_offset_bounds(
@@ -198,43 +209,47 @@ def fetch_offset_bounds(
 
     firsts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
     ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    return {one: OffsetBounds(firsts[one].offset, ends[one].offset) for one in partitions}
+    return {
+        partition: OffsetBounds(firsts[partition].offset, ends[partition].offset) for partition in partitions
+    }
 
 
 def fetch_end_offsets(admin: Admin, partitions: Collection[TopicPartition]) -> Offsets:
-    """Where partitions end, as far as they still exist."""
+    """Return the end offsets of partitions that exist."""
     from odradek import OffsetSpec, PartialFailure
 
     if not partitions:
         return {}
     try:
-        found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    except PartialFailure as failed:
-        found = dict(failed.results)
-    return {one: end.offset for one, end in found.items()}
+        ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    except PartialFailure as error:
+        ends = dict(error.results)
+    return {partition: end.offset for partition, end in ends.items()}
 
 
 def partitions_of(admin: Admin, topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
-    """The partitions meant; all of a topic where none are named."""
+    """Return the selected partitions; all of a topic where none are given."""
     from odradek import TopicPartition
 
     described = admin.describe_topics([topic for topic, numbers in topics.items() if numbers is None])
     return [
         TopicPartition(topic, number)
         for topic, numbers in topics.items()
-        for number in ([one.partition for one in described[topic].partitions] if numbers is None else numbers)
+        for number in (
+            [info.partition for info in described[topic].partitions] if numbers is None else numbers
+        )
     ]
 
 
-def show_offset_changes(moves: list[OffsetChange], json: bool) -> None:
-    """The table of what changes, or would."""
+def show_offset_changes(changes: list[OffsetChange], json: bool) -> None:
+    """Print the changes as a table or JSON."""
     rows = [
         {
-            "topic": one.partition.topic,
-            "partition": one.partition.partition,
-            "current_offset": None if one.before < 0 else one.before,
-            "new_offset": one.after,
+            "topic": change.partition.topic,
+            "partition": change.partition.partition,
+            "current_offset": None if change.before < 0 else change.before,
+            "new_offset": change.after,
         }
-        for one in moves
+        for change in changes
     ]
     show(rows, ["topic", "partition", "current_offset", "new_offset"], as_json=json)

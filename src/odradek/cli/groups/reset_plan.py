@@ -1,6 +1,6 @@
-"""Where a group shall go on reading: pure decisions of ``groups reset-offsets``.
+"""Parsing and planning for ``groups reset-offsets``. Pure.
 
-Offsets outside of a log are moved to its nearer end, as Kafka's tool does.
+Offsets out of range are moved to the nearest valid offset, as in Kafka's tool.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _DURATION: Final = re.compile(
 
 
 class InvalidResetTarget(ValueError):
-    """A goal that cannot be understood; the words say how it is written."""
+    """Raised for an invalid reset target; the message shows the expected format."""
 
 
 class OffsetBounds(NamedTuple):
-    """Where a partition begins and ends."""
+    """Log start and end offset of a partition."""
 
     first: int
     end: int
@@ -36,7 +36,7 @@ class OffsetBounds(NamedTuple):
 
 
 class OffsetChange(NamedTuple):
-    """One partition's offset before and after; -1 where there was none."""
+    """Committed offset of a partition before and after; -1 where there was none."""
 
     partition: TopicPartition
     before: int
@@ -44,74 +44,73 @@ class OffsetChange(NamedTuple):
 
 
 def plan_offset_changes(
-    wanted: Mapping[TopicPartition, int],
+    targets: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, OffsetBounds],
     committed: Mapping[TopicPartition, int],
 ) -> list[OffsetChange]:
-    """What is to change, in order of partitions."""
+    """Return the changes, ordered by partition."""
     return [
-        OffsetChange(one, committed.get(one, -1), bounds[one].nearest(wanted[one])) for one in sorted(wanted)
+        OffsetChange(partition, committed.get(partition, -1), bounds[partition].nearest(targets[partition]))
+        for partition in sorted(targets)
     ]
 
 
-def shifted(
+def shift_offsets(
     committed: Mapping[TopicPartition, int], partitions: Iterable[TopicPartition], by: int
 ) -> dict[TopicPartition, int]:
-    """Committed offsets moved by a number; partitions without one cannot be."""
+    """Add a number to committed offsets; raise InvalidResetTarget if one is missing."""
     listed = list(partitions)
-    without = [str(one) for one in listed if one not in committed]
-    if without:
-        raise InvalidResetTarget(
-            f"nothing is committed for {', '.join(without)}: there is nothing to shift from"
-        )
-    return {one: committed[one] + by for one in listed}
+    missing = [str(partition) for partition in listed if partition not in committed]
+    if missing:
+        raise InvalidResetTarget(f"--shift-by requires a committed offset, got none for {', '.join(missing)}")
+    return {partition: committed[partition] + by for partition in listed}
 
 
 def parse_datetime_ms(text: str) -> int:
-    """Milliseconds of 2026-01-31T12:00:00.000, with or without a zone; without one it is UTC."""
+    """Parse 2026-01-31T12:00:00.000 to milliseconds; UTC without a time zone."""
     try:
-        moment = datetime.datetime.fromisoformat(text)
+        parsed = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidResetTarget(f"{text!r} is no moment: write it as 2026-01-31T12:00:00") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return int(moment.timestamp() * 1000)
+        raise InvalidResetTarget(f"datetime must be like 2026-01-31T12:00:00, got {text!r}") from None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=datetime.UTC)
+    return int(parsed.timestamp() * 1000)
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of P1DT2H30M and the like."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()) or text.endswith("T"):
+    """Parse an ISO 8601 duration such as P1DT2H30M to milliseconds."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()) or text.endswith("T"):
         raise InvalidResetTarget(
-            f"{text!r} is no duration: write it as P1DT2H30M (one day, two hours, 30 minutes)"
+            f"duration must be like P1DT2H30M (1 day, 2 hours, 30 minutes), got {text!r}"
         )
-    parts = {name: float(value) for name, value in found.groupdict().items() if value}
+    parts = {name: float(value) for name, value in match.groupdict().items() if value}
     return int(datetime.timedelta(**parts).total_seconds() * 1000)
 
 
-def read_file(text: str) -> dict[TopicPartition, int]:
-    """Offsets of a file: lines of topic,partition,offset as Kafka's tool writes them, or our own JSON."""
+def parse_offsets_file(text: str) -> dict[TopicPartition, int]:
+    """Parse lines of topic,partition,offset, as Kafka's tool exports them, or the output of --json."""
     if text.lstrip().startswith("["):
-        return {TopicPartition(one["topic"], one["partition"]): one["new_offset"] for one in json.loads(text)}
-    found = {}
+        return {TopicPartition(row["topic"], row["partition"]): row["new_offset"] for row in json.loads(text)}
+    offsets = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row:
             continue
         try:
             topic, partition, offset = row
-            found[TopicPartition(topic.strip(), int(partition))] = int(offset)
+            offsets[TopicPartition(topic.strip(), int(partition))] = int(offset)
         except ValueError:
-            raise InvalidResetTarget(f"line {number}: write it as topic,partition,offset") from None
-    return found
+            raise InvalidResetTarget(f"line {number} must be topic,partition,offset, got {row}") from None
+    return offsets
 
 
-def read_topics(given: Iterable[str]) -> dict[str, list[int] | None]:
-    """``letters`` or ``letters:0,2``: partitions by topic, None for all of them."""
-    found: dict[str, list[int] | None] = {}
-    for text in given:
+def parse_topics(values: Iterable[str]) -> dict[str, list[int] | None]:
+    """Parse ``letters`` or ``letters:0,2`` to partitions by topic; None for all partitions."""
+    topics: dict[str, list[int] | None] = {}
+    for text in values:
         topic, colon, numbers = text.partition(":")
         try:
-            found[topic] = [int(one) for one in numbers.split(",")] if colon else None
+            topics[topic] = [int(number) for number in numbers.split(",")] if colon else None
         except ValueError:
-            raise InvalidResetTarget(f"{text!r}: write it as TOPIC or TOPIC:0,2") from None
-    return found
+            raise InvalidResetTarget(f"topic must be TOPIC or TOPIC:0,2, got {text!r}") from None
+    return topics

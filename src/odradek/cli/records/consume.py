@@ -1,4 +1,4 @@
-"""``odradek consume``: records of a topic, printed as they come."""
+"""``odradek consume``: print the records of a topic."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from odradek.model.ids import TopicPartition
 
 POLL_S: Final = 0.2
-"""Time to wait for records before checking that the output is still read."""
+"""Poll timeout, after which the command checks whether stdout was closed."""
 POLLED_MAX: Final = 10_000
 
 
 FromBeginning = Annotated[
     bool,
     typer.Option(
-        "--from-beginning", help="Start at the earliest offset (with --group: if it has no committed offset)."
+        "--from-beginning", help="Start at the earliest offset (with --group: without a committed offset)."
     ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option("--group", "-g", help="Join this consumer group, and commit offsets."),
+    typer.Option("--group", "-g", help="Consume as a member of this group, and commit offsets."),
 ]
 Partition = Annotated[
     list[int] | None,
@@ -61,7 +61,7 @@ Timeout = Annotated[
     typer.Option("--timeout", metavar="SECONDS", help="Exit after this many seconds without a record."),
 ]
 UntilEnd = Annotated[
-    bool, typer.Option("--until-end", "-e", help="Exit at the end offsets of when the command started.")
+    bool, typer.Option("--until-end", "-e", help="Exit at the end offsets as of the start of the command.")
 ]
 Format = Annotated[
     str | None,
@@ -102,93 +102,100 @@ def consume(
 ) -> None:
     """Print the records of a topic.
 
-    Waits for new records until it is interrupted, or one of -n, -e and --timeout ends it.
+    Waits for new records until interrupted, or until -n, -e or --timeout applies.
 
     Example: odradek consume numbers --from-beginning --max-messages 3
     """
     if group is not None and (partition or offset is not None or until_end):
         usage_error(
-            "--group goes with none of --partition, --offset and --until-end: a group shares partitions"
+            "--group cannot be used with --partition, --offset or --until-end: the group assigns partitions"
         )
     if from_beginning and offset is not None:
-        usage_error("--from-beginning and --offset both say where to begin: give one of them")
-    where = "earliest" if from_beginning else _checked(offset or "latest")
+        usage_error("only one of --from-beginning and --offset is allowed")
+    start = "earliest" if from_beginning else _validate_offset(offset or "latest")
     target = Target(bootstrap, extra)
     if json and format_ is not None:
-        usage_error("--json and --format both say how to print: give one of them")
-    printer = printer_of(
+        usage_error("only one of --json and --format is allowed")
+    printer = printer_for(
         "json" if json else format_ or "text", key=print_key, headers=print_headers, timestamp=print_timestamp
     )
     with target.admin() as admin:
         partitions = _partitions(admin, topic, partition)
-        starts = {} if group is not None else _starts(admin, partitions, where)
-        ends = _ends(admin, partitions) if until_end else None
+        starts = {} if group is not None else _start_offsets(admin, partitions, start)
+        ends = _end_offsets(admin, partitions) if until_end else None
     reset = "earliest" if from_beginning else "latest"
     with target.consumer(group_id=group, isolation_level=isolation, auto_offset_reset=reset) as consumer:
         if group is not None:
             consumer.subscribe([topic])
         else:
             consumer.assign(starts)
-            for one, start in starts.items():
-                consumer.seek(one, start)
-        Reading(consumer, printer, max_messages, timeout, ends).go_on()
+            for topic_partition, offset_ in starts.items():
+                consumer.seek(topic_partition, offset_)
+        RecordPrinter(consumer, printer, max_messages, timeout, ends).run()
 
 
-def printer_of(given: str, *, key: bool, headers: bool, timestamp: bool) -> Printer:
-    """What prints records in a format."""
-    if given == "text":
+def printer_for(format_: str, *, key: bool, headers: bool, timestamp: bool) -> Printer:
+    """Return the printer for a format or template."""
+    if format_ == "text":
         return text_printer(key=key, headers=headers, timestamp=timestamp)
-    if given in ("json", "raw"):
-        return json_printer if given == "json" else raw_printer
-    if "%" not in given:
-        usage_error(f"--format {given!r}: give text, json, raw, or a template with %s in it")
+    if format_ in ("json", "raw"):
+        return json_printer if format_ == "json" else raw_printer
+    if "%" not in format_:
+        usage_error(f"--format must be text, json, raw, or a template with %s, got {format_!r}")
     try:
-        return template_printer(given)
-    except InvalidRecordLine as wrong:
-        usage_error(f"--format: {wrong}")
+        return template_printer(format_)
+    except InvalidRecordLine as error:
+        usage_error(f"--format: {error}")
 
 
-def _checked(offset: str) -> str:
+def _validate_offset(offset: str) -> str:
     if offset not in ("earliest", "latest") and not offset.removeprefix("-").isdigit():
-        usage_error(f"--offset {offset!r}: give earliest, latest, a number, or -N for the last N")
+        usage_error(f"--offset must be earliest, latest, N, or -N for the last N, got {offset!r}")
     return offset
 
 
-def _partitions(admin: Admin, topic: str, wanted: Sequence[int] | None) -> list[TopicPartition]:
+def _partitions(admin: Admin, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
     from odradek import TopicPartition
 
-    there = [one.partition for one in admin.describe_topics([topic])[topic].partitions]
-    for number in wanted or ():
-        if number not in there:
-            usage_error(f"--partition {number}: topic {topic} has partitions 0 to {len(there) - 1}")
-    return [TopicPartition(topic, number) for number in wanted or there]
+    existing = [info.partition for info in admin.describe_topics([topic])[topic].partitions]
+    for number in numbers or ():
+        if number not in existing:
+            usage_error(f"--partition must be 0 to {len(existing) - 1} for topic {topic}, got {number}")
+    return [TopicPartition(topic, number) for number in numbers or existing]
 
 
-def _ends(admin: Admin, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+def _end_offsets(admin: Admin, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     from odradek import OffsetSpec
 
-    found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    return {one: end.offset for one, end in found.items()}
+    ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    return {partition: end.offset for partition, end in ends.items()}
 
 
-def _starts(admin: Admin, partitions: Sequence[TopicPartition], where: str) -> dict[TopicPartition, int]:
-    """The offset at which each partition begins; what lies outside of a log is moved to its nearer end."""
+def _start_offsets(
+    admin: Admin, partitions: Sequence[TopicPartition], start: str
+) -> dict[TopicPartition, int]:
+    """Return the start offset of each partition, moved into the range of its log."""
     from odradek import OffsetSpec
 
-    ends = _ends(admin, partitions)
-    if where == "latest":
+    ends = _end_offsets(admin, partitions)
+    if start == "latest":
         return ends
-    found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-    firsts = {one: first.offset for one, first in found.items()}
-    if where == "earliest":
+    earliest = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    firsts = {partition: first.offset for partition, first in earliest.items()}
+    if start == "earliest":
         return firsts
-    number = int(where)
-    wanted = {one: ends[one] + number if where.startswith("-") else number for one in partitions}
-    return {one: min(max(offset, firsts[one]), ends[one]) for one, offset in wanted.items()}
+    number = int(start)
+    offsets = {
+        partition: ends[partition] + number if start.startswith("-") else number for partition in partitions
+    }
+    return {
+        partition: min(max(offset, firsts[partition]), ends[partition])
+        for partition, offset in offsets.items()
+    }
 
 
-class Reading:
-    """Prints records until enough came, nothing came for long, or the end is reached."""
+class RecordPrinter:
+    """Prints records up to a maximum count, an idle timeout, or the end offsets."""
 
     def __init__(
         self,
@@ -200,39 +207,43 @@ class Reading:
     ) -> None:
         self._consumer = consumer
         self._printer = printer
-        self._left = count_max
+        self._remaining = count_max
         self._timeout_s = timeout_s
         self._ends = ends
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         out = sys.stdout.buffer
         last_s = perf_counter()
         while not self._is_done(last_s):
-            most = POLLED_MAX if self._left is None else min(self._left, POLLED_MAX)
+            records_max = POLLED_MAX if self._remaining is None else min(self._remaining, POLLED_MAX)
             records = self._consumer.poll(
-                POLL_S if self._timeout_s is None else min(POLL_S, self._timeout_s), most
+                POLL_S if self._timeout_s is None else min(POLL_S, self._timeout_s), records_max
             )
             if not records:
                 if is_stdout_closed():
                     raise BrokenPipeError
                 continue
             last_s = perf_counter()
-            shown = [one for one in records if self._is_wanted(one.topic, one.partition, one.offset)]
-            out.write(b"".join(map(self._printer, shown)))
+            printed = [
+                record
+                for record in records
+                if self._is_before_end(record.topic, record.partition, record.offset)
+            ]
+            out.write(b"".join(map(self._printer, printed)))
             out.flush()
-            if self._left is not None:
-                self._left -= len(shown)
+            if self._remaining is not None:
+                self._remaining -= len(printed)
 
-    def _is_wanted(self, topic: str, partition: int, offset: int) -> bool:
+    def _is_before_end(self, topic: str, partition: int, offset: int) -> bool:
         from odradek import TopicPartition
 
         return self._ends is None or offset < self._ends[TopicPartition(topic, partition)]
 
     def _is_done(self, last_s: float) -> bool:
-        if self._left == 0:
+        if self._remaining == 0:
             return True
         if self._timeout_s is not None and perf_counter() - last_s >= self._timeout_s:
             return True
         return self._ends is not None and all(
-            self._consumer.position(one) >= end for one, end in self._ends.items()
+            self._consumer.position(partition) >= end for partition, end in self._ends.items()
         )

@@ -1,6 +1,6 @@
-"""How long things took, counted in buckets: any number of them in bounded memory, each within one percent.
+"""Latency histogram: any number of values in bounded memory, with an error below one percent.
 
-Below 256 µs a bucket is one microsecond wide; above, 128 of them share each doubling.
+Below 256 µs a bucket is one microsecond wide; above, each doubling has 128 buckets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _FRACTIONS: Final = (0.5, 0.95, 0.99, 0.999)
 
 
 class LatencyHistogram:
-    """Counts of durations in microseconds."""
+    """Counts of latencies in microseconds."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
@@ -27,19 +27,19 @@ class LatencyHistogram:
         self.max_us = max(self.max_us, value)
 
     def at(self, fraction: float) -> int:
-        """A duration in microseconds that this part of all did not exceed."""
-        wanted = fraction * self.count
+        """Return the latency in microseconds that this fraction of values does not exceed."""
+        rank = fraction * self.count
         seen = 0
         for bucket in sorted(self._counts):
             seen += self._counts[bucket]
-            if seen >= wanted:
+            if seen >= rank:
                 return min(_highest(bucket), self.max_us)
         return self.max_us
 
     def summary_ms(self) -> dict[str, float]:
-        """Percentiles in milliseconds, by name."""
-        named = {f"p{100 * one:g}": self.at(one) / 1000 for one in _FRACTIONS}
-        return {**named, "max": self.max_us / 1000}
+        """Return percentiles in milliseconds, by name."""
+        percentiles = {f"p{100 * fraction:g}": self.at(fraction) / 1000 for fraction in _FRACTIONS}
+        return {**percentiles, "max": self.max_us / 1000}
 
 
 def _bucket(value: int) -> int:
@@ -48,6 +48,6 @@ def _bucket(value: int) -> int:
 
 
 def _highest(bucket: int) -> int:
-    """The largest value in a bucket."""
+    """Return the largest value in a bucket."""
     shift, rest = bucket >> _FINE_BITS, bucket & ((1 << _FINE_BITS) - 1)
     return ((rest + 1) << shift) - 1

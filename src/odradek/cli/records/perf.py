@@ -1,7 +1,7 @@
-"""``odradek perf``: how fast records are written, read, and passed on.
+"""``odradek perf``: throughput and latency of writing, reading, and both end to end.
 
-LatencyHistogram count from when a record should have been sent, not from when the program got to it: a pause
-of the broker makes the records behind it late too, as users would see it.
+Latency is measured from the time a record was due, not from when the program sent it: a pause of the broker
+also delays the records behind it, as users would see it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True)
 
 MB: Final = 1_000_000
-TELL_S: Final = 1.0
+REPORT_INTERVAL_S: Final = 1.0
 PAYLOADS: Final = 64
 SAMPLE: Final = 100
-"""At full speed the latency of one record in so many is taken: asking about each would slow all of them."""
+"""At full speed, the latency of one record in this many is measured: a callback for each would be slow."""
 STAMP_BYTES: Final = 8
 POLLED_MAX: Final = 50_000
 
@@ -41,13 +41,13 @@ Idle = Annotated[
 ]
 
 
-class Pace:
-    """Counts, tells once a second how it goes on stderr, and sums up."""
+class ProgressMeter:
+    """Counts records, prints progress to stderr every second, and computes a summary."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._begun_s = self._told_s = perf_counter()
-        self._told_count = 0
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self._started_s = self._reported_s = perf_counter()
+        self._reported_count = 0
         self.count = 0
         self.size_bytes = 0
         self.latencies = LatencyHistogram()
@@ -56,29 +56,28 @@ class Pace:
         self.count += count
         self.size_bytes += size_bytes
         now_s = perf_counter()
-        if now_s - self._told_s >= TELL_S:
-            rate = (self.count - self._told_count) / (now_s - self._told_s)
-            print(
-                f"{self.count} records {self._what}, {rate:,.0f} records/s{self._lateness()}", file=sys.stderr
-            )
-            self._told_s, self._told_count = now_s, self.count
+        if now_s - self._reported_s >= REPORT_INTERVAL_S:
+            rate = (self.count - self._reported_count) / (now_s - self._reported_s)
+            line = f"{self.count} records {self._verb}, {rate:,.0f} records/s{self._latency_text()}"
+            print(line, file=sys.stderr)
+            self._reported_s, self._reported_count = now_s, self.count
 
-    def _lateness(self) -> str:
+    def _latency_text(self) -> str:
         if not self.latencies.count:
             return ""
         return ", ms: " + " ".join(f"{name} {ms:g}" for name, ms in self.latencies.summary_ms().items())
 
     def summary(self) -> dict[str, Any]:
-        took_s = max(perf_counter() - self._begun_s, 1e-9)
-        found: dict[str, Any] = {
+        elapsed_s = max(perf_counter() - self._started_s, 1e-9)
+        summary: dict[str, Any] = {
             "records": self.count,
-            "seconds": round(took_s, 3),
-            "records_per_s": round(self.count / took_s, 1),
-            "mb_per_s": round(self.size_bytes / MB / took_s, 3),
+            "seconds": round(elapsed_s, 3),
+            "records_per_s": round(self.count / elapsed_s, 1),
+            "mb_per_s": round(self.size_bytes / MB / elapsed_s, 3),
         }
         if self.latencies.count:
-            found["latency_ms"] = self.latencies.summary_ms()
-        return found
+            summary["latency_ms"] = self.latencies.summary_ms()
+        return summary
 
 
 def _show(summary: dict[str, Any], as_json: bool) -> None:
@@ -90,10 +89,10 @@ def _show(summary: dict[str, Any], as_json: bool) -> None:
     show([flat], list(flat), as_json=False)
 
 
-def _check_written(producer: Producer, topic: str) -> None:
+def _check_delivered(producer: Producer, topic: str) -> None:
     failed = int(producer.metrics().get("record-error-total", 0))
     if failed:
-        raise CommandFailed(f"{failed} records were not written to {topic}")
+        raise CommandFailed(f"{failed} records not delivered to {topic}")
 
 
 @app.command()
@@ -102,14 +101,12 @@ def produce(
     topic: Topic,
     records: Records = 1_000_000,
     size: Size = 100,
-    rate: Annotated[
-        float, typer.Option("--rate", min=0, help="Records per second; 0 is as fast as possible.")
-    ] = 0,
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Records per second (0: no limit).")] = 0,
     json: Json = False,
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Measure writing: send records to an existing topic.
+    """Measure producer throughput and latency: send records to an existing topic.
 
     Example: odradek perf produce numbers --records 100000 --size 100
     """
@@ -117,40 +114,42 @@ def produce(
     with target.admin() as admin:
         admin.describe_topics([topic])
     with target.producer() as producer:
-        pace = Pace("sent")
-        _send(producer, topic, records, size, rate, pace)
+        progress = ProgressMeter("sent")
+        _send(producer, topic, records, size, rate, progress)
         producer.flush()
-        summary = pace.summary()
-        _check_written(producer, topic)
+        summary = progress.summary()
+        _check_delivered(producer, topic)
     _show(summary, json)
 
 
-def _send(producer: Producer, topic: str, records: int, size: int, rate: float, pace: Pace) -> None:
+def _send(
+    producer: Producer, topic: str, records: int, size: int, rate: float, progress: ProgressMeter
+) -> None:
     payloads = [os.urandom(size) for _ in range(PAYLOADS)]
     every = 1 if rate else SAMPLE
-    begun_s = perf_counter()
+    started_s = perf_counter()
     for number in range(records):
         on_delivery = None
         if number % every == 0:
-            intended_s = _wait_until(begun_s + number / rate) if rate else perf_counter()
-            on_delivery = _timing(pace.latencies, intended_s)
-            pace.add(min(every, records - number), min(every, records - number) * size)
+            due_s = _wait_until(started_s + number / rate) if rate else perf_counter()
+            on_delivery = _record_latency(progress.latencies, due_s)
+            progress.add(min(every, records - number), min(every, records - number) * size)
         producer.send(topic, payloads[number % PAYLOADS], on_delivery=on_delivery)
 
 
-def _wait_until(moment_s: float) -> float:
-    """Gives the moment itself, also when it is over already."""
-    if (early_s := moment_s - perf_counter()) > 0:
+def _wait_until(due_s: float) -> float:
+    """Sleep until a time, unless it has passed; return it."""
+    if (early_s := due_s - perf_counter()) > 0:
         sleep(early_s)
-    return moment_s
+    return due_s
 
 
-def _timing(latencies: LatencyHistogram, intended_s: float) -> Any:
-    def told(metadata: object, error: BaseException | None) -> None:
+def _record_latency(latencies: LatencyHistogram, due_s: float) -> Any:
+    def on_delivery(metadata: object, error: BaseException | None) -> None:
         if error is None:
-            latencies.add(int((perf_counter() - intended_s) * 1e6))
+            latencies.add(int((perf_counter() - due_s) * 1e6))
 
-    return told
+    return on_delivery
 
 
 @app.command()
@@ -166,7 +165,7 @@ def consume(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Measure reading: read a topic from its beginning.
+    """Measure consumer throughput: read a topic from its beginning.
 
     Example: odradek perf consume numbers --records 100000
     """
@@ -174,33 +173,33 @@ def consume(
     with target.admin() as admin:
         admin.describe_topics([topic])
     with target.consumer(group_id=group, auto_offset_reset="earliest") as consumer:
-        _begin_reading(consumer, topic, group)
-        pace = Pace("read")
-        _receive(consumer, records, timeout, pace)
-        summary = pace.summary()
+        _start_reading(consumer, topic, group)
+        progress = ProgressMeter("read")
+        _receive(consumer, records, timeout, progress)
+        summary = progress.summary()
     _show(summary, json)
-    if pace.count < records:
-        raise CommandFailed(f"only {pace.count} of {records} records came within {timeout:g} s of each other")
+    if progress.count < records:
+        raise CommandFailed(f"received {progress.count} of {records} records, then none for {timeout:g} s")
 
 
-def _begin_reading(consumer: Consumer, topic: str, group: str | None) -> None:
+def _start_reading(consumer: Consumer, topic: str, group: str | None) -> None:
     from odradek import TopicPartition
 
     if group is not None:
         consumer.subscribe([topic])
         return
-    partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
+    partitions = [TopicPartition(topic, info.partition) for info in consumer.partitions_for(topic)]
     consumer.assign(partitions)
     consumer.seek_to_beginning(*partitions)
 
 
-def _receive(consumer: Consumer, records: int, timeout_s: float, pace: Pace) -> None:
+def _receive(consumer: Consumer, records: int, timeout_s: float, progress: ProgressMeter) -> None:
     last_s = perf_counter()
-    while pace.count < records and perf_counter() - last_s < timeout_s:
-        got = consumer.poll(min(TELL_S, timeout_s), min(records - pace.count, POLLED_MAX))
-        if got:
+    while progress.count < records and perf_counter() - last_s < timeout_s:
+        polled = consumer.poll(min(REPORT_INTERVAL_S, timeout_s), min(records - progress.count, POLLED_MAX))
+        if polled:
             last_s = perf_counter()
-        pace.add(len(got), sum(len(one.value or b"") + len(one.key or b"") for one in got))
+        progress.add(len(polled), sum(len(record.value or b"") + len(record.key or b"") for record in polled))
 
 
 @app.command()
@@ -215,9 +214,9 @@ def e2e(
     bootstrap: Bootstrap = None,
     extra: Extra = None,
 ) -> None:
-    """Measure end-to-end latency: from when each record was due to when it was read back.
+    """Measure end-to-end latency: from the time a record was due until it is read back.
 
-    Other records of the topic are ignored. -X goes to both clients, as far as each knows the option.
+    Other records of the topic are ignored. -X applies to both clients, where they have the option.
 
     Example: odradek perf e2e numbers --records 1000 --rate 200
     """
@@ -225,25 +224,25 @@ def e2e(
     with target.admin() as admin:
         admin.describe_topics([topic])
     with target.consumer(shared=True) as consumer, target.producer(shared=True) as producer:
-        _begin_at_end(consumer, topic)
-        summary = Passing(producer, consumer, topic, size, rate).measure(records, timeout)
+        _start_at_end(consumer, topic)
+        summary = EndToEnd(producer, consumer, topic, size, rate).measure(records, timeout)
     _show(summary, json)
     if summary["records"] < records:
-        raise CommandFailed(f"only {summary['records']} of {records} records came back")
+        raise CommandFailed(f"received {summary['records']} of {records} records")
 
 
-def _begin_at_end(consumer: Consumer, topic: str) -> None:
+def _start_at_end(consumer: Consumer, topic: str) -> None:
     from odradek import TopicPartition
 
-    partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
+    partitions = [TopicPartition(topic, info.partition) for info in consumer.partitions_for(topic)]
     consumer.assign(partitions)
     consumer.seek_to_end(*partitions)
-    for one in partitions:
-        consumer.position(one)  # the end is looked for now, not after the first record
+    for partition in partitions:
+        consumer.position(partition)  # resolve the end offset now, not after the first record
 
 
-class Passing:
-    """Records that a thread sends on time, and this one reads."""
+class EndToEnd:
+    """Sends records on schedule in a thread, and reads them in the calling one."""
 
     def __init__(self, producer: Producer, consumer: Consumer, topic: str, size: int, rate: float) -> None:
         self._producer = producer
@@ -251,41 +250,43 @@ class Passing:
         self._topic = topic
         self._size = size
         self._rate = rate
-        self._mark = os.urandom(8)
+        self._key = os.urandom(8)
         self._stop = threading.Event()
-        self._trouble: BaseException | None = None
+        self._send_error: BaseException | None = None
 
     def measure(self, records: int, timeout_s: float) -> dict[str, Any]:
-        pace = Pace("passed on")
+        progress = ProgressMeter("received")
         sender = threading.Thread(target=self._send, args=(records,), name="perf-sender", daemon=True)
         sender.start()
         last_s = perf_counter()
         try:
-            while pace.count < records and perf_counter() - last_s < timeout_s and self._trouble is None:
-                for one in self._consumer.poll(0.1):
-                    if one.key == self._mark and one.value is not None:
-                        due_us = int.from_bytes(one.value[:STAMP_BYTES], "big")
-                        pace.latencies.add(int(perf_counter() * 1e6) - due_us)
-                        pace.add(1, self._size)
+            while progress.count < records and self._send_error is None:
+                if perf_counter() - last_s >= timeout_s:
+                    break
+                for record in self._consumer.poll(0.1):
+                    if record.key == self._key and record.value is not None:
+                        due_us = int.from_bytes(record.value[:STAMP_BYTES], "big")
+                        progress.latencies.add(int(perf_counter() * 1e6) - due_us)
+                        progress.add(1, self._size)
                         last_s = perf_counter()
         finally:
             self._stop.set()
             sender.join()
-        if self._trouble is not None:
-            raise self._trouble
-        return pace.summary()
+        if self._send_error is not None:
+            raise self._send_error
+        return progress.summary()
 
     def _send(self, records: int) -> None:
         from odradek import ClientError
 
         padding = os.urandom(self._size - STAMP_BYTES)
-        begun_s = perf_counter()
+        started_s = perf_counter()
         try:
             for number in range(records):
-                due_s = begun_s + number / self._rate
+                due_s = started_s + number / self._rate
                 if self._stop.wait(max(0.0, due_s - perf_counter())):
                     return
                 stamp = int(due_s * 1e6).to_bytes(STAMP_BYTES, "big")
-                self._producer.send(self._topic, stamp + padding, self._mark)
-        except ClientError as failed:
-            self._trouble = failed
+                self._producer.send(self._topic, stamp + padding, self._key)
+        except ClientError as error:
+            self._send_error = error

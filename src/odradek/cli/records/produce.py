@@ -1,4 +1,4 @@
-"""``odradek produce``: lines of stdin become records."""
+"""``odradek produce``: send lines of stdin as records."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.errors import CommandFailed, command, print_error
-from odradek.cli.records.record_format import Header, InvalidRecordLine, Outgoing, plain_reader, read_json
-from odradek.cli.target import Bootstrap, Extra, Target, pairs
+from odradek.cli.records.record_format import Header, InvalidRecordLine, ParsedRecord, line_parser, parse_json
+from odradek.cli.target import Bootstrap, Extra, Target, parse_pairs
 
 if TYPE_CHECKING:
     from odradek.client.blocking.producer import Producer
 
 MAX_BLOCK_MS = 10_000
-"""How long the first record waits for its topic, and any for room, before the command gives up."""
+"""How long a send waits for metadata or buffer space before the command fails."""
 
 KeySeparator = Annotated[
     str | None,
@@ -24,7 +24,7 @@ KeySeparator = Annotated[
         "--key-separator",
         "-K",
         metavar="TEXT",
-        help=r"Split lines into key and value at this text; \t is a tab.",
+        help=r"Split lines into key and value at this separator; \t is a tab.",
     ),
 ]
 Headers = Annotated[
@@ -53,7 +53,7 @@ def produce(
     json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Read lines as JSON objects with value, key, headers, partition, timestamp."
+            "--json", help="Parse lines as JSON objects with value, key, headers, partition, timestamp."
         ),
     ] = False,
     null: Annotated[
@@ -69,29 +69,29 @@ def produce(
 ) -> None:
     """Send each line of stdin as a record.
 
-    Exits with 0 when all records were acknowledged. Ctrl-C sends what was read, and exits.
+    Exits with 0 when all records were acknowledged. Ctrl-C sends the lines read so far, and exits.
 
     Example: seq 3 | odradek produce numbers
     """
     target = Target(bootstrap, extra)
-    fixed = [(name, value.encode()) for name, value in pairs(header or (), "--header").items()]
-    read = read_json if json else plain_reader(key_separator, null)
+    headers = [(name, value.encode()) for name, value in parse_pairs(header or (), "--header").items()]
+    parse = parse_json if json else line_parser(key_separator, null)
     with target.admin():
-        pass  # only to know that there is a broker
+        pass  # checks that a broker responds
     producer = target.producer(acks=acks, compression_type=compression, max_block_ms=MAX_BLOCK_MS)
-    sending = Sending(producer, topic, fixed, partition)
+    sender = LineSender(producer, topic, headers, partition)
     try:
-        sending.send_all(sys.stdin.buffer, read)
+        sender.send_all(sys.stdin.buffer, parse)
     finally:
         try:
-            sending.finish()
+            sender.finish()
         except KeyboardInterrupt:
-            sending.finish()  # Ctrl-C came at the very end of input: that is no reason to lose it
+            sender.finish()  # Ctrl-C at the end of input must not lose records
             raise
 
 
-class Sending:
-    """Records on their way, and what became of them."""
+class LineSender:
+    """Sends lines as records, and counts failures."""
 
     def __init__(
         self, producer: Producer, topic: str, headers: Sequence[Header], partition: int | None
@@ -104,12 +104,12 @@ class Sending:
         self._first_failure: BaseException | None = None
         self.sent_count = 0
 
-    def send_all(self, lines: Iterable[bytes], read: Callable[[bytes], Outgoing]) -> None:
+    def send_all(self, lines: Iterable[bytes], parse: Callable[[bytes], ParsedRecord]) -> None:
         for number, line in enumerate(lines, 1):
             try:
-                record = read(line.removesuffix(b"\n").removesuffix(b"\r"))
-            except (InvalidRecordLine, KeyError, TypeError) as wrong:
-                raise CommandFailed(f"line {number}: {wrong}") from None
+                record = parse(line.removesuffix(b"\n").removesuffix(b"\r"))
+            except (InvalidRecordLine, KeyError, TypeError) as error:
+                raise CommandFailed(f"line {number}: {error}") from None
             self._producer.send(
                 self._topic,
                 record.value,
@@ -117,20 +117,20 @@ class Sending:
                 [*record.headers, *self._headers] or None,
                 self._partition if record.partition is None else record.partition,
                 record.timestamp_ms,
-                self._told,
+                self._on_delivery,
             )
             self.sent_count += 1
 
     def finish(self) -> None:
-        """Wait for what is on its way, and tell what failed."""
+        """Wait for deliveries; print failures and exit with 1 if there are any."""
         self._producer.close()
         if self._first_failure is not None:
             print_error(
-                f"{self._failed_count} of {self.sent_count} records were not written: {self._first_failure}"
+                f"{self._failed_count} of {self.sent_count} records not delivered: {self._first_failure}"
             )
             raise typer.Exit(1)
 
-    def _told(self, metadata: Any, error: BaseException | None) -> None:
+    def _on_delivery(self, metadata: Any, error: BaseException | None) -> None:
         if error is not None:
             self._failed_count += 1
             self._first_failure = self._first_failure or error

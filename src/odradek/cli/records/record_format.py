@@ -1,7 +1,7 @@
-r"""Records as text: lines that ``produce`` reads, and what ``consume`` prints.
+r"""Text formats of records: input lines of ``produce``, and output of ``consume``.
 
-A template is written as kcat's are: %t topic, %p partition, %o offset, %k key, %s value, %T timestamp, %h
-headers, %K and %S the bytes of key and value, %% a percent sign; \n, \t and \r are as in Python.
+Templates have kcat's syntax: %t topic, %p partition, %o offset, %k key, %s value, %T timestamp, %h headers,
+%K and %S size of key and value in bytes, %% a percent sign; \n, \t and \r as in Python.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Header = tuple[str, bytes | None]
 
 
 class InvalidRecordLine(ValueError):
-    """A line of input that is no record."""
+    """Raised for an input line that is not a record, or an invalid template."""
 
 
-class Outgoing(NamedTuple):
-    """A record that a line asks for."""
+class ParsedRecord(NamedTuple):
+    """A record parsed from an input line."""
 
     value: bytes | None
     key: bytes | None = None
@@ -35,46 +35,48 @@ class Outgoing(NamedTuple):
     timestamp_ms: int | None = None
 
 
-def plain_reader(separator: str | None, null: str | None) -> Callable[[bytes], Outgoing]:
-    """Reads a value, or key and value with a separator between them. ``null`` is the text that means none."""
-    mark = None if null is None else null.encode()
-    between = None if separator is None else unescaped(separator).encode()
+def line_parser(separator: str | None, null: str | None) -> Callable[[bytes], ParsedRecord]:
+    """Return a parser of lines: a value, or key and value with a separator. ``null`` stands for None."""
+    null_bytes = None if null is None else null.encode()
+    separator_bytes = None if separator is None else unescape(separator).encode()
 
-    def read(line: bytes) -> Outgoing:
-        if between is None:
-            return Outgoing(None if line == mark else line)
-        key, found, value = line.partition(between)
-        if not found:
-            raise InvalidRecordLine(f"no {separator!r} between key and value")
-        return Outgoing(None if value == mark else value, None if key == mark else key)
+    def parse(line: bytes) -> ParsedRecord:
+        if separator_bytes is None:
+            return ParsedRecord(None if line == null_bytes else line)
+        key, matched, value = line.partition(separator_bytes)
+        if not matched:
+            raise InvalidRecordLine(f"no separator {separator!r} between key and value")
+        return ParsedRecord(None if value == null_bytes else value, None if key == null_bytes else key)
 
-    return read
+    return parse
 
 
-def read_json(line: bytes) -> Outgoing:
-    """A record as ``consume --format json`` prints it. What is neither text nor null is sent as JSON."""
+def parse_json(line: bytes) -> ParsedRecord:
+    """Parse a record as ``consume --format json`` prints it; other values than strings are sent as JSON."""
     try:
-        given = json.loads(line)
-    except ValueError as wrong:
-        raise InvalidRecordLine(f"no JSON: {wrong}") from None
-    if not isinstance(given, dict):
-        raise InvalidRecordLine("a record is a JSON object")
-    headers = given.get("headers") or {}
-    listed = (
-        headers.items() if isinstance(headers, dict) else ((one["key"], one.get("value")) for one in headers)
+        fields = json.loads(line)
+    except ValueError as error:
+        raise InvalidRecordLine(f"invalid JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InvalidRecordLine(f"record must be a JSON object, got {type(fields).__name__}")
+    headers = fields.get("headers") or {}
+    pairs = (
+        headers.items()
+        if isinstance(headers, dict)
+        else ((header["key"], header.get("value")) for header in headers)
     )
-    return Outgoing(
-        _given_bytes(given, "value"),
-        _given_bytes(given, "key"),
-        [(name, _bytes(value)) for name, value in listed],
-        given.get("partition"),
-        given.get("timestamp"),
+    return ParsedRecord(
+        _field_bytes(fields, "value"),
+        _field_bytes(fields, "key"),
+        [(name, _bytes(value)) for name, value in pairs],
+        fields.get("partition"),
+        fields.get("timestamp"),
     )
 
 
-def _given_bytes(given: dict[str, Any], name: str) -> bytes | None:
-    encoded = given.get(f"{name}_base64")
-    return _bytes(given.get(name)) if encoded is None else base64.b64decode(encoded)
+def _field_bytes(fields: dict[str, Any], name: str) -> bytes | None:
+    encoded = fields.get(f"{name}_base64")
+    return _bytes(fields.get(name)) if encoded is None else base64.b64decode(encoded)
 
 
 def _bytes(value: object) -> bytes | None:
@@ -85,26 +87,26 @@ def _bytes(value: object) -> bytes | None:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def unescaped(text: str) -> str:
-    r"""``\t`` and the like as the characters they stand for."""
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), text)
+def unescape(text: str) -> str:
+    r"""Replace ``\t`` and other escapes by their characters."""
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
 
 
 Printer = Callable[["ConsumerRecord"], bytes]
 
 
 def template_printer(template: str) -> Printer:
-    """Prints records as a template says."""
+    """Return a printer for a template."""
     parts: list[bytes | Callable[[ConsumerRecord], bytes]] = []
-    for found in _PART.finditer(template):
-        field, escape, text, other = found.groups()
+    for match in _PART.finditer(template):
+        field, escape, text, other = match.groups()
         if field is not None:
             parts.append(b"%" if field == "%" else _field(field))
         elif escape is not None:
             parts.append(_ESCAPES.get(escape, f"\\{escape}").encode())
         else:
             parts.append((text or other).encode())
-    return lambda record: b"".join(one if isinstance(one, bytes) else one(record) for one in parts)
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
 
 
 _FIELDS: Final[dict[str, Callable[[Any], bytes]]] = {
@@ -122,17 +124,18 @@ _FIELDS: Final[dict[str, Callable[[Any], bytes]]] = {
 
 def _field(letter: str) -> Callable[[Any], bytes]:
     if letter not in _FIELDS:
-        raise InvalidRecordLine(f"%{letter} means nothing in a template; there are %{' %'.join(_FIELDS)} %%")
+        known = f"%{' %'.join(_FIELDS)} %%"
+        raise InvalidRecordLine(f"template field must be one of {known}, got %{letter}")
     return _FIELDS[letter]
 
 
 def headers_text(headers: Sequence[Header]) -> bytes:
-    """name=value, with commas between them."""
+    """Format headers as comma-separated name=value."""
     return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in headers)
 
 
 def text_printer(*, key: bool, headers: bool, timestamp: bool) -> Printer:
-    """A value per line, with what is asked for before it, and tabs between."""
+    """Return a printer of one value per line, after the selected fields, separated by tabs."""
 
     def line(record: ConsumerRecord) -> bytes:
         parts = []
@@ -149,13 +152,13 @@ def text_printer(*, key: bool, headers: bool, timestamp: bool) -> Printer:
 
 
 def raw_printer(record: ConsumerRecord) -> bytes:
-    """The value's bytes, and nothing else."""
+    """Return the bytes of the value only."""
     return record.value or b""
 
 
 def json_printer(record: ConsumerRecord) -> bytes:
-    """One JSON object per line. Bytes that are no text stand in base64, under a name that says so."""
-    shown: dict[str, Any] = {
+    """Return one JSON object per line; bytes that are not UTF-8 as ``key_base64`` and ``value_base64``."""
+    fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -163,11 +166,11 @@ def json_printer(record: ConsumerRecord) -> bytes:
     }
     for name, value in (("key", record.key), ("value", record.value)):
         try:
-            shown[name] = None if value is None else value.decode()
+            fields[name] = None if value is None else value.decode()
         except UnicodeDecodeError:
-            shown[f"{name}_base64"] = base64.b64encode(value or b"").decode()
-    shown["headers"] = [
+            fields[f"{name}_base64"] = base64.b64encode(value or b"").decode()
+    fields["headers"] = [
         {"key": name, "value": None if value is None else value.decode(errors="replace")}
         for name, value in record.headers
     ]
-    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Where a group shall go on reading."""
+"""Parsing and planning for ``groups reset-offsets``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from odradek.cli.groups.reset_plan import (
     OffsetChange,
     parse_datetime_ms,
     parse_duration_ms,
+    parse_offsets_file,
+    parse_topics,
     plan_offset_changes,
-    read_file,
-    read_topics,
-    shifted,
+    shift_offsets,
 )
 from odradek.model.ids import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
-def test_offsets_outside_of_a_log_are_moved_to_its_nearer_end() -> None:
+def test_out_of_range_offsets_are_moved_into_log() -> None:
     bounds = {A0: OffsetBounds(5, 10), A1: OffsetBounds(5, 10)}
     assert plan_offset_changes({A1: 99, A0: 1}, bounds, {A0: 7}) == [
         OffsetChange(A0, 7, 5),
@@ -31,23 +31,21 @@ def test_offsets_outside_of_a_log_are_moved_to_its_nearer_end() -> None:
 
 
 @given(st.integers(), st.integers(0, 100), st.integers(0, 100))
-def test_a_planned_offset_lies_in_the_log_and_is_the_wish_if_that_does(
-    wish: int, first: int, size: int
-) -> None:
+def test_planned_offset_is_target_or_nearest(target: int, first: int, size: int) -> None:
     bounds = OffsetBounds(first, first + size)
-    (move,) = plan_offset_changes({A0: wish}, {A0: bounds}, {})
-    assert bounds.first <= move.after <= bounds.end
-    assert move.after == wish or not bounds.first <= wish <= bounds.end
+    (change,) = plan_offset_changes({A0: target}, {A0: bounds}, {})
+    assert bounds.first <= change.after <= bounds.end
+    assert change.after == target or not bounds.first <= target <= bounds.end
 
 
-def test_committed_offsets_are_shifted_and_others_cannot_be() -> None:
-    assert shifted({A0: 7}, [A0], -3) == {A0: 4}
-    with pytest.raises(InvalidResetTarget, match="nothing is committed for a-1"):
-        shifted({A0: 7}, [A0, A1], 1)
+def test_shift_offsets_requires_committed_offset() -> None:
+    assert shift_offsets({A0: 7}, [A0], -3) == {A0: 4}
+    with pytest.raises(InvalidResetTarget, match="requires a committed offset, got none for a-1"):
+        shift_offsets({A0: 7}, [A0, A1], 1)
 
 
 @pytest.mark.parametrize(
-    ("text", "moment"),
+    ("text", "timestamp_ms"),
     [
         ("1970-01-01T00:00:01", 1000),
         ("1970-01-01T00:00:01.500", 1500),
@@ -56,8 +54,8 @@ def test_committed_offsets_are_shifted_and_others_cannot_be() -> None:
         ("1970-01-02", 86_400_000),
     ],
 )
-def test_a_moment_is_read_as_utc_unless_it_says_otherwise(text: str, moment: int) -> None:
-    assert parse_datetime_ms(text) == moment
+def test_parse_datetime_defaults_to_utc(text: str, timestamp_ms: int) -> None:
+    assert parse_datetime_ms(text) == timestamp_ms
 
 
 @pytest.mark.parametrize(
@@ -70,29 +68,29 @@ def test_a_moment_is_read_as_utc_unless_it_says_otherwise(text: str, moment: int
         ("P1DT1S", 86_401_000),
     ],
 )
-def test_a_duration_is_read(text: str, duration: int) -> None:
+def test_parse_duration(text: str, duration: int) -> None:
     assert parse_duration_ms(text) == duration
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "soon", "P1DT"])
-def test_what_is_no_duration_is_told(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(InvalidResetTarget, match="P1DT2H30M"):
         parse_duration_ms(text)
 
 
-def test_what_is_no_moment_is_told() -> None:
-    with pytest.raises(InvalidResetTarget, match="2026-01-31"):
+def test_invalid_datetime_is_rejected() -> None:
+    with pytest.raises(InvalidResetTarget, match="must be like 2026-01-31T12:00:00, got 'yesterday'"):
         parse_datetime_ms("yesterday")
 
 
-def test_offsets_are_read_from_lines_of_kafkas_tool_and_from_our_own_json() -> None:
-    assert read_file("a,0,5\n\na,1,6\n") == {A0: 5, A1: 6}
-    assert read_file('[{"topic": "a", "partition": 0, "new_offset": 5}]') == {A0: 5}
+def test_parse_offsets_file() -> None:
+    assert parse_offsets_file("a,0,5\n\na,1,6\n") == {A0: 5, A1: 6}
+    assert parse_offsets_file('[{"topic": "a", "partition": 0, "new_offset": 5}]') == {A0: 5}
     with pytest.raises(InvalidResetTarget, match="line 2"):
-        read_file("a,0,5\na,b\n")
+        parse_offsets_file("a,0,5\na,b\n")
 
 
-def test_topics_are_named_with_or_without_partitions() -> None:
-    assert read_topics(["a", "b:0,2"]) == {"a": None, "b": [0, 2]}
+def test_parse_topics() -> None:
+    assert parse_topics(["a", "b:0,2"]) == {"a": None, "b": [0, 2]}
     with pytest.raises(InvalidResetTarget, match="TOPIC:0,2"):
-        read_topics(["a:x"])
+        parse_topics(["a:x"])

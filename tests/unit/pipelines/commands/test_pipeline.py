@@ -85,7 +85,7 @@ def test_a_file_that_is_not_there_is_told_with_one_that_is(tmp_path: Path, comma
     ("arguments", "words"),
     [
         (["reset", "--to", "sometime"], "give earliest, latest, a time"),
-        (["replay", "--from", "sometime", "--to", "2026-01-01"], "is no moment"),
+        (["replay", "--from", "sometime", "--to", "2026-01-01"], "datetime must be like"),
         (["replay", "--from", "2026-01-02", "--to", "2026-01-01"], "is not before"),
     ],
 )
