@@ -1,1 +1,1 @@
-"""Groups and transactions: state shards whose records live in the partitions of an internal topic."""
+"""Group and transaction coordinators: state machines on the partitions of internal topics."""

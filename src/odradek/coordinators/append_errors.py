@@ -1,6 +1,6 @@
-"""What clients are told when the log does not take what they asked a group for.
+"""Error codes returned to clients when an append to a coordinator's partition fails.
 
-Clients know what to do about a coordinator, and nothing of the partition behind it.
+Clients handle errors of a coordinator and know nothing about the partition behind it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.model.errors import ErrorCode
 
-_TOLD: Final[dict[ErrorCode, ErrorCode]] = {
+_COORDINATOR_ERRORS: Final[dict[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -17,23 +17,36 @@ _TOLD: Final[dict[ErrorCode, ErrorCode]] = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
 
+_TRANSACTION_ERRORS: Final[dict[ErrorCode, ErrorCode]] = {
+    **_COORDINATOR_ERRORS,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
 _TOO_LARGE: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
 )
 
 
-def store_error(code: ErrorCode) -> ErrorCode:
-    """Of a group's assignment."""
+def assignment_error(code: ErrorCode) -> ErrorCode:
+    """Return the error of a group whose assignment could not be stored."""
     if code is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    return removal_error(code)
+    return deletion_error(code)
 
 
-def removal_error(code: ErrorCode) -> ErrorCode:
-    """Of the removal of a group, or of offsets."""
-    return ErrorCode.UNKNOWN_SERVER_ERROR if code in _TOO_LARGE else _TOLD.get(code, code)
+def deletion_error(code: ErrorCode) -> ErrorCode:
+    """Return the error of a group or offsets that could not be deleted."""
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code in _TOO_LARGE else _COORDINATOR_ERRORS.get(code, code)
 
 
-def commit_error(code: ErrorCode) -> ErrorCode:
-    """Of offsets."""
-    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code in _TOO_LARGE else _TOLD.get(code, code)
+def offset_commit_error(code: ErrorCode) -> ErrorCode:
+    """Return the error of offsets that could not be committed."""
+    too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return too_large if code in _TOO_LARGE else _COORDINATOR_ERRORS.get(code, code)
+
+
+def transaction_error(code: ErrorCode) -> ErrorCode:
+    """Return the error of a transition that could not be stored."""
+    return _TRANSACTION_ERRORS.get(code, code)

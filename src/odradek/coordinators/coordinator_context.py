@@ -1,12 +1,12 @@
-"""One shard at work on the partition that holds its state: effects, appends, timers, from load to loss.
+"""One coordinator shard and its partition: effects, appends and timers, from load to unload.
 
-Each call of the shard gives effects, which are carried out in order; then what has been committed is
-applied, oldest first, and the shard told, which may give more. This is one loop, never a recursion: a
-shard is not called while another of its calls is being answered for.
+Each call to the shard returns effects, which are executed in order. Then committed appends are replayed,
+oldest first, and completed, which may return more effects. This is a loop and never recurses: the shard is
+not called while the effects of an earlier call are being executed.
 
-Invariants: an entry is applied when it is committed, and in the order of the log, so that at any time the
-shard's durable state is what a load up to the high watermark would give. A partition that is gone fires
-no timer, appends nothing and applies nothing.
+Invariants: a record is replayed when it is committed, in log order, so that the shard's durable state always
+equals that of a load up to the high watermark. A closed coordinator fires no timers, appends nothing and
+replays nothing.
 """
 
 from __future__ import annotations
@@ -41,26 +41,24 @@ from odradek.replication.replica_manager import ReplicaManager
 from odradek.telemetry import events
 from odradek.timers.timing_wheel import Timer, TimingWheel
 
-M = TypeVar("M", bound=CoordinatorShard)
+S = TypeVar("S", bound=CoordinatorShard)
 
 PENDING_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of a partition's appends that wait for replicas. Kafka has no bound here but the requests its clients send;
-where followers stand still, those would pile up with what they hold until their time is up."""
+"""Bound on a partition's appends that wait for replication. Kafka bounds only the requests of its clients;
+while followers are stuck, those would accumulate with their records until they time out."""
 
 log = events.logger("coordinators")
 
 
-def _no_reply(answer: Any) -> None:
-    """Nobody asked."""
+def _ignore_response(response: Any) -> None:
+    """Reply handle of a command that nothing waits for."""
 
 
-def _performs_nothing(number: int, task: Any) -> None:
-    raise AssertionError(f"nobody here does what the shard of partition {number} asks for: {task}")
+def _reject_task(number: int, task: Any) -> None:
+    raise AssertionError(f"the coordinator of partition {number} has no tasks, got {task}")
 
 
 class CoordinatorState(enum.Enum):
-    """How far a partition is. Before it is led here there is nothing that has a state."""
-
     LOADING = enum.auto()
     ACTIVE = enum.auto()
     CLOSED = enum.auto()
@@ -74,7 +72,7 @@ VALID_PREVIOUS_STATES: Final[dict[CoordinatorState, frozenset[CoordinatorState]]
 
 
 class CoordinatorRuntimeSettings(NamedTuple):
-    """What holds for all partitions of one topic. ``load_bytes_max`` are read at a time while loading."""
+    """Settings of all partitions of a topic. ``load_bytes_max`` is the size of one read while loading."""
 
     commit_timeout_ms: int
     load_bytes_max: int
@@ -82,113 +80,113 @@ class CoordinatorRuntimeSettings(NamedTuple):
 
 
 class CoordinatorEnvironment(NamedTuple):
-    """What a hosted shard works with. ``arm`` is told of deadlines on the wheel. ``perform`` is given what
-    the shard of a partition wants done outside; it returns at once, and a command tells of the end."""
+    """Dependencies of a coordinator. ``arm`` announces a deadline on the wheel to the timer driver.
+    ``start_task`` starts the task of a partition's ``StartTask`` and returns at once."""
 
     replicas: ReplicaManager
     clock: Clock
     wheel: TimingWheel
     arm: Callable[[int], None]
     settings: Callable[[], CoordinatorRuntimeSettings]
-    perform: Callable[[int, Any], None] = _performs_nothing
+    start_task: Callable[[int, Any], None] = _reject_task
 
     def now(self) -> Now:
         return Now(self.clock.wall_ms(), self.clock.monotonic_ms())
 
 
-class CoordinatorContext(Generic[M]):
+class CoordinatorContext(Generic[S]):
     __slots__ = (
         "_appends",
-        "_around",
+        "_delayed_commit",
         "_effects",
-        "_is_busy",
+        "_environment",
+        "_is_executing",
         "_timers",
-        "_watch",
         "partition",
         "shard",
         "state",
     )
 
-    def __init__(self, partition: Partition, shard: M, around: CoordinatorEnvironment) -> None:
+    def __init__(self, partition: Partition, shard: S, environment: CoordinatorEnvironment) -> None:
         self.partition = partition
         self.shard = shard
         self.state = CoordinatorState.LOADING
-        self._around = around
+        self._environment = environment
         self._appends = PendingAppends()
         self._effects: deque[Effect] = deque()
         self._timers: dict[Hashable, Timer] = {}
-        self._watch: DelayedCommit | None = None
-        self._is_busy = False
+        self._delayed_commit: DelayedCommit | None = None
+        self._is_executing = False
 
-    # From load to loss.
+    # Lifecycle.
 
-    def _move_to(self, state: CoordinatorState) -> None:
-        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.state.name} does not become {state.name}"
+    def _transition_to(self, state: CoordinatorState) -> None:
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.state.name} cannot become {state.name}"
         self.state = state
 
     def activate(self) -> None:
-        """All that the log holds was applied: serve."""
-        self._move_to(CoordinatorState.ACTIVE)
-        self._carry_out(self.shard.on_loaded(self._around.now()))
+        """Start serving: the log has been replayed."""
+        self._transition_to(CoordinatorState.ACTIVE)
+        self._execute(self.shard.on_loaded(self._environment.now()))
 
-    def leave(self) -> None:
-        """The partition is led here no longer: answer all who wait, and come to rest."""
+    def close(self) -> None:
+        """Reply to all waiting requests and stop: the partition is no longer led here."""
         was_active = self.state is CoordinatorState.ACTIVE
-        self._move_to(CoordinatorState.CLOSED)
+        self._transition_to(CoordinatorState.CLOSED)
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._appends.clear()
-        if self._watch is not None:
-            self._watch.abandon()
-        self._guarded(self.shard.on_unloaded if was_active else list)
+        if self._delayed_commit is not None:
+            self._delayed_commit.discard()
+        self._run_guarded(self.shard.on_unloaded if was_active else list)
 
-    # What comes from outside.
+    # Commands and markers.
 
     def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
-        self._carry_out(self.shard.handle(command, reply, self._around.now()))
+        self._execute(self.shard.handle(command, reply, self._environment.now()))
 
-    def tell(self, command: Any) -> None:
-        """Have a command judged that nobody waits for."""
-        self._guarded(lambda: self.shard.handle(command, _no_reply, self._around.now()))
+    def submit_without_reply(self, command: Any) -> None:
+        self._run_guarded(lambda: self.shard.handle(command, _ignore_response, self._environment.now()))
 
-    def ended(self, producer_id: int, *, commits: bool, offset: int) -> None:
-        """A marker was appended at this offset: once it is committed, the transaction is over."""
+    def end_marker_appended(self, producer_id: int, *, commits: bool, offset: int) -> None:
+        """Track a transaction marker appended at this offset: it is replayed once it is committed."""
         marker = PendingAppend((TransactionMarker(producer_id, commits),), offset + 1, 0, None, None)
-        marker.is_answered = True
+        marker.is_completed = True
         self._appends.add(marker)
         if self.state is CoordinatorState.ACTIVE:
-            self._carry_out([])
+            self._execute([])
 
-    def _guarded(self, call: Callable[[], Effects]) -> None:
-        """The edge to timers, purgatories and roles, which concern others too: a fault must not stop them."""
+    def _run_guarded(self, call: Callable[[], Effects]) -> None:
+        """Execute the effects of a call made from a timer, a purgatory or a role change. These serve other
+        components too, so an exception must not propagate to them."""
         try:
-            self._carry_out(call())
-        except Exception as broken:  # noqa: BLE001 - the edge of a callback
-            log.failure("coordinator_event_failed", broken, partition=self.partition.topic_partition)
+            self._execute(call())
+        except Exception as error:  # noqa: BLE001 - the edge of a callback
+            log.failure("coordinator_event_failed", error, partition=self.partition.topic_partition)
 
     # Effects.
 
-    def _carry_out(self, effects: Effects) -> None:
+    def _execute(self, effects: Effects) -> None:
         self._effects.extend(effects)
-        if self._is_busy:
+        if self._is_executing:
             return
-        self._is_busy = True
+        self._is_executing = True
         try:
-            while self._effects or self._settle_one():
+            while self._effects or self._complete_next_append():
                 if self._effects:
-                    self._carry_out_one(self._effects.popleft())
+                    self._execute_effect(self._effects.popleft())
         finally:
-            self._is_busy = False
+            self._is_executing = False
             self._wait_for_commit()
 
-    def _carry_out_one(self, effect: Effect) -> None:
+    def _execute_effect(self, effect: Effect) -> None:
         if isinstance(effect, Reply):
             effect.to(effect.response)
         elif self.state is CoordinatorState.CLOSED:
             return
         elif isinstance(effect, ScheduleTimer):
-            self._arm(effect)
+            self._schedule_timer(effect)
         elif isinstance(effect, CancelTimer):
             timer = self._timers.pop(effect.timer, None)
             if timer is not None:
@@ -196,51 +194,51 @@ class CoordinatorContext(Generic[M]):
         elif isinstance(effect, LogEvent):
             log.info(effect.event, **effect.fields)
         elif isinstance(effect, StartTask):
-            self._around.perform(self.partition.topic_partition.partition, effect.task)
+            self._environment.start_task(self.partition.topic_partition.partition, effect.task)
         else:
             self._append(effect)
 
     # Timers.
 
-    def _arm(self, effect: ScheduleTimer) -> None:
+    def _schedule_timer(self, effect: ScheduleTimer) -> None:
         timer = self._timers.get(effect.timer)
         if timer is None:
-            timer = self._timers[effect.timer] = Timer(partial(self._ring, effect.timer))
+            timer = self._timers[effect.timer] = Timer(partial(self._fire, effect.timer))
         else:
             timer.cancel()
-        deadline_ms = self._around.clock.monotonic_ms() + effect.delay_ms
-        self._around.wheel.schedule(timer, deadline_ms)
-        self._around.arm(deadline_ms)
+        deadline_ms = self._environment.clock.monotonic_ms() + effect.delay_ms
+        self._environment.wheel.schedule(timer, deadline_ms)
+        self._environment.arm(deadline_ms)
 
-    def _ring(self, name: Hashable) -> None:
-        del self._timers[name]
-        self._guarded(lambda: self.shard.on_timer(name, self._around.now()))
+    def _fire(self, key: Hashable) -> None:
+        del self._timers[key]
+        self._run_guarded(lambda: self.shard.on_timer(key, self._environment.now()))
 
-    # PendingAppends.
+    # Appends.
 
     def _append(self, effect: AppendRecords) -> None:
-        now = self._around.now()
+        now = self._environment.now()
         if self._appends.size_bytes >= PENDING_BYTES_MAX:
-            self._refuse(effect.completion, ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._fail(effect.completion, ErrorCode.NOT_ENOUGH_REPLICAS)
             return
         batch = self._build(effect, now.wall_ms)
         try:
             appended = self.partition.append_as_coordinator(batch, now.wall_ms)
-        except BrokerError as refused:
-            self._refuse(effect.completion, refused.code)
+        except BrokerError as error:
+            self._fail(effect.completion, error.code)
             return
         producer_id = NO_PRODUCER_ID if effect.producer is None else effect.producer.producer_id
-        told = tuple(WrittenRecord(entry, producer_id) for entry in effect.entries)
-        deadline_ms = now.monotonic_ms + self._around.settings().commit_timeout_ms
-        one = PendingAppend(told, appended.last_offset + 1, len(batch), effect.completion, deadline_ms)
-        self._appends.add(one)
+        items = tuple(WrittenRecord(record, producer_id) for record in effect.records)
+        deadline_ms = now.monotonic_ms + self._environment.settings().commit_timeout_ms
+        append = PendingAppend(items, appended.last_offset + 1, len(batch), effect.completion, deadline_ms)
+        self._appends.add(append)
         if self.partition.is_flush_pending:
-            one.deadline_ms = None
-            self._around.replicas.flush(self.partition, partial(self._flushed, one))
-        self._around.replicas.appended(self.partition)
+            append.deadline_ms = None
+            self._environment.replicas.flush(self.partition, partial(self._on_flushed, append))
+        self._environment.replicas.appended(self.partition)
 
     def _build(self, effect: AppendRecords, now_ms: int) -> bytearray:
-        compression, producer = self._around.settings().compression, effect.producer
+        compression, producer = self._environment.settings().compression, effect.producer
         if producer is None:
             builder = BatchBuilder(compression=compression)
         else:
@@ -248,81 +246,84 @@ class CoordinatorContext(Generic[M]):
                 compression=compression,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
-                base_sequence=0,  # as Kafka's coordinators have it; nobody counts
+                base_sequence=0,  # as in Kafka's coordinators; the sequence is not checked
                 transactional=True,
             )
-        for key, value in effect.entries:
+        for key, value in effect.records:
             builder.append(now_ms, key, value)
         return bytearray(builder.build())
 
-    def _refuse(self, completion: Any, code: ErrorCode) -> None:
-        self._effects.extend(self.shard.on_append_failed(completion, code, self._around.now()))
+    def _fail(self, completion: Any, code: ErrorCode) -> None:
+        self._effects.extend(self.shard.on_append_failed(completion, code, self._environment.now()))
 
-    def _flushed(self, one: PendingAppend, failure: StorageError | None) -> None:
-        """From here on the append waits for replicas only."""
+    def _on_flushed(self, append: PendingAppend, failure: StorageError | None) -> None:
+        """Start the replication timeout of an append whose flush has ended."""
         if self.state is CoordinatorState.CLOSED:
             return
-        one.deadline_ms = self._around.clock.monotonic_ms() + self._around.settings().commit_timeout_ms
-        if failure is None or one.is_answered:
-            self._guarded(list)
+        environment = self._environment
+        append.deadline_ms = environment.clock.monotonic_ms() + environment.settings().commit_timeout_ms
+        if failure is None or append.is_completed:
+            self._run_guarded(list)
             return
-        one.is_answered = True
+        append.is_completed = True
         code = ErrorCode.KAFKA_STORAGE_ERROR
-        self._guarded(lambda: self.shard.on_append_failed(one.completion, code, self._around.now()))
+        self._run_guarded(lambda: self.shard.on_append_failed(append.completion, code, environment.now()))
 
     # Commits.
 
-    def _settle_one(self) -> bool:
-        """Apply the oldest append if it is committed, and tell the shard; give whether it was."""
-        if self.state is not CoordinatorState.ACTIVE or not self._is_news():
+    def _complete_next_append(self) -> bool:
+        """Replay and complete the oldest append if it is committed; return whether it was."""
+        if self.state is not CoordinatorState.ACTIVE or not self._is_next_committed():
             return False
-        one = self._appends.take()
-        for told in one.told:
-            self.apply(told)
-        if not one.is_answered:
-            verdict = self.partition.check_enough_replicas_reach_offset(
-                one.required_offset, self.partition.leader_epoch
+        append = self._appends.pop()
+        for item in append.items:
+            self.replay(item)
+        if not append.is_completed:
+            code = self.partition.check_enough_replicas_reach_offset(
+                append.required_offset, self.partition.leader_epoch
             )
-            if verdict:
-                self._refuse(one.completion, verdict)
+            if code:
+                self._fail(append.completion, code)
             else:
-                self._effects.extend(self.shard.on_append_committed(one.completion, self._around.now()))
+                now = self._environment.now()
+                self._effects.extend(self.shard.on_append_committed(append.completion, now))
         return True
 
-    def apply(self, told: LogItem) -> None:
-        """Let the shard take over what the log tells; what it cannot read is passed over."""
+    def replay(self, item: LogItem) -> None:
+        """Replay a record or marker of the log. An unreadable record is logged and skipped."""
         try:
-            if isinstance(told, TransactionMarker):
-                self.shard.replay_end_transaction_marker(told.producer_id, commits=told.commits)
+            if isinstance(item, TransactionMarker):
+                self.shard.replay_end_transaction_marker(item.producer_id, commits=item.commits)
             else:
-                self.shard.replay(told.entry, told.producer_id)
-        except (BrokerError, ProtocolViolation, ValueError) as unreadable:
-            log.error("record_skipped", partition=self.partition.topic_partition, reason=str(unreadable))
+                self.shard.replay(item.record, item.producer_id)
+        except (BrokerError, ProtocolViolation, ValueError) as error:
+            log.error("record_skipped", partition=self.partition.topic_partition, reason=str(error))
 
     def _wait_for_commit(self) -> None:
-        """Be called when the oldest append is committed or overdue. One watch serves all that wait."""
-        is_watched = self._watch is not None and not self._watch.completed
+        """Watch for the commit or timeout of the oldest append. One operation serves all appends."""
+        is_watched = self._delayed_commit is not None and not self._delayed_commit.completed
         if is_watched or not self._appends or self.state is not CoordinatorState.ACTIVE:
             return
-        now_ms, due_ms = self._around.clock.monotonic_ms(), self._appends.next_deadline_ms()
-        wait_ms = self._around.settings().commit_timeout_ms if due_ms is None else max(due_ms - now_ms, 0)
-        self._watch = DelayedCommit(self._is_news, self._look_again)
-        self._around.replicas.delay_produce(self._watch, [self.partition], wait_ms)
+        environment = self._environment
+        now_ms, due_ms = environment.clock.monotonic_ms(), self._appends.next_deadline_ms()
+        wait_ms = environment.settings().commit_timeout_ms if due_ms is None else max(due_ms - now_ms, 0)
+        self._delayed_commit = DelayedCommit(self._is_next_committed, self._on_commit_or_timeout)
+        environment.replicas.delay_produce(self._delayed_commit, [self.partition], wait_ms)
 
-    def _is_news(self) -> bool:
+    def _is_next_committed(self) -> bool:
         partition = self.partition
         return partition.is_leader and self._appends.is_committed(partition.log.high_watermark)
 
-    def _look_again(self) -> None:
-        self._guarded(self._refuse_overdue)
+    def _on_commit_or_timeout(self) -> None:
+        self._run_guarded(self._fail_timed_out)
 
-    def _refuse_overdue(self) -> Effects:
-        """Tell the shard of those that take too long, unless they are committed just now."""
-        if self._is_news():
+    def _fail_timed_out(self) -> Effects:
+        """Fail the appends that timed out, unless the oldest has just been committed."""
+        if self._is_next_committed():
             return []
         effects: Effects = []
-        now = self._around.now()
-        for one in self._appends.overdue(now.monotonic_ms):
-            one.is_answered = True
-            effects += self.shard.on_append_failed(one.completion, ErrorCode.REQUEST_TIMED_OUT, now)
+        now = self._environment.now()
+        for append in self._appends.timed_out(now.monotonic_ms):
+            append.is_completed = True
+            effects += self.shard.on_append_failed(append.completion, ErrorCode.REQUEST_TIMED_OUT, now)
         return effects

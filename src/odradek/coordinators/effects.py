@@ -1,10 +1,10 @@
-"""What a coordinator's state shard may ask of whoever runs it.
+"""Effects: the actions a coordinator shard requests from its runtime.
 
-A shard is synchronous and knows no clock, log or network: it is given a command and the time, and gives
-back effects, which the runtime carries out in order. Durable state is changed by ``CoordinatorShard.apply``
-alone,
-when an entry is committed and when it is read again after a restart or a move; what is under way (who waits,
-who has not rejoined) is the shard's own and is lost with it, as it may be.
+A shard is synchronous and has no access to a clock, a log or the network. It receives a command and the
+time, and returns effects, which the runtime executes in order. Durable state changes only in
+``CoordinatorShard.replay``, which is called when a record is committed and again when the partition is loaded
+after a restart or a leader change. Transient state (waiting requests, members that have not rejoined) belongs
+to the shard and may be lost with it.
 """
 
 from __future__ import annotations
@@ -13,62 +13,63 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from odradek.model.errors import ErrorCode
+from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of the internal topic. Without a value it says that its key is no more."""
+    """A record of the internal topic. A value of None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """The producer on whose behalf entries are written as part of a transaction."""
-
-    producer_id: int
-    producer_epoch: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 class Now(NamedTuple):
-    """One moment: ``wall_ms`` for what is written down, ``monotonic_ms`` for how long something took."""
+    """The current time: ``wall_ms`` for timestamps, ``monotonic_ms`` for durations."""
 
     wall_ms: int
     monotonic_ms: int
 
 
 class Reply(NamedTuple):
-    """Answer a command. ``to`` is what was handed in with it."""
+    """Respond to a command. ``to`` is the reply handle that came with it."""
 
     to: Any
     response: Any
 
 
 class AppendRecords(NamedTuple):
-    """Write entries in one batch. Once they are committed and applied,
-    ``CoordinatorShard.committed(completion)`` is called;
-    if they cannot be, ``CoordinatorShard.refused(completion, code)``."""
+    """Append records in one batch, as part of the producer's transaction if ``producer`` is set.
 
-    entries: tuple[CoordinatorRecord, ...]
+    Once they are committed and replayed, ``on_append_committed(completion)`` is called; otherwise
+    ``on_append_failed(completion, code)``.
+    """
+
+    records: tuple[CoordinatorRecord, ...]
     completion: Any
     producer: ProducerIdAndEpoch | None = None
 
 
 class ScheduleTimer(NamedTuple):
-    """Call ``CoordinatorShard.fired(timer)`` after this time. A timer of the same name is replaced."""
+    """Call ``on_timer(timer)`` after a delay. Replaces a scheduled timer with the same key."""
 
     timer: Hashable
     delay_ms: int
 
 
 class CancelTimer(NamedTuple):
-    """Forget a timer, if it is armed."""
+    """Cancel a timer if it is scheduled."""
 
     timer: Hashable
 
 
 class StartTask(NamedTuple):
-    """Have something done that is no shard's: outside, taking its time. Whoever does it tells of its end
-    with a command. What was asked for and not done when the partition goes is forgotten."""
+    """Start asynchronous work outside the shard. Its completion is reported by a command. A task that has
+    not completed when the partition is unloaded is dropped."""
 
     task: Any
 
@@ -88,31 +89,32 @@ class CoordinatorShard(Protocol):
     """The state behind one partition of an internal topic."""
 
     def handle(self, command: Any, to: Any, now: Now) -> Effects:
-        """Judge a command. Every command is answered exactly once, now or by later effects."""
+        """Handle a command. Every command gets exactly one reply, now or from a later call."""
         ...
 
     def on_append_committed(self, completion: Any, now: Now) -> Effects:
-        """What an ``AppendRecords`` asked for is in the log for good, and applied."""
+        """Continue after the records of an ``AppendRecords`` were committed and replayed."""
         ...
 
     def on_append_failed(self, completion: Any, code: ErrorCode, now: Now) -> Effects:
-        """What an ``AppendRecords`` asked for was not written, or nobody knows whether it was."""
+        """Continue after an append failed or timed out. Its records may still be committed."""
         ...
 
     def on_timer(self, timer: Hashable, now: Now) -> Effects: ...
 
-    def replay(self, entry: CoordinatorRecord, producer_id: int = -1) -> None:
-        """Take over a committed entry. ``producer_id`` is set while its transaction is open."""
+    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
+        """Apply a committed record. ``producer_id`` is set if the record is part of a transaction."""
         ...
 
     def replay_end_transaction_marker(self, producer_id: int, *, commits: bool) -> None:
-        """A marker of this producer is committed in the partition."""
+        """Apply a committed transaction marker of this producer."""
         ...
 
     def on_loaded(self, now: Now) -> Effects:
-        """All that the partition holds was applied: begin to serve."""
+        """Start serving: the whole partition has been replayed."""
         ...
 
     def on_unloaded(self) -> Effects:
-        """This broker no longer leads the partition: answer all who wait; timers are gone by themselves."""
+        """Reply to all waiting requests: this broker no longer leads the partition. Timers are cancelled by
+        the runtime."""
         ...

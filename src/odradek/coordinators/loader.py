@@ -1,7 +1,7 @@
-"""What the log of an internal topic's partition tells, in order: entries, and ends of transactions.
+"""Reading the log of an internal topic's partition: its records and transaction markers, in order.
 
-Read and decoded in threads, a piece at a time. Invariant: what cannot be read is told in the piece's
-``faults`` and passed over; nothing in a log keeps the rest of it from being read.
+The log is read and decoded on threads, one chunk at a time. Invariant: an unreadable batch is reported in the
+chunk's ``faults`` and skipped; it never prevents the rest of the log from being read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from odradek.replication.partition import Partition
 
 
 class WrittenRecord(NamedTuple):
-    """An entry, and the producer in whose transaction it was written, if it was."""
+    """A record, and the producer whose transaction it belongs to, if any."""
 
-    entry: CoordinatorRecord
+    record: CoordinatorRecord
     producer_id: int = NO_PRODUCER_ID
 
 
 class TransactionMarker(NamedTuple):
-    """A producer's transaction ended here."""
-
     producer_id: int
     commits: bool
 
@@ -39,17 +37,17 @@ LogItem = WrittenRecord | TransactionMarker
 
 
 class LogChunk(NamedTuple):
-    """Some of a log. The next one begins at ``next_offset``."""
+    """A part of a log. The next chunk starts at ``next_offset``."""
 
-    told: list[LogItem]
+    items: list[LogItem]
     next_offset: int
     faults: list[str]
 
 
 async def read_chunk(partition: Partition, offset: int, end_offset: int, bytes_max: int) -> LogChunk:
-    """Read whole batches from ``offset`` on and below ``end_offset``; of the first all, however large.
+    """Read whole batches from ``offset`` up to ``end_offset``; the first batch whatever its size.
 
-    Raises OSError, StorageError or BrokerError if the log cannot be read now.
+    Raises OSError, StorageError or BrokerError if the log cannot be read at the moment.
     """
     log = partition.log
     offset = max(offset, log.log_start_offset)
@@ -60,51 +58,51 @@ async def read_chunk(partition: Partition, offset: int, end_offset: int, bytes_m
     )
     segment, data = fetched.segment, fetched.data
     if segment is None or not isinstance(data, FileSlice):
-        return LogChunk([], end_offset, [])  # compaction left nothing in between
-    later = [one.base_offset for one in log.segments if one.base_offset > segment.base_offset]
-    return await partition.offload_read(partial(_decode, data, offset, min([*later, end_offset])))
+        return LogChunk([], end_offset, [])  # everything in between was compacted away
+    later_offsets = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
+    return await partition.offload_read(partial(_decode, data, offset, min([*later_offsets, end_offset])))
 
 
 def _decode(data: FileSlice, offset: int, next_segment_offset: int) -> LogChunk:
     """Runs on a thread."""
     buffer = data.read()
-    piece = LogChunk([], next_segment_offset, [])
+    chunk = LogChunk([], next_segment_offset, [])
     next_offset = offset
     try:
         for header in _headers(buffer):
             next_offset = header.last_offset + 1
             try:
-                piece.told.extend(_told_by(buffer, header, offset))
-            except BrokerError as unreadable:
-                piece.faults.append(f"batch at {header.base_offset}: {unreadable}")
-    except BrokerError as unreadable:
-        # Where the next batch begins is not known: only the next segment's beginning is.
-        piece.faults.append(f"from {next_offset} on: {unreadable}")
-        return piece
-    return piece._replace(next_offset=next_offset)
+                chunk.items.extend(_items(buffer, header, offset))
+            except BrokerError as error:
+                chunk.faults.append(f"batch at {header.base_offset}: {error}")
+    except BrokerError as error:
+        # The start of the next batch is unknown, so continue with the next segment.
+        chunk.faults.append(f"from {next_offset} on: {error}")
+        return chunk
+    return chunk._replace(next_offset=next_offset)
 
 
 def _headers(buffer: bytes) -> Iterator[BatchHeader]:
-    """The headers of whole batches, one by one, so that those before a broken one are had."""
+    """Yield the headers of whole batches one by one, so that those before a corrupt one are read."""
     position = 0
     while (header := codec.header_at(buffer, position)) is not None:
         yield header
         position = header.end_position
     if position == 0:
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "a batch is not there as a whole")
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "the batch is incomplete")
 
 
-def _told_by(buffer: bytes, header: BatchHeader, offset: int) -> list[LogItem]:
+def _items(buffer: bytes, header: BatchHeader, offset: int) -> list[LogItem]:
     if not codec.has_valid_crc(buffer, header):
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "its bytes are not those of its checksum")
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "the checksum does not match")
     records = [record for record in codec.decode_batch(buffer, header) if record.offset >= offset]
     if header.is_control:
-        kinds = [read_control_type(record.key) for record in records]
-        ends = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
+        control_types = [read_control_type(record.key) for record in records]
+        markers = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
         return [
-            TransactionMarker(header.producer_id, kind is ControlRecordType.COMMIT)
-            for kind in kinds
-            if kind in ends
+            TransactionMarker(header.producer_id, control_type is ControlRecordType.COMMIT)
+            for control_type in control_types
+            if control_type in markers
         ]
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     return [

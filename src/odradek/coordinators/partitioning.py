@@ -1,6 +1,6 @@
-"""Which partition of an internal topic an identifier belongs to, as every Kafka broker and tool computes it.
+"""Mapping of group ids and transactional ids to partitions of their internal topic, as in every Kafka broker.
 
-Invariant: this never changes. A group or a transactional id is found where it was put by whoever wrote it.
+Invariant: this never changes. A group or a transactional id is looked up in the partition it was written to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _INT32_MIN: Final = -(2**31)
 
 
 def java_hash(text: str) -> int:
-    """What Java's ``String.hashCode`` gives: over UTF-16 code units, in 32 bits with a sign."""
+    """Return Java's ``String.hashCode``: a signed 32-bit hash over UTF-16 code units."""
     units = memoryview(text.encode("utf-16-be", "surrogatepass"))
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -20,6 +20,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(identifier: str, count: int) -> int:
-    """The partition, of so many, that holds an identifier. The hash without a positive twin is 0."""
+    """Return the partition, out of ``count``, of an identifier. Like ``Utils.abs`` in Kafka, the smallest
+    32-bit integer becomes 0."""
     hashed = java_hash(identifier)
     return 0 if hashed == _INT32_MIN else abs(hashed) % count

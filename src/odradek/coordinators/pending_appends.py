@@ -1,8 +1,8 @@
-"""PendingAppends of one partition that are in its log and not yet known to be committed.
+"""Appends of one partition that are in its log but not yet known to be committed.
 
-Invariants: they leave in the order in which they were appended, and only when the high watermark has passed
-them; whoever asked for one is told of its end once. One whose time is up is answered, and stays: it is in
-the log, so it is applied if it is committed after all, as a reload would.
+Invariants: appends are removed in log order, and only when the high watermark has passed them; each is
+completed once. An append that times out is failed but stays in the queue: it is in the log, so it is replayed
+if it is committed later, as a reload would do.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from odradek.timers.purgatory import DelayedOperation
 
 
 class PendingAppend:
-    """One append. ``deadline_ms`` is None while a flush must come before the replicas are waited for."""
+    """One append. ``deadline_ms`` is None while a flush has to finish before replication is waited for."""
 
-    __slots__ = ("completion", "deadline_ms", "is_answered", "required_offset", "size_bytes", "told")
+    __slots__ = ("completion", "deadline_ms", "is_completed", "items", "required_offset", "size_bytes")
 
     def __init__(
         self,
-        told: tuple[LogItem, ...],
+        items: tuple[LogItem, ...],
         required_offset: int,
         size_bytes: int,
         completion: Any,
         deadline_ms: int | None,
     ) -> None:
-        self.told = told
+        self.items = items
         self.required_offset = required_offset
         self.size_bytes = size_bytes
         self.completion = completion
         self.deadline_ms = deadline_ms
-        self.is_answered = False
+        self.is_completed = False
 
 
 class PendingAppends:
@@ -46,35 +46,35 @@ class PendingAppends:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, one: PendingAppend) -> None:
-        self._queue.append(one)
-        self.size_bytes += one.size_bytes
+    def add(self, append: PendingAppend) -> None:
+        self._queue.append(append)
+        self.size_bytes += append.size_bytes
 
     def is_committed(self, high_watermark: int) -> bool:
-        """Whether the oldest may be taken."""
+        """Return whether the oldest append is below the high watermark."""
         return bool(self._queue) and self._queue[0].required_offset <= high_watermark
 
-    def take(self) -> PendingAppend:
-        """The oldest."""
-        taken = self._queue.popleft()
-        self.size_bytes -= taken.size_bytes
-        return taken
+    def pop(self) -> PendingAppend:
+        """Remove and return the oldest append."""
+        append = self._queue.popleft()
+        self.size_bytes -= append.size_bytes
+        return append
 
-    def overdue(self, now_ms: int) -> list[PendingAppend]:
-        """Those that are still to be answered, and whose time is up."""
-        due = []
-        for one in self._queue:
-            if one.is_answered or one.deadline_ms is None:
+    def timed_out(self, now_ms: int) -> list[PendingAppend]:
+        """Return the appends that are not completed and whose deadline has passed."""
+        expired = []
+        for append in self._queue:
+            if append.is_completed or append.deadline_ms is None:
                 continue
-            if one.deadline_ms > now_ms:
+            if append.deadline_ms > now_ms:
                 break
-            due.append(one)
-        return due
+            expired.append(append)
+        return expired
 
     def next_deadline_ms(self) -> int | None:
-        """When the first of those that are still to be answered is overdue."""
-        waiting = (one.deadline_ms for one in self._queue if not one.is_answered)
-        return next((deadline_ms for deadline_ms in waiting if deadline_ms is not None), None)
+        """Return the first deadline of an append that is not completed."""
+        deadlines = (append.deadline_ms for append in self._queue if not append.is_completed)
+        return next((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), None)
 
     def clear(self) -> None:
         self._queue.clear()
@@ -82,23 +82,23 @@ class PendingAppends:
 
 
 class DelayedCommit(DelayedOperation):
-    """Waits until the oldest append is committed, or until somebody has to be told that it takes too long."""
+    """Waits until the oldest append is committed, or until the next append times out."""
 
-    __slots__ = ("_holds", "_then")
+    __slots__ = ("_is_committed", "_on_complete")
 
-    def __init__(self, holds: Callable[[], bool], then: Callable[[], None]) -> None:
+    def __init__(self, is_committed: Callable[[], bool], on_complete: Callable[[], None]) -> None:
         super().__init__()
-        self._holds = holds
-        self._then: Callable[[], None] | None = then
+        self._is_committed = is_committed
+        self._on_complete: Callable[[], None] | None = on_complete
 
     def try_complete(self) -> bool:
-        return self._holds() and self.force_complete()
+        return self._is_committed() and self.force_complete()
 
     def on_complete(self) -> None:
-        if self._then is not None:
-            self._then()
+        if self._on_complete is not None:
+            self._on_complete()
 
-    def abandon(self) -> None:
-        """Wait no longer, and tell nobody."""
-        self._then = None
+    def discard(self) -> None:
+        """Complete without calling back."""
+        self._on_complete = None
         self.force_complete()

@@ -1,7 +1,7 @@
-"""Keys and values of the internal topics: an int16 version, and then the fields of a table in that version.
+"""Serialization of keys and values of the internal topics: an int16 version, then the fields of that version.
 
-Bytes that are no such thing raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. Bytes after the
-last field are left alone, as Kafka leaves them.
+Malformed bytes raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. Bytes after the last field are
+ignored, as in Kafka.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ VERSION: Final = Struct(">h")
 
 
 def read_version(raw: bytes) -> int:
-    """The version a key or value begins with."""
+    """Return the version that a key or value starts with."""
     if len(raw) < VERSION.size:
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"a record of {len(raw)} bytes has no version")
+        raise BrokerError(
+            ErrorCode.CORRUPT_MESSAGE, f"a record must start with a version, got {len(raw)} bytes"
+        )
     return int.from_bytes(raw[:2], "big", signed=True)
 
 
-def read_fields(table: type, version: int, raw: bytes) -> Any:
-    """The fields after the version, as an object of the table."""
-    if version not in versions_of(table):
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{table.__name__} has no version {version}")
+def read_fields(schema: type, version: int, raw: bytes) -> Any:
+    """Return the fields after the version as an instance of the schema."""
+    if version not in versions_of(schema):
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{schema.__name__} has no version {version}")
     try:
-        fields, _ = decoder(table, version)(memoryview(raw), VERSION.size)
-    except RemoteProtocolViolation as malformed:
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(malformed)) from malformed
+        fields, _ = decoder(schema, version)(memoryview(raw), VERSION.size)
+    except RemoteProtocolViolation as error:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return fields
 
 
 def write_fields(fields: Any, version: int) -> bytes:
-    table: type = type(fields)
-    return VERSION.pack(version) + encoder(table, version)(fields)
+    schema: type = type(fields)
+    return VERSION.pack(version) + encoder(schema, version)(fields)
 
 
-def versions_of(table: type) -> range:
-    return cast("type[Table]", table).VERSIONS
+def versions_of(schema: type) -> range:
+    return cast("type[Table]", schema).VERSIONS

@@ -154,7 +154,7 @@ class Scenario:
         self.lines.append(_fields(self.world.shard.describe(GROUP)))
 
     def _list(self, words: list[str], _options: dict[str, str]) -> None:
-        self.lines += [f"{one.group} {one.state}" for one in self.world.shard.listing(words)]
+        self.lines += [f"{one.group_id} {one.state}" for one in self.world.shard.listing(words)]
 
     def _write(self, _words: list[str], _options: dict[str, str]) -> None:
         self.world.commit()
@@ -215,7 +215,7 @@ def _entry(entry: CoordinatorRecord) -> str:
     if entry.value is None:
         return "no group"
     group = read_group(entry.value)
-    members = " ".join(f"{one.member}={one.assignment.decode() or 'nothing'}" for one in group.members)
+    members = " ".join(f"{one.member_id}={one.assignment.decode() or 'nothing'}" for one in group.members)
     leads = f", {group.leader} leads: {members}" if members else ", empty"
     return f"generation {group.generation} {group.protocol or 'without protocol'}{leads}"
 
@@ -225,14 +225,14 @@ def _answer(answer: Any) -> str:
         case ErrorCode():
             return answer.name
         case c.JoinGroupResult(ErrorCode.NONE):
-            members = " ".join(f"{one.member}:{one.metadata.decode()}" for one in answer.members)
+            members = " ".join(f"{one.member_id}:{one.metadata.decode()}" for one in answer.members)
             skips = " skip" if answer.skip_assignment else ""
             return (
-                f"{answer.member} in generation {answer.generation} {answer.protocol}, "
+                f"{answer.member_id} in generation {answer.generation} {answer.protocol}, "
                 f"{answer.leader} leads{skips} [{members}]"
             )
         case c.JoinGroupResult():
-            return f"{answer.error.name} {answer.member}".strip()
+            return f"{answer.error.name} {answer.member_id}".strip()
         case c.SyncGroupResult(ErrorCode.NONE):
             return f"{answer.assignment.decode() or 'nothing'} by {answer.protocol_type} {answer.protocol}"
         case c.SyncGroupResult():
@@ -248,7 +248,7 @@ def _answer(answer: Any) -> str:
 
 def _fields(described: c.GroupDescription) -> str:
     members = [
-        f"{one.member}{'@' + one.instance if one.instance else ''}"
+        f"{one.member_id}{'@' + one.instance_id if one.instance_id else ''}"
         f":{one.metadata.decode()}={one.assignment.decode() or 'nothing'}"
         for one in described.members
     ]

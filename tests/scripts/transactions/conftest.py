@@ -43,7 +43,7 @@ from odradek.coordinators.transactions.records import (
     StoredTransaction,
     read_key,
     read_transaction,
-    transaction_entry,
+    transaction_record,
 )
 from odradek.coordinators.transactions.shard import TIMEOUT_TIMER
 from odradek.coordinators.transactions.transition_appends import RetryTimer
@@ -128,7 +128,7 @@ class Scenario:
     def _raise(self, words: list[str], _options: dict[str, str]) -> None:
         stored = self._stored()
         assert stored is not None
-        entry = transaction_entry(ID, stored._replace(producer_epoch=int(words[0])))
+        entry = transaction_record(ID, stored._replace(producer_epoch=int(words[0])))
         self.world.committed.append(entry)
         self.world.shard.apply(entry)
 

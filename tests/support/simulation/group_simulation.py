@@ -104,7 +104,7 @@ class GroupSimulation:
 
     def _apply(self, write: AppendRecords) -> None:
         producer_id = -1 if write.producer is None else write.producer.producer_id
-        for entry in write.entries:
+        for entry in write.records:
             self.committed.append((entry, producer_id))
             self.shard.replay(entry, producer_id)
 

@@ -120,7 +120,7 @@ class TransactionSimulation:
         self._do(self.shard.on_append_failed(write.completion, code, self.now))
 
     def _apply(self, write: AppendRecords) -> None:
-        for entry in write.entries:
+        for entry in write.records:
             self.committed.append(entry)
             self.shard.replay(entry)
 
@@ -136,7 +136,7 @@ class TransactionSimulation:
         self.writes.clear()
         self.tasks.clear()
         if with_late:
-            self.committed += [entry for write in self.late for entry in write.entries]
+            self.committed += [entry for write in self.late for entry in write.records]
         self.late.clear()
         self.shard = self.reloaded()
         self._do(self.shard.on_loaded(self.now))

@@ -1,4 +1,4 @@
-"""A runtime on replicas in memory and on virtual time, with a shard that counts."""
+"""Fixture for the coordinator runtime: in-memory replicas, virtual time and a shard of counters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TIMEOUT_MS = 5_000
 
 
 class Counter:
-    """Keeps a number under each name. Its commands are tuples, its answers texts and error codes."""
+    """Shard with a number per name. Its commands are tuples, its responses strings and error codes."""
 
     def __init__(self) -> None:
         self.totals: dict[bytes, int] = {}
@@ -50,28 +50,28 @@ class Counter:
         self.loads = 0
 
     def handle(self, command: Any, to: Any, now: Now) -> Effects:
-        what, *given = command
-        if what in ("set", "set twice"):
+        operation, *arguments = command
+        if operation in ("set", "set twice"):
             self.waiting.append(to)
-            name, number = given[:2]
+            name, number = arguments[:2]
             value = None if number is None else b"%d" % number
-            producer = ProducerIdAndEpoch(given[2], 0) if len(given) > 2 else None
-            append = AppendRecords(
-                (CoordinatorRecord(name, value),), (to, what == "set twice" and name), producer
-            )
+            producer = ProducerIdAndEpoch(arguments[2], 0) if len(arguments) > 2 else None
+            completion = (to, operation == "set twice" and name)
+            append = AppendRecords((CoordinatorRecord(name, value),), completion, producer)
             return [append, ScheduleTimer("idle", 60_000)]
-        if what == "arm":
-            return [ScheduleTimer(given[0], given[1]), Reply(to, "armed")]
-        if what == "disarm":
-            return [CancelTimer(given[0]), Reply(to, "disarmed")]
-        if what == "perform":
-            return [StartTask(given[0]), Reply(to, "asked")]
-        raise RuntimeError("no such command")
+        if operation == "schedule":
+            return [ScheduleTimer(arguments[0], arguments[1]), Reply(to, "scheduled")]
+        if operation == "cancel":
+            return [CancelTimer(arguments[0]), Reply(to, "cancelled")]
+        if operation == "start task":
+            return [StartTask(arguments[0]), Reply(to, "started")]
+        raise RuntimeError(f"unknown operation {operation}")
 
     def on_append_committed(self, completion: Any, now: Now) -> Effects:
-        to, again = completion
-        if again:
-            return [AppendRecords((CoordinatorRecord(again, b"%d" % (self.totals[again] + 1)),), (to, False))]
+        to, name = completion
+        if name:
+            record = CoordinatorRecord(name, b"%d" % (self.totals[name] + 1))
+            return [AppendRecords((record,), (to, False))]
         self.waiting.remove(to)
         return [Reply(to, "done")]
 
@@ -81,22 +81,22 @@ class Counter:
 
     def on_timer(self, timer: Hashable, now: Now) -> Effects:
         if timer == "broken":
-            raise RuntimeError("a shard with a fault")
+            raise RuntimeError("timer handler failed")
         self.fired_at.append((timer, now.monotonic_ms))
         return []
 
-    def replay(self, entry: CoordinatorRecord, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
         if producer_id >= 0:
-            self.open.setdefault(producer_id, []).append(entry)
-        elif entry.value is None:
-            self.totals.pop(entry.key, None)
+            self.open.setdefault(producer_id, []).append(record)
+        elif record.value is None:
+            self.totals.pop(record.key, None)
         else:
-            self.totals[entry.key] = int(entry.value)
+            self.totals[record.key] = int(record.value)
 
     def replay_end_transaction_marker(self, producer_id: int, *, commits: bool) -> None:
-        for entry in self.open.pop(producer_id, []):
+        for record in self.open.pop(producer_id, []):
             if commits:
-                self.replay(entry)
+                self.replay(record)
 
     def on_loaded(self, now: Now) -> Effects:
         self.loads += 1
@@ -115,8 +115,8 @@ class Counter:
         return self.totals, self.open
 
 
-class Desk:
-    """Broker 1 with one partition of the topic, and a follower played by hand."""
+class RuntimeFixture:
+    """Broker 1 with one partition of the topic, and a simulated follower."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
@@ -124,12 +124,12 @@ class Desk:
         self.config = LogConfig()
         self.min_isr = 1
         self.settings = CoordinatorRuntimeSettings(TIMEOUT_MS, 1 << 20)
-        self.image = MetadataCache()
-        self.image.apply(
+        self.metadata = MetadataCache()
+        self.metadata.apply(
             MetadataUpdate({number: BrokerMetadata(number, {}) for number in (BROKER_ID, FOLLOWER_ID)})
         )
         self.timer_driver = TimerDriver(self.clock)
-        self.performed: list[tuple[int, Any]] = []
+        self.started_tasks: list[tuple[int, Any]] = []
         self.partition: Partition
 
     async def open(self) -> None:
@@ -139,7 +139,7 @@ class Desk:
         self.replicas = ReplicaManager(
             BROKER_ID,
             LogManager([directory]),
-            self.image,
+            self.metadata,
             lambda topic: (self.config, self.min_isr),
             self.clock,
             wheel,
@@ -147,46 +147,48 @@ class Desk:
             lambda: 10_000,
             InlineWorkers(),
         )
-        self.around = CoordinatorEnvironment(
-            self.replicas, self.clock, wheel, arm, lambda: self.settings, self._perform
+        self.environment = CoordinatorEnvironment(
+            self.replicas, self.clock, wheel, arm, lambda: self.settings, self._start_task
         )
-        self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(lambda number: Counter(), self.around)
+        self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
+            lambda number: Counter(), self.environment
+        )
 
-    def _perform(self, number: int, task: Any) -> None:
-        self.performed.append((number, task))
+    def _start_task(self, number: int, task: Any) -> None:
+        self.started_tasks.append((number, task))
 
     async def become_leader_or_follower(
         self, *isr: int, leader: int = BROKER_ID, epoch: int = 0
     ) -> Partition:
-        """The controller says who leads and who is in sync; broker 2 is a replica if it is told of once."""
+        """Set leader and ISR; broker 2 is a replica if it is in the ISR."""
         isr = isr or (BROKER_ID,)
         replicas = (BROKER_ID, FOLLOWER_ID) if FOLLOWER_ID in isr else isr
-        order = LeaderAndIsr(leader, epoch, isr, replicas, epoch)
-        await self.replicas.become_leader_or_follower({TopicPartition(TOPIC, 0): (TOPIC_ID, order)})
-        found = self.replicas.find(TOPIC, 0)
-        assert found is not None
-        self.partition = found
-        return found
+        leader_and_isr = LeaderAndIsr(leader, epoch, isr, replicas, epoch)
+        await self.replicas.become_leader_or_follower({TopicPartition(TOPIC, 0): (TOPIC_ID, leader_and_isr)})
+        partition = self.replicas.find(TOPIC, 0)
+        assert partition is not None
+        self.partition = partition
+        return partition
 
     async def serve(self, *isr: int) -> Counter:
-        """Lead, load and be ready."""
+        """Become leader, load the partition and return its shard."""
         self.runtime.start()
         self.runtime.load(await self.become_leader_or_follower(*isr))
-        await self.loaded()
+        await self.wait_until_loaded()
         return self.runtime.shard(0)
 
-    async def loaded(self) -> None:
+    async def wait_until_loaded(self) -> None:
         while self.runtime.is_loading:
             await asyncio.sleep(0)
 
-    def ask(self, *command: Any) -> list[Any]:
-        """Give a command; what it is answered with appears in the list."""
-        answers: list[Any] = []
-        self.runtime.submit(0, command, answers.append)
-        return answers
+    def submit(self, *command: Any) -> list[Any]:
+        """Submit a command; the response is added to the returned list."""
+        responses: list[Any] = []
+        self.runtime.submit(0, command, responses.append)
+        return responses
 
-    def follow(self, offset: int) -> None:
-        """The follower has fetched up to an offset."""
+    def fetch_as_follower(self, offset: int) -> None:
+        """Move the follower's log end offset."""
         progress = self.partition._progress
         assert progress is not None
         follower = progress.follower(FOLLOWER_ID)
@@ -196,15 +198,15 @@ class Desk:
         self.partition._advance_high_watermark(now_ms)
         self.replicas.changed(self.partition)
 
-    def shrink(self) -> None:
-        """The follower leaves the in-sync set."""
+    def shrink_isr(self) -> None:
+        """Remove the follower from the ISR."""
         progress = self.partition._progress
         assert progress is not None
         progress.commit((BROKER_ID,))
 
     async def reload(self) -> Counter:
-        """The same partition on another runtime, which knows nothing but the log."""
-        other: CoordinatorRuntime[Counter] = CoordinatorRuntime(lambda number: Counter(), self.around)
+        """Load the partition in another runtime and return its shard."""
+        other: CoordinatorRuntime[Counter] = CoordinatorRuntime(lambda number: Counter(), self.environment)
         other.start()
         other.load(self.partition)
         while other.is_loading:
@@ -214,19 +216,19 @@ class Desk:
         return shard
 
 
-def play(scenario: Callable[[Desk], Awaitable[None]], **how: Any) -> None:
-    """Run a scenario on a desk of its own; ``how`` sets what it has."""
+def run_scenario(scenario: Callable[[RuntimeFixture], Awaitable[None]], **attributes: Any) -> None:
+    """Run a scenario on a new fixture with these attributes."""
 
     async def main() -> None:
-        desk = Desk()
-        for name, value in how.items():
-            setattr(desk, name, value)
-        await desk.open()
+        fixture = RuntimeFixture()
+        for name, value in attributes.items():
+            setattr(fixture, name, value)
+        await fixture.open()
         try:
-            await scenario(desk)
+            await scenario(fixture)
         finally:
-            await desk.runtime.stop()
-            await desk.replicas.drain_flushes()
-            desk.timer_driver.stop()
+            await fixture.runtime.stop()
+            await fixture.replicas.drain_flushes()
+            fixture.timer_driver.stop()
 
     run_virtually(main)

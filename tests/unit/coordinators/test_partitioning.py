@@ -30,15 +30,13 @@ BY_JAVA = [
 
 
 @pytest.mark.parametrize(("text", "hashed", "of_50", "of_7"), BY_JAVA)
-def test_hash_and_partition_are_those_that_java_computes(
-    text: str, hashed: int, of_50: int, of_7: int
-) -> None:
+def test_hash_and_partition_equal_java(text: str, hashed: int, of_50: int, of_7: int) -> None:
     assert java_hash(text) == hashed
     assert (partition_of(text, 50), partition_of(text, 7)) == (of_50, of_7)
 
 
 @given(st.text(max_size=20), st.characters())
-def test_one_more_character_is_thirty_one_times_the_hash_plus_its_code_units(text: str, more: str) -> None:
+def test_hash_is_the_polynomial_of_utf16_code_units(text: str, more: str) -> None:
     units = more.encode("utf-16-be", "surrogatepass")
     expected = java_hash(text)
     for unit in [units[:2], units[2:]][: len(units) // 2]:
@@ -48,5 +46,5 @@ def test_one_more_character_is_thirty_one_times_the_hash_plus_its_code_units(tex
 
 
 @given(st.text(), st.integers(1, 1000))
-def test_every_identifier_has_one_partition_among_those_there_are(text: str, count: int) -> None:
+def test_partition_is_less_than_the_partition_count(text: str, count: int) -> None:
     assert 0 <= partition_of(text, count) < count

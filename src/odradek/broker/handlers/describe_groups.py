@@ -43,8 +43,8 @@ def _describe(group: str, context: RequestContext) -> DescribedGroup:
 
 def _member(member: MemberDescription) -> DescribedGroupMember:
     return DescribedGroupMember(
-        member.member,
-        member.instance,
+        member.member_id,
+        member.instance_id,
         member.client_id,
         member.client_host,
         member.metadata,

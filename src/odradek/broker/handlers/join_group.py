@@ -68,7 +68,7 @@ def _response(joined: JoinGroupResult, version: int) -> JoinGroupResponse:
         protocol_name=protocol,
         leader=joined.leader,
         skip_assignment=joined.skip_assignment,
-        member_id=joined.member,
+        member_id=joined.member_id,
         members=[JoinGroupResponseMember(*member) for member in joined.members],
     )
 

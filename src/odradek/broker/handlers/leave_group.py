@@ -39,7 +39,7 @@ def _response(leavers: tuple[LeavingMember, ...], left: LeaveGroupResult) -> Lea
         return LeaveGroupResponse(error_code=left.error)
     return LeaveGroupResponse(
         members=[
-            MemberResponse(leaver.member, leaver.instance, code)
+            MemberResponse(leaver.member_id, leaver.instance_id, code)
             for leaver, code in zip(leavers, left.errors, strict=True)
         ]
     )

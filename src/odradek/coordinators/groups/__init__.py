@@ -1,1 +1,1 @@
-"""Consumer groups: membership, rebalances and committed offsets."""
+"""Group coordinator: consumer groups and their offsets, stored in ``__consumer_offsets``."""

@@ -1,7 +1,7 @@
-"""What can be asked of a group, and the answers, free of versions and of the wire.
+"""Commands to a group and their results, independent of protocol versions and of the wire.
 
-``generation`` -1 and ``member`` "" stand for none, as in the protocol. ``instance`` is the id of a static
-member (KIP-345). A question is answered at once and changes nothing; a command may have to wait.
+As in the protocol, ``generation`` -1 and ``member_id`` "" mean none. ``instance_id`` is the group instance id
+of a static member (KIP-345).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NO_GENERATION: Final = -1
 
 
 class JoinGroup(NamedTuple):
-    group: str
-    member: str
-    instance: str | None
+    group_id: str
+    member_id: str
+    instance_id: str | None
     client_id: str
     client_host: str
     session_timeout_ms: int
@@ -27,21 +27,21 @@ class JoinGroup(NamedTuple):
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     requires_known_member_id: bool
-    """The client understands MEMBER_ID_REQUIRED (JoinGroup 4 and later)."""
+    """The client handles MEMBER_ID_REQUIRED (JoinGroup 4 and later)."""
     supports_skipping_assignment: bool
-    """The client understands that a leader may be told not to assign (JoinGroup 9 and later)."""
+    """The client handles ``skip_assignment`` (JoinGroup 9 and later)."""
     reason: str | None = None
 
 
 class JoinedMember(NamedTuple):
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
     metadata: bytes
 
 
 class JoinGroupResult(NamedTuple):
     error: ErrorCode
-    member: str
+    member_id: str
     generation: int = NO_GENERATION
     protocol_type: str | None = None
     protocol: str | None = None
@@ -51,10 +51,10 @@ class JoinGroupResult(NamedTuple):
 
 
 class SyncGroup(NamedTuple):
-    group: str
+    group_id: str
     generation: int
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
     protocol_type: str | None
     protocol: str | None
     assignments: Mapping[str, bytes]
@@ -68,27 +68,27 @@ class SyncGroupResult(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """Answered with an ``ErrorCode``."""
+    """The result is an ``ErrorCode``."""
 
-    group: str
+    group_id: str
     generation: int
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
 
 
 class LeavingMember(NamedTuple):
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
     reason: str | None = None
 
 
 class LeaveGroup(NamedTuple):
-    group: str
-    leavers: tuple[LeavingMember, ...]
+    group_id: str
+    members: tuple[LeavingMember, ...]
 
 
 class LeaveGroupResult(NamedTuple):
-    """``errors`` has one entry per leaver, in their order; empty if ``error`` holds for all."""
+    """``errors`` has one entry per leaving member, in order; empty if ``error`` applies to all."""
 
     error: ErrorCode
     errors: tuple[ErrorCode, ...] = ()
@@ -100,17 +100,17 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str
     commit_ms: int
     expire_ms: int | None = None
-    """When it goes, if its client said so (OffsetCommit 2 to 4); else the broker's retention says."""
+    """Expiration time set by the client (OffsetCommit 2 to 4); None applies the broker's retention."""
 
 
 class CommitOffsets(NamedTuple):
-    """Answered with ``CommitOffsetsResult``. ``producer_id`` is set for TxnOffsetCommit: such offsets count
-    from the end of the transaction on."""
+    """The result is a ``CommitOffsetsResult``. ``producer_id`` is set for TxnOffsetCommit: such offsets take
+    effect when the transaction is committed."""
 
-    group: str
+    group_id: str
     generation: int
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     producer_id: int = -1
     producer_epoch: int = -1
@@ -121,9 +121,9 @@ class CommitOffsetsResult(NamedTuple):
 
 
 class DeleteOffsets(NamedTuple):
-    """Answered with ``DeleteOffsetsResult``."""
+    """The result is a ``DeleteOffsetsResult``."""
 
-    group: str
+    group_id: str
     partitions: tuple[TopicPartition, ...]
 
 
@@ -133,13 +133,13 @@ class DeleteOffsetsResult(NamedTuple):
 
 
 class DeleteGroup(NamedTuple):
-    """Answered with an ``ErrorCode``."""
+    """The result is an ``ErrorCode``."""
 
-    group: str
+    group_id: str
 
 
 class PartitionsDeleted(NamedTuple):
-    """These partitions are no more, and neither are offsets in them. Answered with the number of offsets."""
+    """Remove the offsets of deleted partitions from all groups. The result is the number of offsets."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -164,8 +164,8 @@ class FetchedOffset(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
     client_id: str
     client_host: str
     metadata: bytes
@@ -181,6 +181,6 @@ class GroupDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    group: str
+    group_id: str
     protocol_type: str
     state: str

@@ -1,12 +1,11 @@
-"""The committed offsets of one group: those that count, those of open transactions, and those under way.
+"""Offsets of one group: committed ones, those of open transactions, and those of pending appends.
 
-``apply`` and ``end_transaction`` alone change the first two, in the order of the log. What counts for a
-partition is the last of its records in the log, leaving out those of transactions that are open or aborted:
-a transaction that ends late does not bring back an offset that was committed anew, or deleted, after it was
-written. Compaction keeps that same record, so a load gives the same, before it and after.
+``replay`` and ``end_transaction`` alone change the first two, in log order. The committed offset of a
+partition is its last record in the log, not counting open and aborted transactions: a transaction that ends
+late does not restore an offset that was committed again or deleted after it was written. Compaction keeps the
+same record, so a load gives the same result before and after it.
 
-What is under way (appended, and not yet known to be committed) is only counted, since it is applied by
-itself.
+Offsets of pending appends are only counted, because they are replayed once they are committed.
 """
 
 from __future__ import annotations
@@ -19,118 +18,116 @@ from odradek.coordinators.groups.commands import FetchedOffset, OffsetAndMetadat
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID, TopicPartition
 
-_UNKNOWN: Final = FetchedOffset(ErrorCode.NONE)
+_NO_OFFSET: Final = FetchedOffset(ErrorCode.NONE)
 _UNSTABLE: Final = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-class Placed(NamedTuple):
-    """An offset, and its place among all that was applied to the group."""
+class SequencedOffset(NamedTuple):
+    """An offset, and its sequence number among all offsets replayed to the group."""
 
-    place: int
+    sequence: int
     offset: OffsetAndMetadata
 
 
 class CommittedOffsets:
-    __slots__ = ("_committed", "_in_transactions", "_next_place", "_under_way")
+    __slots__ = ("_committed", "_in_transactions", "_next_sequence", "_pending")
 
     def __init__(self) -> None:
-        self._committed: dict[TopicPartition, Placed] = {}
-        self._in_transactions: dict[int, dict[TopicPartition, Placed]] = {}
+        self._committed: dict[TopicPartition, SequencedOffset] = {}
+        self._in_transactions: dict[int, dict[TopicPartition, SequencedOffset]] = {}
         """By producer id."""
-        self._under_way: Counter[TopicPartition] = Counter()
-        self._next_place = 0
+        self._pending: Counter[TopicPartition] = Counter()
+        self._next_sequence = 0
 
-    # What the log says.
+    # Replay.
 
-    def apply(
+    def replay(
         self, partition: TopicPartition, offset: OffsetAndMetadata | None, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Take over a record; without an offset it says that there is none any more."""
+        """Apply a committed record; None is a tombstone."""
         if offset is None:
             self._remove(partition, producer_id)
             return
-        placed = Placed(self._next_place, offset)
-        self._next_place += 1
+        sequenced = SequencedOffset(self._next_sequence, offset)
+        self._next_sequence += 1
         if producer_id == NO_PRODUCER_ID:
-            self._committed[partition] = placed
+            self._committed[partition] = sequenced
         else:
-            self._in_transactions.setdefault(producer_id, {})[partition] = placed
+            self._in_transactions.setdefault(producer_id, {})[partition] = sequenced
 
     def _remove(self, partition: TopicPartition, producer_id: int) -> None:
         if producer_id == NO_PRODUCER_ID:
             self._committed.pop(partition, None)
         for producer in [producer_id] if producer_id != NO_PRODUCER_ID else list(self._in_transactions):
-            written = self._in_transactions.get(producer, {})
-            written.pop(partition, None)
-            if not written:
+            offsets = self._in_transactions.get(producer, {})
+            offsets.pop(partition, None)
+            if not offsets:
                 self._in_transactions.pop(producer, None)
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> None:
-        written = self._in_transactions.pop(producer_id, {})
+        offsets = self._in_transactions.pop(producer_id, {})
         if not commits:
             return
-        for partition, placed in written.items():
-            known = self._committed.get(partition)
-            if known is None or known.place < placed.place:
-                self._committed[partition] = placed
+        for partition, sequenced in offsets.items():
+            current = self._committed.get(partition)
+            if current is None or current.sequence < sequenced.sequence:
+                self._committed[partition] = sequenced
 
-    # What is under way.
+    # Pending appends.
 
-    def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """A commit of these was asked for."""
-        self._under_way.update(partitions)
+    def add_pending(self, partitions: Iterable[TopicPartition]) -> None:
+        self._pending.update(partitions)
 
-    def end(self, partitions: Iterable[TopicPartition]) -> None:
-        """It is applied, or was refused."""
+    def remove_pending(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
-            self._under_way[partition] -= 1
-            if not self._under_way[partition]:
-                del self._under_way[partition]
+            self._pending[partition] -= 1
+            if not self._pending[partition]:
+                del self._pending[partition]
 
-    # Questions.
+    # Queries.
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
-        """Those that count."""
-        return ((partition, placed.offset) for partition, placed in self._committed.items())
+        """Iterate over the committed offsets."""
+        return ((partition, sequenced.offset) for partition, sequenced in self._committed.items())
 
     def __len__(self) -> int:
         return len(self._committed)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be lost with this."""
-        return not (self._committed or self._in_transactions or self._under_way)
+        """True if there are neither committed offsets, nor open transactions, nor pending appends."""
+        return not (self._committed or self._in_transactions or self._pending)
 
-    def is_unsettled(self, partition: TopicPartition) -> bool:
-        """Whether a commit of it is on its way, or waits for the end of its transaction."""
-        return partition in self._under_way or any(
-            partition in written for written in self._in_transactions.values()
+    def has_pending_commit(self, partition: TopicPartition) -> bool:
+        """Return whether an append or an open transaction may change the partition's offset."""
+        return partition in self._pending or any(
+            partition in offsets for offsets in self._in_transactions.values()
         )
 
-    def known(self) -> set[TopicPartition]:
-        """All that the log has, or will have, an offset of."""
-        return {*self._committed, *self._under_way}.union(*self._in_transactions.values())
+    def partitions(self) -> set[TopicPartition]:
+        """Return all partitions with a committed offset, an open transaction or a pending append."""
+        return {*self._committed, *self._pending}.union(*self._in_transactions.values())
 
-    def known_among(self, partitions: Set[TopicPartition]) -> set[TopicPartition]:
-        """The same, of these alone. Takes as long as the fewer of both are many."""
-        found = (self._committed.keys() & partitions) | (self._under_way.keys() & partitions)
-        return found.union(*(written.keys() & partitions for written in self._in_transactions.values()))
+    def partitions_among(self, partitions: Set[TopicPartition]) -> set[TopicPartition]:
+        """Return ``partitions()`` restricted to these, in time proportional to the smaller set."""
+        matching = (self._committed.keys() & partitions) | (self._pending.keys() & partitions)
+        return matching.union(*(offsets.keys() & partitions for offsets in self._in_transactions.values()))
 
     def fetch(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Offsets of these partitions, or of all that have one."""
-        wanted = self._committed if partitions is None else partitions
-        return {partition: self._fetch(partition, require_stable) for partition in wanted}
+        """Return the offsets of these partitions, or of all that have one."""
+        requested = self._committed if partitions is None else partitions
+        return {partition: self._fetch(partition, require_stable) for partition in requested}
 
     def _fetch(self, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
-        if require_stable and self.is_unsettled(partition):
+        if require_stable and self.has_pending_commit(partition):
             return _UNSTABLE
-        placed = self._committed.get(partition)
-        if placed is None:
-            return _UNKNOWN
-        offset = placed.offset
+        sequenced = self._committed.get(partition)
+        if sequenced is None:
+            return _NO_OFFSET
+        offset = sequenced.offset
         return FetchedOffset(ErrorCode.NONE, offset.offset, offset.leader_epoch, offset.metadata)
 
     def __repr__(self) -> str:
-        return f"CommittedOffsets({self._committed}, {self._in_transactions}, {dict(self._under_way)})"
+        return f"CommittedOffsets({self._committed}, {self._in_transactions}, {dict(self._pending)})"

@@ -1,7 +1,7 @@
-"""How offsets go, and groups with them: deleted, expired, or with their topic.
+"""Deletion of offsets and groups: on request, by expiration, or with their topic.
 
-A group without members whose last offset goes is of no use to anybody, and goes too. It is Dead from when
-that is decided, so that nothing comes in between; if the log does not take it, the group is there again.
+A group without members is deleted with its last offset. It is Dead from the decision on, so that no other
+command intervenes; if the append fails, it is Empty again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from odradek.coordinators.append_errors import removal_error
+from odradek.coordinators.append_errors import deletion_error
 from odradek.coordinators.effects import CoordinatorRecord
 from odradek.coordinators.groups.commands import (
     DeleteGroup,
@@ -19,39 +19,41 @@ from odradek.coordinators.groups.commands import (
 )
 from odradek.coordinators.groups.event_context import EventContext
 from odradek.coordinators.groups.group import Group, GroupState
-from odradek.coordinators.groups.membership.rebalance import remove_pending
-from odradek.coordinators.groups.offset_expiration import expired, rule_of
-from odradek.coordinators.groups.records import group_entry, offset_entry
+from odradek.coordinators.groups.membership.rebalance import remove_pending_member
+from odradek.coordinators.groups.offset_expiration import expiration_condition, expired_partitions
+from odradek.coordinators.groups.records import group_record, offset_record
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.consumer_protocol import PROTOCOL_TYPE
 
 BATCH_KEYS_BYTES_MAX: Final = 256 * 1024
-"""A group with very many offsets does not go in one batch: the log would not take it."""
+"""The tombstones of a group with very many offsets would exceed the topic's maximum batch size."""
 
-Answer = Callable[[ErrorCode, EventContext], None]
-"""Told NONE once everything is gone, or the first error, of the log's."""
+OnDeleted = Callable[[ErrorCode, EventContext], None]
+"""Called with NONE once everything is deleted, or with the first error of the log."""
 
 
 # Commands.
 
 
-def delete_group(groups: dict[str, Group], command: DeleteGroup, to: Any, turn: EventContext) -> None:
-    group = groups.get(command.group)
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else _GROUP_REFUSAL[group.state]
+def handle_delete_group(
+    groups: dict[str, Group], command: DeleteGroup, to: Any, context: EventContext
+) -> None:
+    group = groups.get(command.group_id)
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else _DELETE_GROUP_ERRORS[group.state]
     if group is None or code is not ErrorCode.NONE:
-        turn.reply(to, code)
+        context.reply(to, code)
         return
-    for name in list(group.pending):
-        remove_pending(group, name, turn)
+    for member_id in list(group.pending_members):
+        remove_pending_member(group, member_id, context)
 
-    def answer(code: ErrorCode, turn: EventContext) -> None:
-        turn.reply(to, removal_error(code))
+    def on_deleted(code: ErrorCode, context: EventContext) -> None:
+        context.reply(to, deletion_error(code))
 
-    remove(groups, group, group.offsets.known(), answer, turn)
+    delete_partitions(groups, group, group.offsets.partitions(), on_deleted, context)
 
 
-_GROUP_REFUSAL: Final[dict[GroupState, ErrorCode]] = {
+_DELETE_GROUP_ERRORS: Final[dict[GroupState, ErrorCode]] = {
     GroupState.EMPTY: ErrorCode.NONE,
     GroupState.PREPARING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
     GroupState.COMPLETING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
@@ -60,32 +62,36 @@ _GROUP_REFUSAL: Final[dict[GroupState, ErrorCode]] = {
 }
 
 
-def delete_offsets(groups: dict[str, Group], command: DeleteOffsets, to: Any, turn: EventContext) -> None:
-    group = groups.get(command.group)
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else offsets_refusal(group)
+def handle_delete_offsets(
+    groups: dict[str, Group], command: DeleteOffsets, to: Any, context: EventContext
+) -> None:
+    group = groups.get(command.group_id)
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else validate_delete_offsets(group)
     if group is None or code is not ErrorCode.NONE:
-        turn.reply(to, DeleteOffsetsResult(code, {}))
+        context.reply(to, DeleteOffsetsResult(code, {}))
         return
-    errors = topic_errors(group, command.partitions)
+    errors = subscription_errors(group, command.partitions)
 
-    def answer(code: ErrorCode, turn: EventContext) -> None:
-        """A partition without an offset is as good as one whose offset went."""
-        told = {one: error or removal_error(code) for one, error in errors.items()}
-        turn.reply(to, DeleteOffsetsResult(ErrorCode.NONE, told))
+    def on_deleted(code: ErrorCode, context: EventContext) -> None:
+        """Reply with the same result for partitions that had no offset."""
+        results = {partition: error or deletion_error(code) for partition, error in errors.items()}
+        context.reply(to, DeleteOffsetsResult(ErrorCode.NONE, results))
 
-    going = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
-    remove(groups, group, going, answer, turn)
+    deleted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
+    delete_partitions(groups, group, deleted, on_deleted, context)
 
 
-def offsets_refusal(group: Group) -> ErrorCode:
-    """Of a group with members, only one of consumers can tell which topics it does not need."""
+def validate_delete_offsets(group: Group) -> ErrorCode:
+    """Return NONE for Empty groups and groups of consumers: only their unsubscribed topics are known."""
     if group.state is GroupState.EMPTY or group.state is GroupState.DEAD:
-        return _GROUP_REFUSAL[group.state]
+        return _DELETE_GROUP_ERRORS[group.state]
     return ErrorCode.NONE if group.protocol_type == PROTOCOL_TYPE else ErrorCode.NON_EMPTY_GROUP
 
 
-def topic_errors(group: Group, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """While nobody can tell what members subscribe to, it may be any topic."""
+def subscription_errors(
+    group: Group, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Return GROUP_SUBSCRIBED_TO_TOPIC for partitions of subscribed topics; for all if those are unknown."""
     if group.state is GroupState.EMPTY:
         return dict.fromkeys(partitions, ErrorCode.NONE)
     subscribed = group.subscribed_topics()
@@ -97,111 +103,117 @@ def topic_errors(group: Group, partitions: Iterable[TopicPartition]) -> dict[Top
     }
 
 
-def forget_topics(groups: dict[str, Group], command: PartitionsDeleted, to: Any, turn: EventContext) -> None:
-    """Answered at once, with how many are about to go: nobody waits for the log here."""
+def handle_partitions_deleted(
+    groups: dict[str, Group], command: PartitionsDeleted, to: Any, context: EventContext
+) -> None:
+    """Delete the offsets of deleted partitions. The reply does not wait for the log."""
     partitions = frozenset(command.partitions)
     count = 0
     for group in list(groups.values()):
-        going = group.offsets.known_among(partitions)
-        if going:
-            count += len(going)
-            remove(groups, group, going, _tell_nobody, turn)
-    turn.reply(to, count)
+        deleted = group.offsets.partitions_among(partitions)
+        if deleted:
+            count += len(deleted)
+            delete_partitions(groups, group, deleted, _ignore_result, context)
+    context.reply(to, count)
 
 
-def expire(groups: dict[str, Group], group: Group, turn: EventContext) -> None:
-    """Remove what is too old; what is about to be committed anew is not."""
-    rule = rule_of(group)
-    if group.state is GroupState.DEAD or rule is None:
+def delete_expired(groups: dict[str, Group], group: Group, context: EventContext) -> None:
+    """Delete the expired offsets of a group, except those with a pending commit."""
+    condition = expiration_condition(group)
+    if group.state is GroupState.DEAD or condition is None:
         return
-    now_ms, retention_ms = turn.now.wall_ms, turn.settings.offsets_retention_ms
-    old = expired(group.offsets, rule, now_ms, retention_ms)
-    going = [partition for partition in old if not group.offsets.is_unsettled(partition)]
-    if going or group.offsets.is_empty:
-        remove(groups, group, going, _tell_nobody, turn)
+    now_ms, retention_ms = context.now.wall_ms, context.settings.offsets_retention_ms
+    expired = expired_partitions(group.offsets, condition, now_ms, retention_ms)
+    deleted = [partition for partition in expired if not group.offsets.has_pending_commit(partition)]
+    if deleted or group.offsets.is_empty:
+        delete_partitions(groups, group, deleted, _ignore_result, context)
 
 
-def _tell_nobody(_code: ErrorCode, _turn: EventContext) -> None:
-    """The next look for old offsets tries again."""
+def _ignore_result(_code: ErrorCode, _context: EventContext) -> None:
+    """Ignore a failure: the next expiration check tries again."""
 
 
-# The doing.
+# Appends.
 
 
-def remove(
+def delete_partitions(
     groups: dict[str, Group],
     group: Group,
     partitions: Iterable[TopicPartition],
-    answer: Answer,
-    turn: EventContext,
+    on_deleted: OnDeleted,
+    context: EventContext,
 ) -> None:
-    """Remove these offsets, as far as there are any, and the group if it is left with nothing."""
-    going = group.offsets.known_among(frozenset(partitions))
-    entries = [offset_entry(group.name, partition, None) for partition in sorted(going)]
-    dies = group.state is GroupState.EMPTY and not group.pending and group.offsets.known() == going
-    if dies:
-        group.condemn()
+    """Delete the offsets of these partitions, and the group if it has neither members nor offsets left."""
+    deleted = group.offsets.partitions_among(frozenset(partitions))
+    records = [offset_record(group.group_id, partition, None) for partition in sorted(deleted)]
+    deletes_group = (
+        group.state is GroupState.EMPTY
+        and not group.pending_members
+        and group.offsets.partitions() == deleted
+    )
+    if deletes_group:
+        group.begin_deletion()
         if group.generation > 0 or group.stored is not None:
             # Groups that never had a generation were never stored.
-            entries.append(group_entry(group.name, None))
-    removal = Removal(groups, group if dies else None, answer)
-    for batch in batches(entries):
-        removal.append(batch, turn)
-    if not entries:
-        removal.finish(turn)
+            records.append(group_record(group.group_id, None))
+    deletion = Deletion(groups, group if deletes_group else None, on_deleted)
+    for batch in batches(records):
+        deletion.append(batch, context)
+    if not records:
+        deletion.finish(context)
 
 
-def batches(entries: Iterable[CoordinatorRecord]) -> list[list[CoordinatorRecord]]:
-    """Entries without values, in batches that a log takes."""
-    found: list[list[CoordinatorRecord]] = []
-    room_bytes = 0
-    for entry in entries:
-        room_bytes -= len(entry.key)
-        if room_bytes < 0 or not found:
-            found.append([])
-            room_bytes = BATCH_KEYS_BYTES_MAX - len(entry.key)
-        found[-1].append(entry)
-    return found
+def batches(records: Iterable[CoordinatorRecord]) -> list[list[CoordinatorRecord]]:
+    """Split tombstones into batches of at most ``BATCH_KEYS_BYTES_MAX``."""
+    result: list[list[CoordinatorRecord]] = []
+    remaining_bytes = 0
+    for record in records:
+        remaining_bytes -= len(record.key)
+        if remaining_bytes < 0 or not result:
+            result.append([])
+            remaining_bytes = BATCH_KEYS_BYTES_MAX - len(record.key)
+        result[-1].append(record)
+    return result
 
 
-class Removal:
-    """Several batches, and one answer. ``dying`` is the group that goes with them, if it does."""
+class Deletion:
+    """Batches of tombstones with one result. ``group`` is the group that is deleted with them, if any."""
 
-    def __init__(self, groups: dict[str, Group], dying: Group | None, answer: Answer) -> None:
+    def __init__(self, groups: dict[str, Group], group: Group | None, on_deleted: OnDeleted) -> None:
         self.groups = groups
-        self.dying = dying
-        self.answer = answer
-        self.open_count = 0
+        self.group = group
+        self.on_deleted = on_deleted
+        self.pending_count = 0
         self.code = ErrorCode.NONE
 
-    def append(self, entries: list[CoordinatorRecord], turn: EventContext) -> None:
-        self.open_count += 1
-        turn.append(entries, BatchRemoved(self))
+    def append(self, records: list[CoordinatorRecord], context: EventContext) -> None:
+        self.pending_count += 1
+        context.append(records, DeletionAppend(self))
 
-    def batch_ended(self, code: ErrorCode, turn: EventContext) -> None:
-        self.open_count -= 1
+    def complete_batch(self, code: ErrorCode, context: EventContext) -> None:
+        self.pending_count -= 1
         self.code = self.code or code
-        if not self.open_count:
-            self.finish(turn)
+        if not self.pending_count:
+            self.finish(context)
 
-    def finish(self, turn: EventContext) -> None:
-        if self.dying is not None:
+    def finish(self, context: EventContext) -> None:
+        if self.group is not None:
             if self.code is ErrorCode.NONE:
-                del self.groups[self.dying.name]
+                del self.groups[self.group.group_id]
             else:
-                self.dying.spare()
-        self.answer(self.code, turn)
+                self.group.cancel_deletion()
+        self.on_deleted(self.code, context)
 
 
-class BatchRemoved:
-    def __init__(self, removal: Removal) -> None:
-        self.removal = removal
+class DeletionAppend:
+    def __init__(self, deletion: Deletion) -> None:
+        self.deletion = deletion
 
-    def committed(self, turn: EventContext) -> None:
-        self.removal.batch_ended(ErrorCode.NONE, turn)
+    def on_committed(self, context: EventContext) -> None:
+        self.deletion.complete_batch(ErrorCode.NONE, context)
 
-    def refused(self, code: ErrorCode, turn: EventContext) -> None:
-        self.removal.batch_ended(code, turn)
+    def on_failed(self, code: ErrorCode, context: EventContext) -> None:
+        self.deletion.complete_batch(code, context)
 
-    def abandoned(self, turn: EventContext) -> None:
-        self.removal.batch_ended(ErrorCode.NOT_COORDINATOR, turn)
+    def on_unloaded(self, context: EventContext) -> None:
+        self.deletion.complete_batch(ErrorCode.NOT_COORDINATOR, context)

@@ -1,7 +1,6 @@
-"""One turn of a group shard: a command, a timer or the fate of a write is judged, and effects come of it.
+"""Context of one event of the group coordinator: a command, a timer or the completion of an append.
 
-Whoever decides is handed a ``EventContext`` for what it may know (the time, the settings, new ids) and may
-ask for. A write comes with an ``AppendCompletion``, which goes on where the command had to stop.
+Handlers receive an ``EventContext``, read the time and the settings from it, and add their effects to it.
 """
 
 from __future__ import annotations
@@ -25,49 +24,49 @@ from odradek.model.errors import ErrorCode
 
 
 class AppendCompletion(Protocol):
-    """What is done once entries are written, or not. Exactly one of these is called, once."""
+    """Continuation of a command after its append. Exactly one of the methods is called, once."""
 
-    def committed(self, turn: EventContext) -> None:
-        """The entries are in the log for good, and applied."""
+    def on_committed(self, context: EventContext) -> None:
+        """Continue after the records were committed and replayed."""
         ...
 
-    def refused(self, code: ErrorCode, turn: EventContext) -> None:
-        """The log did not take them, or nobody knows in time whether it did. They may be applied yet."""
+    def on_failed(self, code: ErrorCode, context: EventContext) -> None:
+        """Continue after the append failed or timed out. The records may still be committed."""
         ...
 
-    def abandoned(self, turn: EventContext) -> None:
-        """The partition is led elsewhere now: answer whoever still waits for this write."""
+    def on_unloaded(self, context: EventContext) -> None:
+        """Reply to the requests that wait for this append: the partition is no longer led here."""
         ...
 
 
 class EventContext:
-    __slots__ = ("_settings", "effects", "new_id", "now", "under_way")
+    __slots__ = ("_settings", "effects", "new_id", "now", "pending_appends")
 
     def __init__(
         self,
         now: Now,
         settings: Callable[[], GroupSettings],
         new_id: Callable[[], str],
-        under_way: dict[AppendCompletion, None],
+        pending_appends: dict[AppendCompletion, None],
     ) -> None:
         self.now = now
         self.new_id = new_id
         self.effects: Effects = []
-        self.under_way = under_way
+        self.pending_appends = pending_appends
         self._settings = settings
 
     @property
     def settings(self) -> GroupSettings:
-        """Read when asked for: most turns are heartbeats and need none."""
+        """The current settings, read on demand: most events are heartbeats, which need none."""
         return self._settings()
 
-    def reply(self, to: Any, answer: Any) -> None:
-        self.effects.append(Reply(to, answer))
+    def reply(self, to: Any, response: Any) -> None:
+        self.effects.append(Reply(to, response))
 
-    def arm(self, timer: Hashable, delay_ms: int) -> None:
+    def schedule_timer(self, timer: Hashable, delay_ms: int) -> None:
         self.effects.append(ScheduleTimer(timer, delay_ms))
 
-    def disarm(self, timer: Hashable) -> None:
+    def cancel_timer(self, timer: Hashable) -> None:
         self.effects.append(CancelTimer(timer))
 
     def log(self, event: str, **fields: object) -> None:
@@ -75,9 +74,9 @@ class EventContext:
 
     def append(
         self,
-        entries: Sequence[CoordinatorRecord],
-        outcome: AppendCompletion,
+        records: Sequence[CoordinatorRecord],
+        completion: AppendCompletion,
         producer: ProducerIdAndEpoch | None = None,
     ) -> None:
-        self.under_way[outcome] = None
-        self.effects.append(AppendRecords(tuple(entries), outcome, producer))
+        self.pending_appends[completion] = None
+        self.effects.append(AppendRecords(tuple(records), completion, producer))

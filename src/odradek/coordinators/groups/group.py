@@ -1,15 +1,15 @@
-"""A group: its state, its members and who leads them.
+"""A group: its state, its members and its leader (Kafka's GroupMetadata).
 
-``stored`` is what the log says of the group, and is set by nothing but applied entries; so are those of its
-``offsets`` that count. All else is the group as it lives: ahead of the log while a rebalance is under way,
-and lost with the broker, as it may be. Methods here keep the books; what is decided when is in ``rebalance``
-and in the modules of the commands.
+``stored`` is the group as last written to the log and is only set by replayed records, as are the committed
+``offsets``. Everything else is the live group, which is ahead of the log during a rebalance and may be lost
+with the broker. Methods here maintain the state; decisions are made in ``membership`` and in the modules of
+the commands.
 
     Empty ──────► PreparingRebalance ──────► CompletingRebalance ──────► Stable
       ▲              │    ▲     ▲                      │                   │
-      └── all left ──┘    │     └── a member goes, ────┘                   │
-                          └──────── joins anew or is late ─────────────────┘
-    Dead from anywhere: deleted, expired, or led by another broker. What was to be deleted and could not be is
+      └── all left ──┘    │     └── a member leaves, ──┘                   │
+                          └──────── rejoins or times out ──────────────────┘
+    Dead from any state: deleted, expired, or moved to another broker. A group whose deletion fails becomes
     Empty again.
 """
 
@@ -24,7 +24,7 @@ from typing import Any, Final
 from odradek.coordinators.groups.commands import JoinedMember
 from odradek.coordinators.groups.committed_offsets import CommittedOffsets
 from odradek.coordinators.groups.event_context import AppendCompletion
-from odradek.coordinators.groups.group_member import NOBODY, GroupMember, Protocols, restored
+from odradek.coordinators.groups.group_member import NO_REQUEST, GroupMember, Protocols, restore_member
 from odradek.coordinators.groups.records import StoredGroup, subscribed_topics
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_TIMESTAMP
@@ -32,7 +32,7 @@ from odradek.wire.consumer_protocol import PROTOCOL_TYPE
 
 
 class GroupState(enum.Enum):
-    """Named as clients are told."""
+    """Values are the names in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -52,15 +52,15 @@ VALID_PREVIOUS_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
 }
 
 
-def check_move(old: GroupState, new: GroupState) -> None:
+def check_transition(old: GroupState, new: GroupState) -> None:
     if old not in VALID_PREVIOUS_STATES[new]:
         raise AssertionError(f"a group cannot go from {old.value} to {new.value}")
 
 
 @dataclass(slots=True)
 class InitialDelay:
-    """A group without members waits for more than the first one: in rounds, while new ones come and there is
-    time left."""
+    """Delay of the first rebalance of an empty group (``group.initial.rebalance.delay.ms``). It is repeated
+    while new members join and time remains."""
 
     round_ms: int
     remaining_ms: int
@@ -69,9 +69,9 @@ class InitialDelay:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    name: str
+    group_id: str
     state_since_ms: int | None
-    """Wall clock. None if an old record did not say."""
+    """Wall clock. None if the record, of an old version, does not have it."""
     state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str = ""
@@ -79,34 +79,35 @@ class Group:
     leader: str | None = None
     members: dict[str, GroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    """GroupMember ids by instance."""
-    pending: set[str] = field(default_factory=set)
-    """Ids handed out with MEMBER_ID_REQUIRED and not yet joined with."""
-    unsynced: set[str] = field(default_factory=set)
-    """Members that have not asked for their assignment in this generation."""
+    """Member ids by group instance id."""
+    pending_members: set[str] = field(default_factory=set)
+    """Member ids returned with MEMBER_ID_REQUIRED that have not joined yet."""
+    pending_sync_members: set[str] = field(default_factory=set)
+    """Members that have not sent SyncGroup in this generation."""
     joining_count: int = 0
     initial_delay: InitialDelay | None = None
-    storing: AppendCompletion | None = None
-    """The write of this generation's assignment, while it is under way."""
+    pending_assignment: AppendCompletion | None = None
+    """The append of this generation's assignment, while it is pending."""
     stored: StoredGroup | None = None
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
-    _supporters: Counter[str] = field(default_factory=Counter)
+    _supported_protocols: Counter[str] = field(default_factory=Counter)
+    """Number of members that support each protocol."""
     _subscriptions: tuple[bytes, ...] | None = None
-    """What members said when this generation began; None before the first."""
+    """Member metadata when this generation began; None before the first."""
 
-    # GroupState.
+    # State.
 
-    def move_to(self, state: GroupState, wall_ms: int) -> None:
-        check_move(self.state, state)
+    def transition_to(self, state: GroupState, wall_ms: int) -> None:
+        check_transition(self.state, state)
         self.state, self.state_since_ms = state, wall_ms
 
-    def condemn(self) -> None:
-        """It goes once the log says so. Until then it neither takes members nor offsets."""
-        check_move(self.state, GroupState.DEAD)
+    def begin_deletion(self) -> None:
+        """Become Dead until the deletion is committed: the group accepts neither members nor offsets."""
+        check_transition(self.state, GroupState.DEAD)
         self.state = GroupState.DEAD
 
-    def spare(self) -> None:
-        """It had no members, and stays after all, as if nothing had been."""
+    def cancel_deletion(self) -> None:
+        """Become Empty again, as before ``begin_deletion``: only groups without members are deleted."""
         self.state = GroupState.EMPTY
 
     @property
@@ -115,11 +116,11 @@ class Group:
 
     @property
     def has_all_joined(self) -> bool:
-        return self.joining_count == len(self.members) and not self.pending
+        return self.joining_count == len(self.members) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """All get as long as the slowest asked for."""
+        """The largest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # Members.
@@ -127,127 +128,128 @@ class Group:
     def add(self, member: GroupMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
-        if member.instance is not None:
-            self.static_members[member.instance] = member.member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
         if self.leader is None:
-            self.leader = member.member
-        self.members[member.member] = member
-        self._supporters.update(_names(member))
-        self.pending.discard(member.member)
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._supported_protocols.update(_protocol_names(member))
+        self.pending_members.discard(member.member_id)
 
-    def remove(self, name: str) -> GroupMember | None:
-        """Take out a member or a pending one. Whoever waits for it is the caller's to answer, before."""
-        self.pending.discard(name)
-        self.unsynced.discard(name)
-        member = self.members.pop(name, None)
+    def remove(self, member_id: str) -> GroupMember | None:
+        """Remove a member or a pending member. The caller replies to its pending requests before."""
+        self.pending_members.discard(member_id)
+        self.pending_sync_members.discard(member_id)
+        member = self.members.pop(member_id, None)
         if member is None:
             return None
         self.stop_joining(member)
-        self._supporters.subtract(_names(member))
-        if member.instance is not None:
-            self.static_members.pop(member.instance, None)
-        if self.leader == name:
+        self._supported_protocols.subtract(_protocol_names(member))
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
 
-    def rename(self, member: GroupMember, name: str) -> None:
-        """Another process goes on as this static member, under an id of its own."""
-        old = member.member
-        del self.members[old]
-        member.member = name
-        self.members[name] = member
-        if member.instance is not None:
-            self.static_members[member.instance] = name
-        if self.leader == old:
-            self.leader = name
-        if old in self.unsynced:
-            self.unsynced.remove(old)
-            self.unsynced.add(name)
+    def replace_member_id(self, member: GroupMember, member_id: str) -> None:
+        """Give a static member the member id of the process that replaces it."""
+        old_member_id = member.member_id
+        del self.members[old_member_id]
+        member.member_id = member_id
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member_id
+        if self.leader == old_member_id:
+            self.leader = member_id
+        if old_member_id in self.pending_sync_members:
+            self.pending_sync_members.remove(old_member_id)
+            self.pending_sync_members.add(member_id)
 
-    def change(
+    def update_member(
         self, member: GroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        self._supporters.subtract(_names(member))
+        self._supported_protocols.subtract(_protocol_names(member))
         member.protocols = protocols
-        self._supporters.update(_names(member))
+        self._supported_protocols.update(_protocol_names(member))
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
     def start_joining(self, member: GroupMember, to: Any) -> None:
-        """Nobody waits for it yet."""
+        """Set the pending JoinGroup request of a member that has none."""
         self.joining_count += 1
-        member.joining = to
+        member.pending_join = to
 
     def stop_joining(self, member: GroupMember) -> None:
         self.joining_count -= member.awaits_join
-        member.joining = NOBODY
+        member.pending_join = NO_REQUEST
 
-    def identity_error(self, name: str, instance: str | None) -> ErrorCode:
-        """Whether a request comes from a current member; a static one must come under its latest id."""
-        if instance is not None:
-            current = self.static_members.get(instance)
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return NONE for a current member; a static member must use its latest member id."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
             if current is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            return ErrorCode.NONE if current == name else ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if name in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if current == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     # Protocols.
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member that speaks these would leave the group a protocol that all speak."""
+        """Return whether a member with these protocols has one in common with all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
-        everybody = len(self.members)
+        count = len(self.members)
         return protocol_type == self.protocol_type and any(
-            self._supporters[name] == everybody for name, _ in protocols
+            self._supported_protocols[name] == count for name, _ in protocols
         )
 
-    def elected_protocol(self) -> str:
-        """Every member votes for what it likes best of what all can speak. Of equals the first wins."""
-        candidates = {name for name, count in self._supporters.items() if count == len(self.members)}
+    def select_protocol(self) -> str:
+        """Return the protocol with the most votes. Each member votes for its most preferred protocol among
+        those that all support; of equal candidates the first wins."""
+        candidates = {name for name, count in self._supported_protocols.items() if count == len(self.members)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def elect_leader(self) -> bool:
-        """Make sure that a member leads which has joined. False if there is none."""
+        """Elect a leader among the members that have joined. Return False if there is none."""
         if self.leader is None:
             return False
         if not self.members[self.leader].awaits_join:
-            joined = (name for name, member in self.members.items() if member.awaits_join)
+            joined = (member_id for member_id, member in self.members.items() if member.awaits_join)
             self.leader = next(joined, self.leader)
         return self.members[self.leader].awaits_join
 
     def begin_generation(self) -> None:
         self.generation += 1
-        self.protocol = self.elected_protocol() if self.members else None
-        self.unsynced.clear()
-        self.note_subscriptions()
+        self.protocol = self.select_protocol() if self.members else None
+        self.pending_sync_members.clear()
+        self.update_subscriptions()
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
         protocol = self.protocol or ""
-        return tuple(member.joined(protocol) for member in self.members.values())
+        return tuple(member.to_joined_member(protocol) for member in self.members.values())
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that consumers of this generation read; None if nobody can tell."""
+        """Return the topics subscribed to in this generation; None if they are unknown."""
         if self.protocol_type != PROTOCOL_TYPE or self._subscriptions is None:
             return None
         topics: set[str] = set()
         for subscription in self._subscriptions:
-            found = subscribed_topics(self.protocol_type, subscription)
-            if found is None:
+            member_topics = subscribed_topics(self.protocol_type, subscription)
+            if member_topics is None:
                 return None
-            topics |= found
+            topics |= member_topics
         return frozenset(topics)
 
-    def note_subscriptions(self) -> None:
-        """Subscriptions are kept as they came: few ask what is in them."""
+    def update_subscriptions(self) -> None:
+        """Keep the members' metadata undecoded: it is rarely needed."""
         protocol = self.protocol or ""
         self._subscriptions = tuple(member.metadata(protocol) for member in self.members.values())
 
-    # The log.
+    # Records.
 
-    def to_store(self, assignments: Mapping[str, bytes]) -> StoredGroup:
-        """The group as it is now; who is given no assignment has an empty one."""
+    def to_stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
+        """Return the group for its record; members without an assignment get an empty one."""
         protocol = self.protocol or ""
         return StoredGroup(
             self.protocol_type,
@@ -256,28 +258,28 @@ class Group:
             self.leader,
             NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
             tuple(
-                member.stored(protocol, assignments.get(member.member, b""))
+                member.to_stored(protocol, assignments.get(member.member_id, b""))
                 for member in self.members.values()
             ),
         )
 
 
-def restored_group(name: str, stored: StoredGroup | None, wall_ms: int) -> Group:
-    """The group that a record tells of; without one, a group that only keeps offsets."""
+def restore_group(group_id: str, stored: StoredGroup | None, wall_ms: int) -> Group:
+    """Create a group from its record; without one, a group that only has offsets."""
     if stored is None:
-        return Group(name, wall_ms)
+        return Group(group_id, wall_ms)
     since_ms = None if stored.state_timestamp_ms == NO_TIMESTAMP else stored.state_timestamp_ms
-    group = Group(name, since_ms, stored=stored, protocol=stored.protocol)
+    group = Group(group_id, since_ms, stored=stored, protocol=stored.protocol)
     group.protocol_type, group.generation = stored.protocol_type, stored.generation
     for member in stored.members:
-        group.add(restored(member, stored.protocol or ""), stored.protocol_type)
+        group.add(restore_member(member, stored.protocol or ""), stored.protocol_type)
     if stored.leader in group.members:
         group.leader = stored.leader
     if group.members:
         group.state = GroupState.STABLE
-    group.note_subscriptions()
+    group.update_subscriptions()
     return group
 
 
-def _names(member: GroupMember) -> set[str]:
+def _protocol_names(member: GroupMember) -> set[str]:
     return {name for name, _ in member.protocols}

@@ -1,4 +1,4 @@
-"""A member of a group, and what of it waits."""
+"""A member of a group, and its pending JoinGroup and SyncGroup requests."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from odradek.coordinators.groups.commands import JoinedMember, MemberDescription
 from odradek.coordinators.groups.records import StoredMember
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a member can speak, best first, each with what it wants the leader to know."""
+"""Protocols a member supports in order of preference, each with the metadata for the leader."""
 
 
-class _Nobody:
-    """Stands where nobody waits: a command may have been handed in with anything, even with None."""
+class _NoRequest:
+    """Marks the absence of a pending request: a reply handle may be any object, even None."""
 
     def __repr__(self) -> str:
-        return "nobody"
+        return "no request"
 
 
-NOBODY: Final[Any] = _Nobody()
+NO_REQUEST: Final[Any] = _NoRequest()
 
 
 @dataclass(slots=True, eq=False)
 class GroupMember:
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    joining: Any = NOBODY
-    """Whom to answer when the rebalance is through; changed by the group, which counts those who wait."""
-    syncing: Any = NOBODY
-    """Whom to answer when the leader's assignment is stored."""
+    pending_join: Any = NO_REQUEST
+    """Reply handle of the JoinGroup request; set by the group, which counts joining members."""
+    pending_sync: Any = NO_REQUEST
+    """Reply handle of the SyncGroup request."""
     is_new: bool = False
-    """It was in no generation yet, so it cannot send heartbeats while it waits."""
+    """The member was in no generation yet, so it cannot send heartbeats while it waits."""
 
     @property
     def awaits_join(self) -> bool:
-        return self.joining is not NOBODY
+        return self.pending_join is not NO_REQUEST
 
     @property
     def awaits_sync(self) -> bool:
-        return self.syncing is not NOBODY
+        return self.pending_sync is not NO_REQUEST
 
     @property
-    def is_excused(self) -> bool:
-        """A client whose answer we owe sends no heartbeats. A new member is not excused for ever: its client
-        may be gone and have joined anew under another id."""
+    def keeps_session(self) -> bool:
+        """True if the session is kept without heartbeats: a client sends none while it waits for a response.
+        This does not apply to new members, whose client may have gone and joined with another member id."""
         return not self.is_new and (self.awaits_join or self.awaits_sync)
 
     def metadata(self, protocol: str) -> bytes:
@@ -60,13 +60,13 @@ class GroupMember:
     def vote(self, candidates: Collection[str]) -> str:
         return next(name for name, _ in self.protocols if name in candidates)
 
-    def joined(self, protocol: str) -> JoinedMember:
-        return JoinedMember(self.member, self.instance, self.metadata(protocol))
+    def to_joined_member(self, protocol: str) -> JoinedMember:
+        return JoinedMember(self.member_id, self.instance_id, self.metadata(protocol))
 
-    def stored(self, protocol: str, assignment: bytes) -> StoredMember:
+    def to_stored(self, protocol: str, assignment: bytes) -> StoredMember:
         return StoredMember(
-            self.member,
-            self.instance,
+            self.member_id,
+            self.instance_id,
             self.client_id,
             self.client_host,
             self.rebalance_timeout_ms,
@@ -75,17 +75,19 @@ class GroupMember:
             assignment,
         )
 
-    def description(self, protocol: str | None) -> MemberDescription:
-        """Without a protocol that holds, there is nothing to say of metadata and assignment."""
-        said = (b"", b"") if protocol is None else (self.metadata(protocol), self.assignment)
-        return MemberDescription(self.member, self.instance, self.client_id, self.client_host, *said)
+    def describe(self, protocol: str | None) -> MemberDescription:
+        """Describe the member; metadata and assignment are empty without a current protocol."""
+        metadata, assignment = (b"", b"") if protocol is None else (self.metadata(protocol), self.assignment)
+        return MemberDescription(
+            self.member_id, self.instance_id, self.client_id, self.client_host, metadata, assignment
+        )
 
 
-def restored(stored: StoredMember, protocol: str) -> GroupMember:
-    """The member a record tells of. It can speak what the group spoke, as far as anybody knows."""
+def restore_member(stored: StoredMember, protocol: str) -> GroupMember:
+    """Create a member from its record. Only the group's protocol is known to be supported by it."""
     return GroupMember(
-        stored.member,
-        stored.instance,
+        stored.member_id,
+        stored.instance_id,
         stored.client_id,
         stored.client_host,
         stored.rebalance_timeout_ms,

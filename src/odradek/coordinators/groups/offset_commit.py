@@ -1,6 +1,6 @@
-"""OffsetCommit and TxnOffsetCommit: offsets are appended in one batch, and count once that is committed.
+"""OffsetCommit and TxnOffsetCommit: offsets are appended in one batch and take effect once it is committed.
 
-Commits of the same partition that are under way together count in the order of the log, the last one longest.
+Concurrent commits of the same partition take effect in log order, so the last one wins.
 """
 
 from __future__ import annotations
@@ -8,48 +8,79 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from odradek.coordinators.append_errors import commit_error
+from odradek.coordinators.append_errors import offset_commit_error
 from odradek.coordinators.effects import ProducerIdAndEpoch
-from odradek.coordinators.groups.commands import CommitOffsets, CommitOffsetsResult
+from odradek.coordinators.groups.commands import NO_MEMBER, CommitOffsets, CommitOffsetsResult
 from odradek.coordinators.groups.committed_offsets import CommittedOffsets
 from odradek.coordinators.groups.event_context import EventContext
-from odradek.coordinators.groups.group import Group
-from odradek.coordinators.groups.membership.heartbeat import commit_refusal, has_committed
-from odradek.coordinators.groups.records import offset_entry
+from odradek.coordinators.groups.group import Group, GroupState
+from odradek.coordinators.groups.membership.rebalance import renew_session
+from odradek.coordinators.groups.records import offset_record
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
 
-def commit(groups: dict[str, Group], command: CommitOffsets, to: Any, turn: EventContext) -> None:
-    group = groups.get(command.group)
+def handle_commit_offsets(
+    groups: dict[str, Group], command: CommitOffsets, to: Any, context: EventContext
+) -> None:
+    group = groups.get(command.group_id)
     is_transactional = command.producer_id >= 0
     if group is None and command.generation >= 0 and not is_transactional:
-        # It had members once, or never will.
-        _refuse(command, ErrorCode.ILLEGAL_GENERATION, to, turn)
+        # The group was deleted, or never existed.
+        _reject(command, ErrorCode.ILLEGAL_GENERATION, to, context)
         return
-    group = group or Group(command.group, turn.now.wall_ms)
-    code = commit_refusal(group, command)
+    group = group or Group(command.group_id, context.now.wall_ms)
+    code = validate_commit(group, command)
     if code is not ErrorCode.NONE:
-        _refuse(command, code, to, turn)
+        _reject(command, code, to, context)
         return
-    has_committed(group, command, turn)
-    errors = metadata_errors(command, turn.settings.offset_metadata_bytes_max)
-    written = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
-    if not written:
-        turn.reply(to, CommitOffsetsResult(errors))
+    _renew_session(group, command, context)
+    errors = metadata_errors(command, context.settings.offset_metadata_bytes_max)
+    accepted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
+    if not accepted:
+        context.reply(to, CommitOffsetsResult(errors))
         return
-    groups[command.group] = group
-    entries = [offset_entry(group.name, partition, command.offsets[partition]) for partition in written]
+    groups[command.group_id] = group
+    records = [offset_record(group.group_id, partition, command.offsets[partition]) for partition in accepted]
     producer = ProducerIdAndEpoch(command.producer_id, command.producer_epoch) if is_transactional else None
-    turn.append(entries, OffsetsStored(group.offsets, errors, to), producer)
+    context.append(records, OffsetsAppend(group.offsets, errors, to), producer)
 
 
-def _refuse(command: CommitOffsets, code: ErrorCode, to: Any, turn: EventContext) -> None:
-    turn.reply(to, CommitOffsetsResult(dict.fromkeys(command.offsets, code)))
+def validate_commit(group: Group, command: CommitOffsets) -> ErrorCode:
+    """Return NONE for members of the current generation, and for any client while the group has no members.
+
+    A transactional commit may come without a member id: producers older than KIP-447 send none.
+    """
+    is_transactional = command.producer_id >= 0
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if command.generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if command.generation < 0 and command.member_id == NO_MEMBER and command.instance_id is None:
+        return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
+    code = group.validate_member(command.member_id, command.instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if command.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _renew_session(group: Group, command: CommitOffsets, context: EventContext) -> None:
+    """Treat a commit as a heartbeat, unless it is transactional: its producer is not the member."""
+    member = group.members.get(command.member_id)
+    if member is not None and command.producer_id < 0:
+        renew_session(group, member, context)
+
+
+def _reject(command: CommitOffsets, code: ErrorCode, to: Any, context: EventContext) -> None:
+    context.reply(to, CommitOffsetsResult(dict.fromkeys(command.offsets, code)))
 
 
 def metadata_errors(command: CommitOffsets, length_max: int) -> dict[TopicPartition, ErrorCode]:
-    """One offset with too much metadata does not hold up the others."""
+    """Check the metadata of each offset. One that is too large does not prevent the others."""
     return {
         partition: ErrorCode.NONE
         if _java_length(offset.metadata) <= length_max
@@ -59,12 +90,12 @@ def metadata_errors(command: CommitOffsets, length_max: int) -> dict[TopicPartit
 
 
 def _java_length(text: str) -> int:
-    """Kafka counts what its strings are made of, UTF-16, whatever its setting is called."""
+    """Return the number of UTF-16 code units, which Kafka compares although the setting is in bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-class OffsetsStored:
-    """``errors`` has those that were not written, and NONE for those that were."""
+class OffsetsAppend:
+    """Replies to the commit. ``errors`` is NONE for the offsets that were appended."""
 
     def __init__(
         self, offsets: CommittedOffsets, errors: Mapping[TopicPartition, ErrorCode], to: Any
@@ -72,19 +103,20 @@ class OffsetsStored:
         self.offsets = offsets
         self.errors = errors
         self.to = to
-        self.written = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
-        offsets.begin(self.written)
+        self.appended = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
+        offsets.add_pending(self.appended)
 
-    def committed(self, turn: EventContext) -> None:
-        self.offsets.end(self.written)
-        turn.reply(self.to, CommitOffsetsResult(self.errors))
+    def on_committed(self, context: EventContext) -> None:
+        self.offsets.remove_pending(self.appended)
+        context.reply(self.to, CommitOffsetsResult(self.errors))
 
-    def refused(self, code: ErrorCode, turn: EventContext) -> None:
-        self.offsets.end(self.written)
-        self._answer(commit_error(code), turn)
+    def on_failed(self, code: ErrorCode, context: EventContext) -> None:
+        self.offsets.remove_pending(self.appended)
+        self._reply(offset_commit_error(code), context)
 
-    def abandoned(self, turn: EventContext) -> None:
-        self._answer(ErrorCode.NOT_COORDINATOR, turn)
+    def on_unloaded(self, context: EventContext) -> None:
+        self._reply(ErrorCode.NOT_COORDINATOR, context)
 
-    def _answer(self, code: ErrorCode, turn: EventContext) -> None:
-        turn.reply(self.to, CommitOffsetsResult({**self.errors, **dict.fromkeys(self.written, code)}))
+    def _reply(self, code: ErrorCode, context: EventContext) -> None:
+        errors = {**self.errors, **dict.fromkeys(self.appended, code)}
+        context.reply(self.to, CommitOffsetsResult(errors))

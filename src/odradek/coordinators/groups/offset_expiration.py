@@ -1,13 +1,13 @@
-"""Which offsets of a group have outlived their use. Pure, and Kafka 3.9's rules.
+"""Expiration of a group's offsets, by the rules of Kafka 3.9. Pure.
 
-| group | offsets that may go | their time counts from |
+| group | offsets that may expire | retention starts at |
 |---|---|---|
-| without members, has had some | all | when the last member left; their commit, if nobody wrote that down |
-| stable, of consumers | in topics that no member subscribes to | their commit |
-| never had members | all | their commit |
+| Empty, had members | all | the time the last member left; the commit, if that is unknown |
+| Stable, consumers | in topics that no member subscribes to | the commit |
+| never had members | all | the commit |
 | any other | none | |
 
-An offset whose client said when it goes, goes then, where it may go at all.
+An offset with an expiration time set by its client expires at that time, if it may expire at all.
 """
 
 from __future__ import annotations
@@ -22,35 +22,39 @@ from odradek.model.ids import TopicPartition
 _NO_TOPICS: Final[frozenset[str]] = frozenset()
 
 
-class Rule(NamedTuple):
-    """``spared`` topics keep their offsets; the time of others counts ``from_ms``, or from their commit."""
+class ExpirationCondition(NamedTuple):
+    """Offsets in ``subscribed_topics`` do not expire. Retention starts at ``since_ms``, or at the commit."""
 
-    spared: frozenset[str]
-    from_ms: int | None
+    subscribed_topics: frozenset[str]
+    since_ms: int | None
 
 
-def rule_of(group: Group) -> Rule | None:
-    """None if the group keeps all."""
+def expiration_condition(group: Group) -> ExpirationCondition | None:
+    """Return the condition for a group's offsets; None if they do not expire."""
     if not group.protocol_type:
-        return Rule(_NO_TOPICS, None)
+        return ExpirationCondition(_NO_TOPICS, None)
     if group.state is GroupState.EMPTY:
-        return Rule(_NO_TOPICS, group.state_since_ms)
-    # Only groups of consumers tell what they subscribe to.
+        return ExpirationCondition(_NO_TOPICS, group.state_since_ms)
+    # Subscriptions are known for groups of consumers only.
     subscribed = group.subscribed_topics() if group.state is GroupState.STABLE else None
-    return None if subscribed is None else Rule(subscribed, None)
+    return None if subscribed is None else ExpirationCondition(subscribed, None)
 
 
-def expired(
-    offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], rule: Rule, now_ms: int, retention_ms: int
+def expired_partitions(
+    offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]],
+    condition: ExpirationCondition,
+    now_ms: int,
+    retention_ms: int,
 ) -> list[TopicPartition]:
     return [
         partition
         for partition, offset in offsets
-        if partition.topic not in rule.spared and now_ms >= _goes_ms(offset, rule.from_ms, retention_ms)
+        if partition.topic not in condition.subscribed_topics
+        and now_ms >= _expiration_ms(offset, condition.since_ms, retention_ms)
     ]
 
 
-def _goes_ms(offset: OffsetAndMetadata, from_ms: int | None, retention_ms: int) -> int:
+def _expiration_ms(offset: OffsetAndMetadata, since_ms: int | None, retention_ms: int) -> int:
     if offset.expire_ms is not None:
         return offset.expire_ms
-    return (offset.commit_ms if from_ms is None else from_ms) + retention_ms
+    return (offset.commit_ms if since_ms is None else since_ms) + retention_ms

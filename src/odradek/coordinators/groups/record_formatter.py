@@ -1,7 +1,7 @@
-"""Records of ``__consumer_offsets`` in words: the JSON of Kafka's dump tool, for ``--offsets-decoder``.
+"""Records of ``__consumer_offsets`` as the JSON of Kafka's dump tool, for ``--offsets-decoder``.
 
-Fields have Kafka's names and only those of the record's version are shown. Bytes are base64, but for the
-subscriptions and assignments of consumers, which are shown as far as they can be read.
+Fields have Kafka's names, and only those of the record's version are shown. Bytes are shown in base64, except
+the subscriptions and assignments of consumers, which are decoded if possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek.wire.schema import Field, table_of
 
 TOMBSTONE: Final = "<DELETE>"
 
-_TABLES: Final[dict[type, tuple[type, type]]] = {
+_SCHEMAS: Final[dict[type, tuple[type, type]]] = {
     OffsetKey: (OffsetCommitKey, OffsetCommitValue),
     GroupKey: (GroupMetadataKey, GroupMetadataValue),
 }
@@ -38,50 +38,51 @@ _ESCAPE: Final = re.compile(r"\\(?:u00(..)|.)")
 
 
 def format_record(record: Record) -> tuple[str, str | None]:
-    """The words for a record's key and for its value; what cannot be read has its reason for a key."""
+    """Return the text of a record's key and value; for an unreadable record, the error as its key."""
     try:
-        return _text(record)
-    except BrokerError as corrupt:
-        return f"Error at offset {record.offset}, skipping. {corrupt.message}", None
+        return _format(record)
+    except BrokerError as error:
+        return f"Error at offset {record.offset}, skipping. {error.message}", None
 
 
-def _text(record: Record) -> tuple[str, str | None]:
+def _format(record: Record) -> tuple[str, str | None]:
     if record.key is None:
         return f"Error at offset {record.offset}, skipping. The record has no key.", None
-    kind = read_version(record.key)
+    key_version = read_version(record.key)
     key = read_key(record.key)
     if key is None:
-        return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
-    key_table, value_table = _TABLES[type(key)]
-    words = _json({"type": str(kind), "data": _shown(read_fields(key_table, kind, record.key), kind)})
+        return f"Unknown record type {key_version} at offset {record.offset}, skipping.", None
+    key_schema, value_schema = _SCHEMAS[type(key)]
+    key_fields = _field_values(read_fields(key_schema, key_version, record.key), key_version)
+    key_text = _json({"type": str(key_version), "data": key_fields})
     if record.value is None:
-        return words, TOMBSTONE
+        return key_text, TOMBSTONE
     version = read_version(record.value)
-    value = _shown(read_fields(value_table, version, record.value), version)
+    value = _field_values(read_fields(value_schema, version, record.value), version)
     if value.get("protocolType") == PROTOCOL_TYPE:
-        _show_consumers(value["members"])
-    return words, _json({"version": str(version), "data": value})
+        _decode_consumers(value["members"])
+    return key_text, _json({"version": str(version), "data": value})
 
 
-def _show_consumers(members: list[dict[str, Any]]) -> None:
+def _decode_consumers(members: list[dict[str, Any]]) -> None:
     for member in members:
-        for name, table in (
+        for name, schema in (
             ("subscription", ConsumerProtocolSubscription),
             ("assignment", ConsumerProtocolAssignment),
         ):
-            member[name] = _consumer_words(table, member[name])
+            member[name] = _decode_or_keep(schema, member[name])
 
 
-def _consumer_words(table: type, raw: bytes) -> Any:
+def _decode_or_keep(schema: type, raw: bytes) -> Any:
     try:
         version = read_version(raw)
-        return _shown(read_fields(table, version, raw), version)
+        return _field_values(read_fields(schema, version, raw), version)
     except BrokerError:
         return raw
 
 
-def _shown(fields: Any, version: int) -> dict[str, Any]:
-    """The fields that the version has, by Kafka's names."""
+def _field_values(fields: Any, version: int) -> dict[str, Any]:
+    """Return the values of the version's fields by Kafka's names."""
     return {
         _camel_case(name): _value(field, getattr(fields, name), version)
         for name, field in table_of(type(fields)).items()
@@ -91,19 +92,19 @@ def _shown(fields: Any, version: int) -> dict[str, Any]:
 
 def _value(field: Field, value: Any, version: int) -> Any:
     if isinstance(field.of, type):
-        return [_shown(each, version) for each in value]
+        return [_field_values(each, version) for each in value]
     return value
 
 
 def _camel_case(name: str) -> str:
     first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return first + "".join(part.capitalize() for part in rest)
 
 
-def _json(shown: dict[str, Any]) -> str:
-    """JSON as Kafka's tool prints it: no spaces, and capitals where characters are given as numbers."""
-    text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"), default=_base64)
-    return _ESCAPE.sub(lambda found: f"\\u00{found[1].upper()}" if found[1] else found[0], text)
+def _json(value: dict[str, Any]) -> str:
+    """Return JSON as Kafka's tool prints it: without spaces, and with upper-case hexadecimal escapes."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_base64)
+    return _ESCAPE.sub(lambda match: f"\\u00{match[1].upper()}" if match[1] else match[0], text)
 
 
 def _base64(raw: bytes) -> str:

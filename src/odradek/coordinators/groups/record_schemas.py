@@ -1,8 +1,7 @@
-"""The fields of records in ``__consumer_offsets``, by version; named as in Kafka's message definitions.
+"""Schemas of the records in ``__consumer_offsets``, named as in Kafka's message definitions.
 
-A key or value is an int16 version and then the fields. The version of a key says what it is a key of: 0 and
-1 an offset, 2 a group. Values have versions of their own; those from 4 on are flexible, and nobody writes
-them yet.
+A key or value is an int16 version followed by the fields. The version of a key determines its type: 0 and 1
+an offset, 2 a group. Values have their own versions; version 4 is flexible and not written yet.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from odradek.wire.schema import array, bytes_, int32, int64, message, string, st
 
 @message(versions=range(0, 2))
 class OffsetCommitKey:
-    """Both versions are alike."""
+    """Both versions have the same fields."""
 
     group: str = string()
     topic: str = string()
@@ -26,7 +25,7 @@ class GroupMetadataKey:
 
 @message(versions=range(0, 5), flexible=4)
 class OffsetCommitValue:
-    """Only v1 has a time to expire at; v3 adds the leader epoch."""
+    """Only version 1 has an expiration time; version 3 adds the leader epoch."""
 
     offset: int = int64()
     leader_epoch: int = int32(since=3, default=-1, ignorable=True)
@@ -49,7 +48,7 @@ class GroupMetadataValueMember:
 
 @message(versions=range(0, 5), flexible=4)
 class GroupMetadataValue:
-    """v1 adds rebalance timeouts, v2 the time of the group's state, v3 static members."""
+    """Version 1 adds rebalance timeouts, 2 the time of the group's state, 3 static members."""
 
     protocol_type: str = string()
     generation: int = int32()

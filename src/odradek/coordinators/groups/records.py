@@ -1,11 +1,11 @@
-"""What the partitions of ``__consumer_offsets`` remember: offsets and groups, as values and as bytes.
+"""Records of ``__consumer_offsets``: offsets and groups, as values and as bytes.
 
-The bytes are those of Kafka 3.9 (``record_tables`` has the fields): keys of version 1 for offsets and 2 for
-groups, offsets of version 3, or 1 where the client said when they expire, groups of version 3. All versions
-Kafka 3.9 knows are read. Bytes after the last field are left alone, as Kafka leaves them.
+The bytes are those of Kafka 3.9 (``record_schemas`` has the fields): keys of version 1 for offsets and 2 for
+groups, offsets of version 3, or 1 with an expiration time, groups of version 3. All versions known to Kafka
+3.9 are read. Bytes after the last field are ignored, as in Kafka.
 
-Bytes that are no such record raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. Keys of a kind
-nobody here knows, like those of the newer group protocol, are no error: they read as ``None``.
+Malformed records raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. A key of an unknown type, such
+as those of the consumer group protocol (KIP-848), is not an error and reads as ``None``.
 """
 
 from __future__ import annotations
@@ -43,25 +43,24 @@ _FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
 
 
 class OffsetKey(NamedTuple):
-    """Names the offset of one group in one partition."""
+    """Key of a group's offset in a partition."""
 
-    group: str
+    group_id: str
     topic: str
     partition: int
 
 
 class GroupKey(NamedTuple):
-    """Names a group."""
+    """Key of a group."""
 
-    group: str
+    group_id: str
 
 
 class StoredMember(NamedTuple):
-    """A member as it was when its group last became stable. ``subscription`` is what it sent for the protocol
-    that was chosen."""
+    """A member of a stored group. ``subscription`` is its metadata for the group's protocol."""
 
-    member: str
-    instance: str | None
+    member_id: str
+    instance_id: str | None
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
@@ -71,8 +70,8 @@ class StoredMember(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """A group as it last became stable or empty. ``protocol_type`` is "" for none; ``state_timestamp_ms`` is
-    -1 if nobody wrote it down."""
+    """A group when it last became Stable or Empty. ``protocol_type`` is "" for none; ``state_timestamp_ms``
+    is -1 if unknown."""
 
     protocol_type: str
     generation: int
@@ -86,7 +85,7 @@ class StoredGroup(NamedTuple):
 
 
 def read_key(raw: bytes) -> OffsetKey | GroupKey | None:
-    """What a record is about, or None for a kind that is not known."""
+    """Parse a key; return None if its type is unknown."""
     version = read_version(raw)
     if version in versions_of(OffsetCommitKey):
         key = read_fields(OffsetCommitKey, version, raw)
@@ -97,11 +96,11 @@ def read_key(raw: bytes) -> OffsetKey | GroupKey | None:
 
 
 def write_offset_key(key: OffsetKey) -> bytes:
-    return write_fields(OffsetCommitKey(key.group, key.topic, key.partition), OFFSET_KEY_VERSION)
+    return write_fields(OffsetCommitKey(key.group_id, key.topic, key.partition), OFFSET_KEY_VERSION)
 
 
 def write_group_key(key: GroupKey) -> bytes:
-    return write_fields(GroupMetadataKey(key.group), GROUP_KEY_VERSION)
+    return write_fields(GroupMetadataKey(key.group_id), GROUP_KEY_VERSION)
 
 
 # Offsets.
@@ -116,7 +115,7 @@ def read_offset(raw: bytes) -> OffsetAndMetadata:
 
 
 def write_offset(offset: OffsetAndMetadata) -> bytes:
-    """An offset that expires loses its leader epoch: no version has room for both."""
+    """Serialize an offset. One with an expiration time loses its leader epoch: no version has both."""
     value = OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata, offset.commit_ms)
     if offset.expire_ms is None:
         return write_fields(value, OFFSET_VERSION)
@@ -141,7 +140,7 @@ def read_group(raw: bytes) -> StoredGroup:
 
 
 def _stored_member(member: GroupMetadataValueMember, version: int) -> StoredMember:
-    """A group of version 0 gave members as long to rejoin as their session lasts."""
+    """Convert a member. In version 0 the session timeout is also the rebalance timeout."""
     has_rebalance_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
     return StoredMember(
         member.member_id,
@@ -164,8 +163,8 @@ def write_group(group: StoredGroup) -> bytes:
         group.state_timestamp_ms,
         [
             GroupMetadataValueMember(
-                member.member,
-                member.instance,
+                member.member_id,
+                member.instance_id,
                 member.client_id,
                 member.client_host,
                 member.rebalance_timeout_ms,
@@ -179,31 +178,30 @@ def write_group(group: StoredGroup) -> bytes:
     return write_fields(value, GROUP_VERSION)
 
 
-# Entries.
+# Records.
 
 
-def offset_entry(
-    group: str, partition: TopicPartition, offset: OffsetAndMetadata | None
+def offset_record(
+    group_id: str, partition: TopicPartition, offset: OffsetAndMetadata | None
 ) -> CoordinatorRecord:
-    """The record of an offset; without one, the record that it is no more."""
-    key = write_offset_key(OffsetKey(group, partition.topic, partition.partition))
+    """Return the record of an offset; a tombstone for None."""
+    key = write_offset_key(OffsetKey(group_id, partition.topic, partition.partition))
     return CoordinatorRecord(key, None if offset is None else write_offset(offset))
 
 
-def group_entry(group: str, stored: StoredGroup | None) -> CoordinatorRecord:
-    """The record of a group; without one, the record that it is no more."""
-    return CoordinatorRecord(
-        write_group_key(GroupKey(group)), None if stored is None else write_group(stored)
-    )
+def group_record(group_id: str, stored: StoredGroup | None) -> CoordinatorRecord:
+    """Return the record of a group; a tombstone for None."""
+    key = write_group_key(GroupKey(group_id))
+    return CoordinatorRecord(key, None if stored is None else write_group(stored))
 
 
-# What consumers say in their subscriptions.
+# Subscriptions of consumers.
 
 
 def subscribed_topics(protocol_type: str, metadata: bytes) -> frozenset[str] | None:
-    """The topics in a member's subscription; None if it has another protocol or cannot be read.
+    """Return the topics in a member's subscription; None for another protocol type or malformed metadata.
 
-    Every version begins like version 0, so the version is passed over, and coming ones are read as well.
+    Every version starts with the fields of version 0, so the version is ignored and future versions are read.
     """
     if protocol_type != PROTOCOL_TYPE or len(metadata) < VERSION.size:
         return None

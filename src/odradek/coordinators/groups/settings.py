@@ -1,4 +1,4 @@
-"""The settings that groups go by, as one value."""
+"""Settings of the group coordinator, as one value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Defaults are Kafka's."""
+    """Settings with Kafka's defaults."""
 
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
@@ -25,7 +25,7 @@ class GroupSettings:
 
     @classmethod
     def of(cls, settings: Settings) -> GroupSettings:
-        """The values that hold on this broker."""
+        """Take the values from a broker's settings."""
         return cls(
             session_timeout_min_ms=settings[broker.GROUP_MIN_SESSION_TIMEOUT_MS],
             session_timeout_max_ms=settings[broker.GROUP_MAX_SESSION_TIMEOUT_MS],

@@ -1,1 +1,1 @@
-"""Transactions: who writes under which epoch, and how what they wrote ends."""
+"""Transaction coordinator: transactional ids and their transactions, stored in ``__transaction_state``."""

@@ -1,7 +1,6 @@
-"""What can be asked of a transactional id, and the answers, free of versions and of the wire.
+"""Commands to a transactional id and their results, independent of protocol versions and of the wire.
 
-``producer_id`` and ``producer_epoch`` -1 stand for none, as in the protocol. A question is answered at once
-and changes nothing; a command may have to wait until what it asks for is committed.
+As in the protocol, ``producer_id`` and ``producer_epoch`` -1 mean none.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, T
 
 
 class InitProducerId(NamedTuple):
-    """Answered with ``InitProducerIdResult``, or with ``NEEDS_PRODUCER_ID`` if it is to be submitted again
-    with a
-    producer id that nobody ever had. A producer that goes on after a fault says who it is (KIP-360)."""
+    """The result is an ``InitProducerIdResult``, or ``NEEDS_PRODUCER_ID`` if the command has to be submitted
+    again with a newly generated producer id. A producer that recovers from an error passes its id and epoch
+    (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
@@ -33,7 +32,7 @@ class InitProducerIdResult(NamedTuple):
 
 
 class NeedsProducerId(enum.Enum):
-    """The answer to who has to come back with a fresh producer id. Nothing was changed."""
+    """Result of an ``InitProducerId`` that needs a new producer id. Nothing was changed."""
 
     NEEDS_PRODUCER_ID = enum.auto()
 
@@ -42,8 +41,8 @@ NEEDS_PRODUCER_ID: Final = NeedsProducerId.NEEDS_PRODUCER_ID
 
 
 class AddPartitions(NamedTuple):
-    """Answered with ``AddPartitionsResult``. Whoever only verifies asks whether all that is so already, and
-    changes nothing."""
+    """The result is an ``AddPartitionsResult``. With ``verify_only``, only check that the partitions have
+    been added."""
 
     transactional_id: str
     producer_id: int
@@ -53,13 +52,13 @@ class AddPartitions(NamedTuple):
 
 
 class AddPartitionsResult(NamedTuple):
-    """One entry for each partition that was named. Either all are added, or none."""
+    """Errors by partition. Either all partitions are added, or none."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 class EndTransaction(NamedTuple):
-    """Answered with an ``ErrorCode``, NONE as soon as it is settled how the transaction ends."""
+    """The result is an ``ErrorCode``: NONE as soon as the outcome is decided."""
 
     transactional_id: str
     producer_id: int
@@ -68,8 +67,8 @@ class EndTransaction(NamedTuple):
 
 
 class WriteMarkers(NamedTuple):
-    """The task of ending a transaction in its partitions; the epoch of the coordinator is the leader epoch of
-    the partition that gave it. It may be given again, and is told of with ``MarkersWritten``."""
+    """Task to write the markers of a transaction to its partitions. The coordinator epoch is the leader epoch
+    of the partition that started the task. A task may be started again; ``MarkersWritten`` reports on it."""
 
     transactional_id: str
     producer_id: int
@@ -79,8 +78,8 @@ class WriteMarkers(NamedTuple):
 
 
 class MarkersWritten(NamedTuple):
-    """The markers of this very ``task`` are committed in these of its partitions, or those are no more. Told
-    at once or in parts; answered with an ``ErrorCode``, which is NONE if the task still counts."""
+    """Report that markers of ``task`` are committed in these partitions, or that the partitions are deleted.
+    There may be several reports per task. The result is an ``ErrorCode``: NONE if the task is current."""
 
     task: WriteMarkers
     partitions: tuple[TopicPartition, ...]
@@ -90,7 +89,7 @@ Command = InitProducerId | AddPartitions | EndTransaction | MarkersWritten
 
 
 class TransactionDescription(NamedTuple):
-    """``start_ms`` is -1 while there was no transaction since the producer came."""
+    """``start_ms`` is -1 before the producer's first transaction."""
 
     error: ErrorCode
     state: str = ""

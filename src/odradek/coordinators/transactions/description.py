@@ -1,4 +1,4 @@
-"""What outsiders are told of transactional ids."""
+"""DescribeTransactions and ListTransactions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from odradek.coordinators.transactions.transaction_metadata import TransactionMe
 from odradek.model.errors import ErrorCode
 
 
-def describe(transactional_id: str, one: TransactionMetadata | None) -> TransactionDescription:
-    """While a transaction ends, the partitions are those that have no marker yet."""
+def describe_transaction(
+    transactional_id: str, metadata: TransactionMetadata | None
+) -> TransactionDescription:
+    """Describe a transactional id. While markers are written, only partitions without one are included."""
     if not transactional_id:
         return TransactionDescription(ErrorCode.INVALID_REQUEST)
-    if one is None or one.stored is None:
+    if metadata is None or metadata.stored is None:
         return TransactionDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    stored = one.stored
+    stored = metadata.stored
+    partitions = stored.partitions if metadata.task is None else metadata.partitions_without_marker
     return TransactionDescription(
         ErrorCode.NONE,
         stored.state.value,
@@ -23,23 +26,24 @@ def describe(transactional_id: str, one: TransactionMetadata | None) -> Transact
         stored.start_ms,
         stored.producer_id,
         stored.producer_epoch,
-        tuple(sorted(stored.partitions if one.task is None else one.partitions_without_marker)),
+        tuple(sorted(partitions)),
     )
 
 
-def listing(
-    ids: Iterable[TransactionMetadata],
+def list_transactions(
+    transactions: Iterable[TransactionMetadata],
     states: Collection[str],
     producer_ids: Collection[int],
     duration_min_ms: int,
     now_ms: int,
 ) -> list[TransactionListing]:
-    """Those in one of these states, of one of these producers, whose transaction began longer ago than that;
-    without states or producers, or with a negative time, of any. An id that had none began one at -1."""
+    """List the ids in one of these states, of one of these producers, whose transaction is open longer than
+    ``duration_min_ms``. An empty or negative filter matches all. The start of an id that never had a
+    transaction is -1."""
     return [
-        TransactionListing(one.name, stored.producer_id, stored.state.value)
-        for one in ids
-        if (stored := one.stored) is not None
+        TransactionListing(metadata.transactional_id, stored.producer_id, stored.state.value)
+        for metadata in transactions
+        if (stored := metadata.stored) is not None
         and (not producer_ids or stored.producer_id in producer_ids)
         and (not states or stored.state.value in states)
         and (duration_min_ms < 0 or now_ms - stored.start_ms > duration_min_ms)

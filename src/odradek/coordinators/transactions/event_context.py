@@ -1,5 +1,7 @@
-"""One turn of a transaction shard: a command, a timer or the fate of a write is judged, and effects come of
-it. Whoever decides is handed a ``EventContext`` for what it may know and may ask for."""
+"""Context of one event of the transaction coordinator: a command, a timer or the completion of an append.
+
+Handlers receive an ``EventContext``, read the time and the settings from it, and add their effects to it.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ class EventContext:
     def settings(self) -> TransactionSettings:
         return self._settings()
 
-    def reply(self, to: Any, answer: Any) -> None:
-        self.effects.append(Reply(to, answer))
+    def reply(self, to: Any, response: Any) -> None:
+        self.effects.append(Reply(to, response))
 
-    def arm(self, timer: Hashable, delay_ms: int) -> None:
+    def schedule_timer(self, timer: Hashable, delay_ms: int) -> None:
         self.effects.append(ScheduleTimer(timer, delay_ms))
 
-    def append(self, entries: tuple[CoordinatorRecord, ...], completion: Any) -> None:
-        self.effects.append(AppendRecords(entries, completion))
+    def append(self, records: tuple[CoordinatorRecord, ...], completion: Any) -> None:
+        self.effects.append(AppendRecords(records, completion))
 
-    def perform(self, task: Any) -> None:
+    def start_task(self, task: Any) -> None:
         self.effects.append(StartTask(task))

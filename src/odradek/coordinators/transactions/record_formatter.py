@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state`` in the words of Kafka's dump tool, for ``--transaction-log-decoder``."""
+"""Records of ``__transaction_state`` as Kafka's dump tool prints them, for ``--transaction-log-decoder``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ TOMBSTONE: Final = "<DELETE>"
 
 
 def format_record(record: Record) -> tuple[str, str | None]:
-    """The words for a record's key and for its value; what cannot be read has its reason for a key."""
+    """Return the text of a record's key and value; for an unreadable record, the error as its key."""
     if record.key is None:
         return f"Error at offset {record.offset}, skipping. The record has no key.", None
     try:
         transactional_id = read_key(record.key)
         if transactional_id is None:
             return f"unknown::version={read_version(record.key)}", None
-        return f"transaction_metadata::transactionalId={transactional_id}", _value_text(record.value)
-    except BrokerError as corrupt:
-        return f"Error at offset {record.offset}, skipping. {corrupt.message}", None
+        return f"transaction_metadata::transactionalId={transactional_id}", _format_value(record.value)
+    except BrokerError as error:
+        return f"Error at offset {record.offset}, skipping. {error.message}", None
 
 
-def _value_text(raw: bytes | None) -> str:
+def _format_value(raw: bytes | None) -> str:
     if raw is None:
         return TOMBSTONE
     stored = read_transaction(raw)

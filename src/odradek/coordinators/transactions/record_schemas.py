@@ -1,7 +1,7 @@
-"""The fields of records in ``__transaction_state``, by version; named as in Kafka's message definitions.
+"""Schemas of the records in ``__transaction_state``, named as in Kafka's message definitions.
 
-A key or value is an int16 version and then the fields. Values of version 1 are flexible; Kafka writes them
-where the feature ``transaction.version`` is on, which needs KRaft.
+A key or value is an int16 version followed by the fields. Values of version 1 are flexible; Kafka writes them
+if the feature ``transaction.version`` is enabled, which requires KRaft.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PartitionsSchema:
 
 @message(versions=range(0, 2), flexible=1)
 class TransactionLogValue:
-    """Without partitions, rather than with none, while the state is Empty."""
+    """``transaction_partitions`` is null, not empty, in state Empty."""
 
     producer_id: int = int64()
     producer_epoch: int = int16()

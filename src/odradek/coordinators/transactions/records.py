@@ -1,10 +1,10 @@
-"""What the partitions of ``__transaction_state`` remember of a transactional id, as values and as bytes.
+"""Records of ``__transaction_state``: transactional ids, as values and as bytes.
 
-The bytes are those of Kafka 3.9 (``record_tables`` has the fields): values of version 0 are written, both
-versions are read. Partitions are written in the order of their names; Kafka's order is that of its hashes.
+The bytes are those of Kafka 3.9 (``record_schemas`` has the fields): values of version 0 are written, both
+versions are read. Partitions are written in sorted order; Kafka writes them in hash order.
 
-Bytes that are no such record raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. Keys of a kind
-nobody here knows are no error: they read as ``None``.
+Malformed records raise ``BrokerError`` with CORRUPT_MESSAGE, and nothing else. A key of an unknown type is
+not an error and reads as ``None``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.coordinators.transactions.record_schemas import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from odradek.coordinators.transactions.transaction_state import BY_NUMBER, NUMBERS, TransactionState
+from odradek.coordinators.transactions.transaction_state import STATE_IDS, STATES_BY_ID, TransactionState
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.ids import NO_TIMESTAMP, TopicPartition
 
@@ -30,8 +30,8 @@ VALUE_VERSION: Final = 0
 
 
 class StoredTransaction(NamedTuple):
-    """Who may write under a transactional id, and how far the transaction is. ``start_ms`` is -1 until the
-    first transaction of a producer begins; ``partitions`` are those that hear how it ends."""
+    """The producer of a transactional id, and the state of its transaction. ``start_ms`` is -1 before the
+    producer's first transaction; ``partitions`` are those that get a marker."""
 
     producer_id: int
     producer_epoch: int
@@ -43,7 +43,7 @@ class StoredTransaction(NamedTuple):
 
 
 def read_key(raw: bytes) -> str | None:
-    """The transactional id a record is about, or None for a kind that is not known."""
+    """Return the transactional id of a key; None if its type is unknown."""
     version = read_version(raw)
     if version not in versions_of(TransactionLogKey):
         return None
@@ -69,10 +69,10 @@ def read_transaction(raw: bytes) -> StoredTransaction:
     )
 
 
-def _state(number: int) -> TransactionState:
-    if not 0 <= number < len(BY_NUMBER):
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"no state of a transaction has the number {number}")
-    return BY_NUMBER[number]
+def _state(state_id: int) -> TransactionState:
+    if not 0 <= state_id < len(STATES_BY_ID):
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"unknown transaction state {state_id}")
+    return STATES_BY_ID[state_id]
 
 
 def _partitions(
@@ -81,7 +81,7 @@ def _partitions(
     if state is TransactionState.EMPTY:
         return frozenset()
     if topics is None:
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{state.value} without partitions")
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"partitions must not be null in state {state.value}")
     return frozenset(TopicPartition(each.topic, number) for each in topics for number in each.partition_ids)
 
 
@@ -91,7 +91,7 @@ def write_transaction(stored: StoredTransaction) -> bytes:
             stored.producer_id,
             stored.producer_epoch,
             stored.timeout_ms,
-            NUMBERS[stored.state],
+            STATE_IDS[stored.state],
             None if stored.state is TransactionState.EMPTY else _by_topic(stored.partitions),
             stored.update_ms,
             stored.start_ms,
@@ -102,13 +102,13 @@ def write_transaction(stored: StoredTransaction) -> bytes:
 
 def _by_topic(partitions: Collection[TopicPartition]) -> list[PartitionsSchema]:
     return [
-        PartitionsSchema(topic, [each.partition for each in same])
-        for topic, same in groupby(sorted(partitions), attrgetter("topic"))
+        PartitionsSchema(topic, [partition.partition for partition in group])
+        for topic, group in groupby(sorted(partitions), attrgetter("topic"))
     ]
 
 
-def transaction_entry(transactional_id: str, stored: StoredTransaction | None) -> CoordinatorRecord:
-    """The record of a transactional id; without a value, the record that it is no more."""
+def transaction_record(transactional_id: str, stored: StoredTransaction | None) -> CoordinatorRecord:
+    """Return the record of a transactional id; a tombstone for None."""
     return CoordinatorRecord(
         write_key(transactional_id), None if stored is None else write_transaction(stored)
     )

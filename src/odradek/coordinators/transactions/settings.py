@@ -1,4 +1,4 @@
-"""The settings that transactions go by, as one value."""
+"""Settings of the transaction coordinator, as one value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Defaults are Kafka's."""
+    """Settings with Kafka's defaults."""
 
     timeout_max_ms: int = 900_000
     id_retention_ms: int = 7 * _DAY_MS
@@ -22,7 +22,7 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, settings: Settings) -> TransactionSettings:
-        """The values that hold on this broker."""
+        """Take the values from a broker's settings."""
         return cls(
             timeout_max_ms=settings[broker.TRANSACTION_MAX_TIMEOUT_MS],
             id_retention_ms=settings[broker.TRANSACTIONAL_ID_EXPIRATION_MS],

@@ -1,7 +1,7 @@
-"""The transactional ids behind one partition of ``__transaction_state``.
+"""The transactional ids of one partition of ``__transaction_state``.
 
-Invariant: ``apply`` alone changes what is durable (``stored`` of each id), and a shard that is told the
-same again knows the same.
+Invariant: ``replay`` alone changes durable state (``stored`` of each id), and replaying the same log gives
+the same state.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Any, Final
 
 from odradek.coordinators.effects import AppendRecords, CoordinatorRecord, Effects, Now
-from odradek.coordinators.transactions import description, transitions
+from odradek.coordinators.transactions import transitions
 from odradek.coordinators.transactions.commands import (
     AddPartitions,
     AddPartitionsResult,
@@ -23,230 +23,238 @@ from odradek.coordinators.transactions.commands import (
     TransactionDescription,
     TransactionListing,
 )
+from odradek.coordinators.transactions.description import describe_transaction, list_transactions
 from odradek.coordinators.transactions.event_context import EventContext
 from odradek.coordinators.transactions.records import read_key, read_transaction
 from odradek.coordinators.transactions.settings import TransactionSettings
 from odradek.coordinators.transactions.transaction_metadata import TransactionMetadata, TxnTransitMetadata
-from odradek.coordinators.transactions.transaction_state import AT_REST, TransactionState
+from odradek.coordinators.transactions.transaction_state import IDLE, TransactionState
 from odradek.coordinators.transactions.transition_appends import (
     IdTransition,
     RetryTimer,
     TransitionAppend,
+    append_transitions,
     complete_markers,
     resume,
-    write,
 )
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_PRODUCER_ID
 
 TIMEOUT_TIMER: Final = "timeouts"
-"""The timer that looks for transactions that are open for too long."""
+"""Timer that aborts transactions that exceed their timeout."""
 EXPIRATION_TIMER: Final = "expiry"
-"""The timer that looks for ids that nobody uses any more."""
+"""Timer that deletes unused transactional ids."""
 
-IDS_AT_ONCE_MAX: Final = 500
-"""Ids that one turn of a timer looks at, and may write of: whoever has many must not keep all others waiting.
+IDS_PER_RUN_MAX: Final = 500
+"""Ids checked, and possibly written, in one run of a timer, so that many ids do not block other requests.
 This takes about a millisecond if none is due."""
-NEXT_TURN_MS: Final = 1
+NEXT_RUN_MS: Final = 1
 TOMBSTONES_BYTES_MAX: Final = 65_536
-"""Of names in one append, but for the last one: a batch must not be larger than the topic takes."""
+"""Bound on the ids in one append, exceeded by at most one: a batch must not exceed the topic's maximum."""
 
 
 class TransactionCoordinatorShard:
-    """``settings`` is asked for what holds now."""
+    """``settings`` returns the current settings."""
 
     def __init__(self, settings: Callable[[], TransactionSettings]) -> None:
         self.ids: dict[str, TransactionMetadata] = {}
         self._settings = settings
-        self._writes: dict[TransitionAppend, None] = {}
-        self._not_at_rest: dict[str, None] = {}
-        """Ids with a transaction that has not ended, so that all others cost nothing."""
+        self._pending_appends: dict[TransitionAppend, None] = {}
+        self._unfinished: dict[str, None] = {}
+        """Ids whose transaction is open or ending, so that idle ids cost nothing."""
         self._to_time_out: deque[str] = deque()
         self._to_expire: deque[str] = deque()
 
-    def _done(self, turn: EventContext) -> Effects:
-        """The effects of a turn; writes among them are remembered until their fate is known."""
-        self._writes.update((one.completion, None) for one in turn.effects if isinstance(one, AppendRecords))
-        return turn.effects
+    def _effects(self, context: EventContext) -> Effects:
+        """Return the effects of an event, and remember its appends until they complete."""
+        self._pending_appends.update(
+            (effect.completion, None) for effect in context.effects if isinstance(effect, AppendRecords)
+        )
+        return context.effects
 
     # Commands.
 
     def handle(self, command: Command, to: Any, now: Now) -> Effects:
-        turn = EventContext(now, self._settings)
+        context = EventContext(now, self._settings)
         match command:
             case InitProducerId():
-                self._init(command, to, turn)
+                self._init_producer_id(command, to, context)
             case AddPartitions():
-                self._add(command, to, turn)
+                self._add_partitions(command, to, context)
             case EndTransaction():
-                self._end(command, to, turn)
+                self._end_transaction(command, to, context)
             case MarkersWritten():
-                one = self.ids.get(command.task.transactional_id)
-                turn.reply(to, complete_markers(one, command, turn))
-        return self._done(turn)
+                metadata = self.ids.get(command.task.transactional_id)
+                context.reply(to, complete_markers(metadata, command, context))
+        return self._effects(context)
 
-    def _init(self, command: InitProducerId, to: Any, turn: EventContext) -> None:
-        one = self.ids.get(command.transactional_id)
-        verdict = transitions.prepare_init_producer_id(
-            one, command, turn.settings.timeout_max_ms, turn.now.wall_ms
+    def _init_producer_id(self, command: InitProducerId, to: Any, context: EventContext) -> None:
+        metadata = self.ids.get(command.transactional_id)
+        decision = transitions.prepare_init_producer_id(
+            metadata, command, context.settings.timeout_max_ms, context.now.wall_ms
         )
-        if not isinstance(verdict, TxnTransitMetadata):
-            turn.reply(to, InitProducerIdResult(verdict) if isinstance(verdict, ErrorCode) else verdict)
+        if not isinstance(decision, TxnTransitMetadata):
+            context.reply(to, InitProducerIdResult(decision) if isinstance(decision, ErrorCode) else decision)
             return
-        if one is None:
-            one = self.ids[command.transactional_id] = TransactionMetadata(command.transactional_id)
-        write([IdTransition(one, verdict)], turn, to, lambda code: _initialised(verdict, code))
+        if metadata is None:
+            metadata = self.ids[command.transactional_id] = TransactionMetadata(command.transactional_id)
+        append_transitions(
+            [IdTransition(metadata, decision)], context, to, lambda code: _init_result(decision, code)
+        )
 
-    def _add(self, command: AddPartitions, to: Any, turn: EventContext) -> None:
-        one = self.ids.get(command.transactional_id)
+    def _add_partitions(self, command: AddPartitions, to: Any, context: EventContext) -> None:
+        metadata = self.ids.get(command.transactional_id)
         if command.verify_only:
-            turn.reply(to, AddPartitionsResult(transitions.verify_partitions(one, command)))
+            context.reply(to, AddPartitionsResult(transitions.verify_partitions(metadata, command)))
             return
 
-        def answer(code: ErrorCode) -> AddPartitionsResult:
+        def make_response(code: ErrorCode) -> AddPartitionsResult:
             return AddPartitionsResult(dict.fromkeys(command.partitions, code))
 
-        verdict = transitions.prepare_add_partitions(one, command, turn.now.wall_ms)
-        self._write_or_reply(one, verdict, turn, to, answer)
+        decision = transitions.prepare_add_partitions(metadata, command, context.now.wall_ms)
+        self._append_or_reply(metadata, decision, context, to, make_response)
 
-    def _end(self, command: EndTransaction, to: Any, turn: EventContext) -> None:
-        one = self.ids.get(command.transactional_id)
-        verdict = transitions.prepare_end(one, command, turn.now.wall_ms)
-        self._write_or_reply(one, verdict, turn, to, lambda code: code)
+    def _end_transaction(self, command: EndTransaction, to: Any, context: EventContext) -> None:
+        metadata = self.ids.get(command.transactional_id)
+        decision = transitions.prepare_end(metadata, command, context.now.wall_ms)
+        self._append_or_reply(metadata, decision, context, to, lambda code: code)
 
-    def _write_or_reply(
+    def _append_or_reply(
         self,
-        one: TransactionMetadata | None,
-        verdict: ErrorCode | TxnTransitMetadata,
-        turn: EventContext,
+        metadata: TransactionMetadata | None,
+        decision: ErrorCode | TxnTransitMetadata,
+        context: EventContext,
         to: Any,
-        answer: Callable[[ErrorCode], Any],
+        make_response: Callable[[ErrorCode], Any],
     ) -> None:
-        if isinstance(verdict, ErrorCode):
-            turn.reply(to, answer(verdict))
+        if isinstance(decision, ErrorCode):
+            context.reply(to, make_response(decision))
         else:
-            assert one is not None
-            write([IdTransition(one, verdict)], turn, to, answer)
+            assert metadata is not None
+            append_transitions([IdTransition(metadata, decision)], context, to, make_response)
 
-    # What became of writes.
+    # Completion of appends.
 
     def on_append_committed(self, completion: TransitionAppend, now: Now) -> Effects:
-        turn = EventContext(now, self._settings)
-        if completion in self._writes:
-            del self._writes[completion]
-            completion.committed(turn)
-        return self._done(turn)
+        context = EventContext(now, self._settings)
+        if completion in self._pending_appends:
+            del self._pending_appends[completion]
+            completion.on_committed(context)
+        return self._effects(context)
 
     def on_append_failed(self, completion: TransitionAppend, code: ErrorCode, now: Now) -> Effects:
-        turn = EventContext(now, self._settings)
-        if completion in self._writes:
-            del self._writes[completion]
-            completion.refused(code, turn)
-            self._forget(completion)
-        return self._done(turn)
+        context = EventContext(now, self._settings)
+        if completion in self._pending_appends:
+            del self._pending_appends[completion]
+            completion.on_failed(code, context)
+            self._remove_uncreated(completion)
+        return self._effects(context)
 
-    def _forget(self, completion: TransitionAppend) -> None:
-        """An id that did not come into being is none."""
-        for one, _ in completion.changes:
-            if one.is_nothing and self.ids.get(one.name) is one:
-                del self.ids[one.name]
+    def _remove_uncreated(self, completion: TransitionAppend) -> None:
+        """Remove ids whose first record was not written."""
+        for metadata, _ in completion.transitions:
+            if metadata.is_removable and self.ids.get(metadata.transactional_id) is metadata:
+                del self.ids[metadata.transactional_id]
 
     # Timers.
 
     def on_timer(self, timer: Hashable, now: Now) -> Effects:
-        turn = EventContext(now, self._settings)
+        context = EventContext(now, self._settings)
         if timer == TIMEOUT_TIMER:
-            self._abort_overdue(turn)
+            self._abort_timed_out(context)
         elif timer == EXPIRATION_TIMER:
-            self._expire(turn)
+            self._delete_expired(context)
         elif isinstance(timer, RetryTimer) and timer.transactional_id in self.ids:
-            resume(self.ids[timer.transactional_id], turn)
-        return self._done(turn)
+            resume(self.ids[timer.transactional_id], context)
+        return self._effects(context)
 
-    def _abort_overdue(self, turn: EventContext) -> None:
-        for one in self._next_of(self._to_time_out, self._not_at_rest):
-            if transitions.has_timed_out(one, turn.now.wall_ms):
-                assert one.stored is not None
-                write([IdTransition(one, transitions.fenced(one.stored, turn.now.wall_ms))], turn)
-        interval_ms = turn.settings.timeouts_check_interval_ms
-        turn.arm(TIMEOUT_TIMER, NEXT_TURN_MS if self._to_time_out else interval_ms)
+    def _abort_timed_out(self, context: EventContext) -> None:
+        for metadata in self._next_batch(self._to_time_out, self._unfinished):
+            if transitions.has_timed_out(metadata, context.now.wall_ms):
+                assert metadata.stored is not None
+                fenced = transitions.prepare_fence(metadata.stored, context.now.wall_ms)
+                append_transitions([IdTransition(metadata, fenced)], context)
+        interval_ms = context.settings.timeouts_check_interval_ms
+        context.schedule_timer(TIMEOUT_TIMER, NEXT_RUN_MS if self._to_time_out else interval_ms)
 
-    def _expire(self, turn: EventContext) -> None:
-        retention_ms, now_ms = turn.settings.id_retention_ms, turn.now.wall_ms
-        gone: list[IdTransition] = []
+    def _delete_expired(self, context: EventContext) -> None:
+        retention_ms, now_ms = context.settings.id_retention_ms, context.now.wall_ms
+        expired: list[IdTransition] = []
         size_bytes = 0
-        for one in self._next_of(self._to_expire, self.ids):
-            if transitions.has_expired(one, retention_ms, now_ms):
-                gone.append(IdTransition(one, TxnTransitMetadata(None)))
-                size_bytes += len(one.name.encode())
+        for metadata in self._next_batch(self._to_expire, self.ids):
+            if transitions.has_expired(metadata, retention_ms, now_ms):
+                expired.append(IdTransition(metadata, TxnTransitMetadata(None)))
+                size_bytes += len(metadata.transactional_id.encode())
             if size_bytes >= TOMBSTONES_BYTES_MAX:
                 break
-        if gone:
-            write(gone, turn)
-        turn.arm(EXPIRATION_TIMER, NEXT_TURN_MS if self._to_expire else turn.settings.ids_check_interval_ms)
+        if expired:
+            append_transitions(expired, context)
+        interval_ms = context.settings.ids_check_interval_ms
+        context.schedule_timer(EXPIRATION_TIMER, NEXT_RUN_MS if self._to_expire else interval_ms)
 
-    def _next_of(self, waiting: deque[str], names: Collection[str]) -> Iterator[TransactionMetadata]:
-        """Some ids: the next where the last turn left off, or the first ones."""
+    def _next_batch(self, waiting: deque[str], ids: Collection[str]) -> Iterator[TransactionMetadata]:
+        """Yield the next ids of the current check, or the first ids of the next one."""
         if not waiting:
-            waiting.extend(names)
-        for _ in range(min(len(waiting), IDS_AT_ONCE_MAX)):
-            one = self.ids.get(waiting.popleft())
-            if one is not None:
-                yield one
+            waiting.extend(ids)
+        for _ in range(min(len(waiting), IDS_PER_RUN_MAX)):
+            metadata = self.ids.get(waiting.popleft())
+            if metadata is not None:
+                yield metadata
 
-    # What the log says.
+    # Replay.
 
-    def replay(self, entry: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Bytes that cannot be read raise ``BrokerError``, and change nothing."""
-        name = read_key(entry.key)
-        if name is None:
+    def replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Apply a committed record. A malformed one raises ``BrokerError`` and changes nothing."""
+        transactional_id = read_key(record.key)
+        if transactional_id is None:
             return
-        stored = None if entry.value is None else read_transaction(entry.value)
-        one = self.ids.get(name) or TransactionMetadata(name)
-        one.applied(stored)
-        if one.is_nothing:
-            self.ids.pop(name, None)
+        stored = None if record.value is None else read_transaction(record.value)
+        metadata = self.ids.get(transactional_id) or TransactionMetadata(transactional_id)
+        metadata.replay(stored)
+        if metadata.is_removable:
+            self.ids.pop(transactional_id, None)
         else:
-            self.ids[name] = one
-        if stored is not None and stored.state not in AT_REST:
-            self._not_at_rest[name] = None
+            self.ids[transactional_id] = metadata
+        if stored is not None and stored.state not in IDLE:
+            self._unfinished[transactional_id] = None
         else:
-            self._not_at_rest.pop(name, None)
+            self._unfinished.pop(transactional_id, None)
 
     def replay_end_transaction_marker(self, producer_id: int, *, commits: bool) -> None:
-        """Nobody writes here as part of a transaction."""
+        """Do nothing: records of this topic are never part of a transaction."""
 
     def on_loaded(self, now: Now) -> Effects:
-        turn = EventContext(now, self._settings)
-        for name in self._not_at_rest:
-            resume(self.ids[name], turn)
-        turn.arm(TIMEOUT_TIMER, turn.settings.timeouts_check_interval_ms)
-        turn.arm(EXPIRATION_TIMER, turn.settings.ids_check_interval_ms)
-        return self._done(turn)
+        context = EventContext(now, self._settings)
+        for transactional_id in self._unfinished:
+            resume(self.ids[transactional_id], context)
+        context.schedule_timer(TIMEOUT_TIMER, context.settings.timeouts_check_interval_ms)
+        context.schedule_timer(EXPIRATION_TIMER, context.settings.ids_check_interval_ms)
+        return self._effects(context)
 
     def on_unloaded(self) -> Effects:
-        turn = EventContext(Now(0, 0), self._settings)
-        for completion in self._writes:
-            completion.abandoned(turn)
-        self._writes.clear()
-        self._not_at_rest.clear()
+        context = EventContext(Now(0, 0), self._settings)
+        for completion in self._pending_appends:
+            completion.on_unloaded(context)
+        self._pending_appends.clear()
+        self._unfinished.clear()
         self.ids.clear()
-        return turn.effects
+        return context.effects
 
-    # Questions.
+    # Queries.
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        return description.describe(transactional_id, self.ids.get(transactional_id))
+        return describe_transaction(transactional_id, self.ids.get(transactional_id))
 
     def listing(
         self, states: Collection[str], producer_ids: Collection[int], duration_min_ms: int, now_ms: int
     ) -> list[TransactionListing]:
-        """Filters that are empty, or negative, let all pass. ``now_ms`` is by the wall clock."""
-        return description.listing(self.ids.values(), states, producer_ids, duration_min_ms, now_ms)
+        """List ids. Empty or negative filters match all. ``now_ms`` is wall clock time."""
+        return list_transactions(self.ids.values(), states, producer_ids, duration_min_ms, now_ms)
 
 
-def _initialised(transition: TxnTransitMetadata, code: ErrorCode) -> InitProducerIdResult:
-    """An aborted transaction has to be ended first; then the producer gets its epoch."""
+def _init_result(transition: TxnTransitMetadata, code: ErrorCode) -> InitProducerIdResult:
+    """Return the result of InitProducerId. If it aborted a transaction, the client has to retry until the
+    abort is complete."""
     target = transition.target
     if code is not ErrorCode.NONE or target is None:
         return InitProducerIdResult(code)

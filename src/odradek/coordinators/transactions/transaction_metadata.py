@@ -1,11 +1,11 @@
-"""One transactional id: what the log says of it, and what is under way with it.
+"""State of one transactional id: its record in the log, and its pending transition and markers.
 
-``stored`` is durable and changes in ``applied`` alone. All else is volatile, and lost with the leadership:
-who had the id before (Kafka does not write that down either), the transition that is being written, the
-markers that are being written.
+``stored`` is durable and changes in ``replay`` alone. Everything else is volatile and lost with the
+leadership: the previous producer (which Kafka does not store either), the pending transition, and the markers
+being written.
 
-Invariant: at most one transition of an id is under way, and none while its markers are being written but the
-one that completes it; hence the log tells its states in the order of the table in ``states``.
+Invariant: an id has at most one pending transition, and while its markers are being written none but the one
+that completes the transaction; hence its states in the log follow ``VALID_PREVIOUS_STATES``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
+from odradek.coordinators.effects import ProducerIdAndEpoch
 from odradek.coordinators.transactions.commands import WriteMarkers
 from odradek.coordinators.transactions.records import StoredTransaction
 from odradek.coordinators.transactions.transaction_state import (
@@ -20,59 +21,51 @@ from odradek.coordinators.transactions.transaction_state import (
     VALID_PREVIOUS_STATES,
     TransactionState,
 )
-from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """A producer id and its epoch: of all producers with one transactional id, one has the right one."""
-
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-
+from odradek.model.ids import TopicPartition
 
 NO_PRODUCER: Final = ProducerIdAndEpoch()
 
 
 class TxnTransitMetadata(NamedTuple):
-    """What is to be written of an id; without ``target`` it is forgotten. ``previous`` is who asked for a
-    higher epoch, and may ask again if the answer was lost."""
+    """Target of a transition; None deletes the id. ``previous`` is the producer that requested a higher
+    epoch, and may request it again if the response was lost."""
 
     target: StoredTransaction | None
     previous: ProducerIdAndEpoch = NO_PRODUCER
 
 
 class AppendStatus(enum.Enum):
-    """What is known of a transition that is under way."""
+    """Status of the append of a pending transition."""
 
-    OPEN = enum.auto()
-    """It will be told."""
-    LATE = enum.auto()
-    """It is in the log, and counts whenever it is committed."""
-    DOUBTFUL = enum.auto()
-    """It may be in the log or not."""
+    PENDING = enum.auto()
+    """It will be completed."""
+    TIMED_OUT = enum.auto()
+    """The record is in the log, and takes effect when it is committed."""
+    UNCERTAIN = enum.auto()
+    """The record may be in the log or not."""
 
 
 class TransactionMetadata:
     __slots__ = (
-        "fate",
-        "name",
+        "append_status",
         "partitions_without_marker",
         "pending_transition",
         "previous",
         "stored",
         "task",
+        "transactional_id",
     )
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
         self.stored: StoredTransaction | None = None
         self.previous = NO_PRODUCER
         self.pending_transition: TxnTransitMetadata | None = None
-        self.fate = AppendStatus.OPEN
-        """Of what is under way."""
+        self.append_status = AppendStatus.PENDING
+        """Status of ``pending_transition``."""
         self.task: WriteMarkers | None = None
         self.partitions_without_marker: set[TopicPartition] = set()
-        """Partitions that have not told yet that they have the marker of ``task``."""
+        """Partitions of ``task`` whose marker has not been reported as written."""
 
     @property
     def is_prepared(self) -> bool:
@@ -80,24 +73,24 @@ class TransactionMetadata:
 
     @property
     def is_busy(self) -> bool:
-        """Whether whoever wants something changed has to come again."""
+        """True if clients have to retry requests that change the state (CONCURRENT_TRANSACTIONS)."""
         return self.pending_transition is not None or self.is_prepared
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether there is no need to know of it."""
+    def is_removable(self) -> bool:
+        """True if there is neither a record nor a pending transition."""
         return self.stored is None and self.pending_transition is None
 
-    def begin(self, transition: TxnTransitMetadata) -> None:
-        """Its transition is being written."""
-        assert self.pending_transition is None, f"two transitions of {self.name}"
+    def begin_transition(self, transition: TxnTransitMetadata) -> None:
+        """Set the pending transition. Its append follows."""
+        assert self.pending_transition is None, f"{self.transactional_id} has a pending transition"
         state = TransactionState.DEAD if transition.target is None else transition.target.state
         before = TransactionState.EMPTY if self.stored is None else self.stored.state
-        assert before in VALID_PREVIOUS_STATES[state], f"{before.name} does not become {state.name}"
-        self.pending_transition, self.fate = transition, AppendStatus.OPEN
+        assert before in VALID_PREVIOUS_STATES[state], f"{before.name} cannot become {state.name}"
+        self.pending_transition, self.append_status = transition, AppendStatus.PENDING
 
-    def applied(self, stored: StoredTransaction | None) -> None:
-        """The log says so."""
+    def replay(self, stored: StoredTransaction | None) -> None:
+        """Apply a committed record; None is a tombstone."""
         self.stored = stored
         if self.pending_transition is not None and self.pending_transition.target == stored:
             self.previous = self.pending_transition.previous
@@ -106,10 +99,12 @@ class TransactionMetadata:
             self.task = None
             self.partitions_without_marker.clear()
 
-    def refused(self, fate: AppendStatus | None) -> None:
-        """The log did not take the transition, which was perhaps written before; without a fate, the log
-        does not have it from this time."""
-        if fate is AppendStatus.LATE or (fate is AppendStatus.DOUBTFUL and self.fate is AppendStatus.OPEN):
-            self.fate = fate
-        elif self.fate is AppendStatus.OPEN:
+    def on_append_failed(self, status: AppendStatus | None) -> None:
+        """Note the failure of an append of the pending transition, which may have been appended before.
+        A status of None means that the log does not have the record of this append."""
+        if status is AppendStatus.TIMED_OUT or (
+            status is AppendStatus.UNCERTAIN and self.append_status is AppendStatus.PENDING
+        ):
+            self.append_status = status
+        elif self.append_status is AppendStatus.PENDING:
             self.pending_transition = None

@@ -1,4 +1,4 @@
-"""The states of a transactional id, their numbers in the log, and which may follow which."""
+"""States of a transactional id, their ids in the log, and the valid transitions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 
 class TransactionState(enum.Enum):
-    """In the order of their numbers. Values are the names that Kafka's tools show.
+    """States in the order of their ids. Values are the names shown by Kafka's tools.
 
-    ``DEAD`` and ``PREPARE_EPOCH_FENCE`` are on the way only and never written: a dead id's record is removed,
-    and a transaction that is fenced is aborted in the same step.
+    ``DEAD`` and ``PREPARE_EPOCH_FENCE`` are transient and never written: the record of a dead id is a
+    tombstone, and a fenced transaction is aborted in the same step.
     """
 
     EMPTY = "Empty"
@@ -23,8 +23,8 @@ class TransactionState(enum.Enum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-BY_NUMBER: Final = tuple(TransactionState)
-NUMBERS: Final = {state: number for number, state in enumerate(BY_NUMBER)}
+STATES_BY_ID: Final = tuple(TransactionState)
+STATE_IDS: Final = {state: state_id for state_id, state in enumerate(STATES_BY_ID)}
 STATE_NAMES: Final = frozenset(state.value for state in TransactionState)
 
 VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
@@ -50,9 +50,9 @@ VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]
     ),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
-"""An id that is new comes into being as ``EMPTY``."""
+"""A new id starts as ``EMPTY``."""
 
-AT_REST: Final = VALID_PREVIOUS_STATES[TransactionState.DEAD]
-"""Nothing is open: a producer may come, a transaction may begin, the id may be forgotten."""
+IDLE: Final = VALID_PREVIOUS_STATES[TransactionState.DEAD]
+"""No transaction is open: a producer may be initialized, a transaction may begin, the id may expire."""
 PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""How the transaction ends is settled, and its partitions are to be told."""
+"""The outcome of the transaction is decided, and markers are to be written to its partitions."""

@@ -1,12 +1,12 @@
-"""Transitions on their way into the log, and transactions on their way to an end.
+"""Appends of transitions to the log, and the completion of transactions.
 
-A transition that the log refused is forgotten, and whoever asked for it may ask again. One of which nobody
-knows whether it will count keeps its transactional id busy until it is applied: a second one, judged by the
-state before it, could end a transaction twice. If it is not even known to be in the log, it is written again,
-which changes nothing if it is.
+A transition whose append failed is dropped, and the client may retry. One with an unknown outcome keeps its
+transactional id busy until it is replayed: a second one, decided on the state before it, could end a
+transaction twice. If it is not even known to be in the log, it is appended again, which has no effect if it
+already is.
 
-Invariant: a prepared transaction whose markers are not being written, or whose end is not, is looked at again
-soon. ``resume`` finds what is to be done next from what is known, wherever things stopped.
+Invariant: a prepared transaction whose markers or completion are not in progress is retried soon. ``resume``
+derives the next step from the current state, wherever the transaction stopped.
 """
 
 from __future__ import annotations
@@ -14,144 +14,138 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from odradek.coordinators.append_errors import transaction_error
 from odradek.coordinators.transactions.commands import MarkersWritten, WriteMarkers
 from odradek.coordinators.transactions.event_context import EventContext
-from odradek.coordinators.transactions.records import transaction_entry
+from odradek.coordinators.transactions.records import transaction_record
 from odradek.coordinators.transactions.transaction_metadata import (
     AppendStatus,
     TransactionMetadata,
     TxnTransitMetadata,
 )
 from odradek.coordinators.transactions.transaction_state import TransactionState
-from odradek.coordinators.transactions.transitions import completed
+from odradek.coordinators.transactions.transitions import prepare_complete
 from odradek.model.errors import ErrorCode
 
 RETRY_MS: Final = 1_000
-"""Until something that was refused or takes too long is looked at again."""
+"""Delay before a failed or slow step is retried."""
 
-_TOLD: Final[dict[ErrorCode, ErrorCode]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+_APPEND_STATUS: Final[dict[ErrorCode, AppendStatus]] = {
+    ErrorCode.REQUEST_TIMED_OUT: AppendStatus.TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR: AppendStatus.UNCERTAIN,
 }
-"""What clients are told when the log refuses: they know coordinators, and nothing of their partitions."""
-
-_FATES: Final[dict[ErrorCode, AppendStatus]] = {
-    ErrorCode.REQUEST_TIMED_OUT: AppendStatus.LATE,
-    ErrorCode.KAFKA_STORAGE_ERROR: AppendStatus.DOUBTFUL,
-}
-"""With these an entry may be in the log: it waits for replicas, or perhaps for a flush that failed."""
+"""Errors after which a record may be in the log: it waits for replication, or a flush failed."""
 
 
 class RetryTimer(NamedTuple):
-    """The timer of a transactional id that did not get on."""
+    """Timer of a transactional id whose transaction has to be resumed."""
 
     transactional_id: str
 
 
 class IdTransition(NamedTuple):
-    one: TransactionMetadata
+    metadata: TransactionMetadata
     transition: TxnTransitMetadata
 
 
 class TransitionAppend:
-    """Transitions of some ids in one append. ``answer`` makes of the code it ends with what is answered."""
+    """Transitions of one or more ids in one append. ``make_response`` converts the final error code to the
+    response."""
 
-    __slots__ = ("_answer", "_to", "changes")
+    __slots__ = ("_make_response", "_to", "transitions")
 
     def __init__(
         self,
-        changes: Sequence[IdTransition],
+        transitions: Sequence[IdTransition],
         to: Any = None,
-        answer: Callable[[ErrorCode], Any] | None = None,
+        make_response: Callable[[ErrorCode], Any] | None = None,
     ) -> None:
-        self.changes = changes
+        self.transitions = transitions
         self._to = to
-        self._answer = answer
+        self._make_response = make_response
 
-    def committed(self, turn: EventContext) -> None:
-        self._tell(ErrorCode.NONE, turn)
-        for one, _ in self.changes:
-            # Of a transition that was written twice the first counts, and another may have begun since.
-            if one.pending_transition is None:
-                resume(one, turn)
+    def on_committed(self, context: EventContext) -> None:
+        self._reply(ErrorCode.NONE, context)
+        for metadata, _ in self.transitions:
+            # If a transition was appended twice the first one counts, and another may have begun since.
+            if metadata.pending_transition is None:
+                resume(metadata, context)
 
-    def refused(self, code: ErrorCode, turn: EventContext) -> None:
-        self._tell(_TOLD.get(code, code), turn)
-        for one, transition in self.changes:
-            if one.pending_transition is transition:
-                one.refused(_FATES.get(code))
-            if one.is_busy:
-                turn.arm(RetryTimer(one.name), RETRY_MS)
+    def on_failed(self, code: ErrorCode, context: EventContext) -> None:
+        self._reply(transaction_error(code), context)
+        for metadata, transition in self.transitions:
+            if metadata.pending_transition is transition:
+                metadata.on_append_failed(_APPEND_STATUS.get(code))
+            if metadata.is_busy:
+                context.schedule_timer(RetryTimer(metadata.transactional_id), RETRY_MS)
 
-    def abandoned(self, turn: EventContext) -> None:
-        """The partition is led elsewhere now."""
-        self._tell(ErrorCode.NOT_COORDINATOR, turn)
+    def on_unloaded(self, context: EventContext) -> None:
+        """Reply to the waiting request: the partition is no longer led here."""
+        self._reply(ErrorCode.NOT_COORDINATOR, context)
 
-    def _tell(self, code: ErrorCode, turn: EventContext) -> None:
-        if self._answer is not None:
-            turn.reply(self._to, self._answer(code))
+    def _reply(self, code: ErrorCode, context: EventContext) -> None:
+        if self._make_response is not None:
+            context.reply(self._to, self._make_response(code))
 
 
-def write(
-    changes: Sequence[IdTransition],
-    turn: EventContext,
+def append_transitions(
+    transitions: Sequence[IdTransition],
+    context: EventContext,
     to: Any = None,
-    answer: Callable[[ErrorCode], Any] | None = None,
+    make_response: Callable[[ErrorCode], Any] | None = None,
 ) -> None:
-    """Begin transitions, in one append; ``to`` is answered when it ends, if anybody waits for that."""
-    for one, transition in changes:
-        one.begin(transition)
-    _append(TransitionAppend(changes, to, answer), turn)
+    """Begin transitions in one append; reply to ``to`` when it completes, if a request waits for it."""
+    for metadata, transition in transitions:
+        metadata.begin_transition(transition)
+    _append(TransitionAppend(transitions, to, make_response), context)
 
 
-def _append(completion: TransitionAppend, turn: EventContext) -> None:
-    entries = (transaction_entry(one.name, transition.target) for one, transition in completion.changes)
-    turn.append(tuple(entries), completion)
+def _append(append: TransitionAppend, context: EventContext) -> None:
+    records = (
+        transaction_record(metadata.transactional_id, transition.target)
+        for metadata, transition in append.transitions
+    )
+    context.append(tuple(records), append)
 
 
-def resume(one: TransactionMetadata, turn: EventContext) -> None:
-    """Do what is to be done next, if it is known: an id that is at rest needs nothing."""
-    if one.pending_transition is not None:
-        if one.fate is AppendStatus.DOUBTFUL:
-            _append(TransitionAppend([IdTransition(one, one.pending_transition)]), turn)
+def resume(metadata: TransactionMetadata, context: EventContext) -> None:
+    """Take the next step of an id, if any: an idle id needs none."""
+    if metadata.pending_transition is not None:
+        if metadata.append_status is AppendStatus.UNCERTAIN:
+            _append(TransitionAppend([IdTransition(metadata, metadata.pending_transition)]), context)
         else:
-            turn.arm(RetryTimer(one.name), RETRY_MS)
-    elif one.is_prepared:
-        if one.task is None:
-            _ask_for_markers(one, turn)
-        if not one.partitions_without_marker:
-            write([IdTransition(one, completed(one, turn.now.wall_ms))], turn)
+            context.schedule_timer(RetryTimer(metadata.transactional_id), RETRY_MS)
+    elif metadata.is_prepared:
+        if metadata.task is None:
+            _write_markers(metadata, context)
+        if not metadata.partitions_without_marker:
+            completed = prepare_complete(metadata, context.now.wall_ms)
+            append_transitions([IdTransition(metadata, completed)], context)
 
 
-def _ask_for_markers(one: TransactionMetadata, turn: EventContext) -> None:
-    stored = one.stored
+def _write_markers(metadata: TransactionMetadata, context: EventContext) -> None:
+    stored = metadata.stored
     assert stored is not None
-    one.task = WriteMarkers(
-        one.name,
+    metadata.task = WriteMarkers(
+        metadata.transactional_id,
         stored.producer_id,
         stored.producer_epoch,
         stored.state is TransactionState.PREPARE_COMMIT,
         tuple(sorted(stored.partitions)),
     )
-    one.partitions_without_marker = set(stored.partitions)
-    if one.partitions_without_marker:
-        turn.perform(one.task)
+    metadata.partitions_without_marker = set(stored.partitions)
+    if metadata.partitions_without_marker:
+        context.start_task(metadata.task)
 
 
 def complete_markers(
-    one: TransactionMetadata | None, command: MarkersWritten, turn: EventContext
+    metadata: TransactionMetadata | None, command: MarkersWritten, context: EventContext
 ) -> ErrorCode:
-    """A task of an earlier transaction, or of an earlier leader, says nothing of this one."""
-    if one is None or one.task is not command.task:
+    """Note written markers. A report on the task of an earlier transaction or leader is rejected."""
+    if metadata is None or metadata.task is not command.task:
         return ErrorCode.INVALID_TXN_STATE
-    was_unmarked = bool(one.partitions_without_marker)
-    one.partitions_without_marker.difference_update(command.partitions)
-    if was_unmarked and not one.partitions_without_marker:
-        resume(one, turn)
+    was_incomplete = bool(metadata.partitions_without_marker)
+    metadata.partitions_without_marker.difference_update(command.partitions)
+    if was_incomplete and not metadata.partitions_without_marker:
+        resume(metadata, context)
     return ErrorCode.NONE

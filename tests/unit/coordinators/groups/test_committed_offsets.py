@@ -1,4 +1,4 @@
-"""CommitOffsetsResult offsets: what counts for a partition is the last record that nothing speaks against."""
+"""Committed offsets: the last record of a partition wins, except in open and aborted transactions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def at(offset: int, expire_ms: int | None = None) -> OffsetAndMetadata:
 def fetched(
     offsets: CommittedOffsets, partition: TopicPartition = P, *, stable: bool = False
 ) -> tuple[Any, int]:
-    found = offsets.fetch([partition], require_stable=stable)[partition]
-    return found.error, found.offset
+    offset = offsets.fetch([partition], require_stable=stable)[partition]
+    return offset.error, offset.offset
 
 
-def test_what_was_committed_last_is_fetched_with_all_that_came_with_it() -> None:
+def test_fetch_returns_the_last_commit_with_epoch_and_metadata() -> None:
     offsets = CommittedOffsets()
-    offsets.apply(P, at(1))
-    offsets.apply(P, at(2))
+    offsets.replay(P, at(1))
+    offsets.replay(P, at(2))
     assert offsets.fetch([P, Q], require_stable=False) == {
         P: FetchedOffset(NONE, 2, 3, "seen"),
         Q: FetchedOffset(NONE, -1, -1, ""),
@@ -38,11 +38,11 @@ def test_what_was_committed_last_is_fetched_with_all_that_came_with_it() -> None
     assert list(offsets.fetch(None, require_stable=False)) == [P]
 
 
-def test_an_offset_of_a_transaction_counts_once_that_is_committed() -> None:
+def test_transactional_offset_takes_effect_when_the_transaction_commits() -> None:
     for commits, expected in ((True, 2), (False, 1)):
         offsets = CommittedOffsets()
-        offsets.apply(P, at(1))
-        offsets.apply(P, at(2), 7)
+        offsets.replay(P, at(1))
+        offsets.replay(P, at(2), 7)
         assert fetched(offsets) == (NONE, 1)
         assert fetched(offsets, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
         assert fetched(offsets, Q, stable=True) == (NONE, -1)
@@ -52,49 +52,49 @@ def test_an_offset_of_a_transaction_counts_once_that_is_committed() -> None:
         assert fetched(offsets, stable=True) == (NONE, expected)
 
 
-def test_a_transaction_that_ends_late_does_not_bring_back_what_is_older() -> None:
+def test_late_transaction_does_not_override_a_newer_commit() -> None:
     offsets = CommittedOffsets()
-    offsets.apply(P, at(1), 7)
-    offsets.apply(P, at(2), 8)
-    offsets.apply(Q, at(3), 7)
-    offsets.apply(Q, at(4))
+    offsets.replay(P, at(1), 7)
+    offsets.replay(P, at(2), 8)
+    offsets.replay(Q, at(3), 7)
+    offsets.replay(Q, at(4))
     offsets.end_transaction(8, commits=True)
     offsets.end_transaction(7, commits=True)
     assert (fetched(offsets), fetched(offsets, Q)) == ((NONE, 2), (NONE, 4))
 
 
-def test_a_deleted_offset_does_not_come_back_with_a_transaction_that_wrote_before() -> None:
+def test_late_transaction_does_not_restore_a_deleted_offset() -> None:
     offsets = CommittedOffsets()
-    offsets.apply(P, at(1), 7)
-    offsets.apply(P, None)
-    offsets.apply(Q, at(2), 7)
+    offsets.replay(P, at(1), 7)
+    offsets.replay(P, None)
+    offsets.replay(Q, at(2), 7)
     offsets.end_transaction(7, commits=True)
     assert (fetched(offsets), fetched(offsets, Q)) == ((NONE, -1), (NONE, 2))
 
 
-def test_a_transaction_can_take_back_what_it_wrote() -> None:
+def test_transaction_can_delete_its_own_offset() -> None:
     offsets = CommittedOffsets()
-    offsets.apply(P, at(1))
-    offsets.apply(P, at(2), 7)
-    offsets.apply(P, None, 7)
+    offsets.replay(P, at(1))
+    offsets.replay(P, at(2), 7)
+    offsets.replay(P, None, 7)
     assert fetched(offsets, stable=True) == (NONE, 1)
 
 
-def test_what_is_under_way_is_unstable_and_known_until_the_last_of_it_ended() -> None:
+def test_pending_commits_make_an_offset_unstable_until_all_complete() -> None:
     offsets = CommittedOffsets()
     assert offsets.is_empty
-    offsets.begin([P])
-    offsets.begin([P])
-    offsets.end([P])
+    offsets.add_pending([P])
+    offsets.add_pending([P])
+    offsets.remove_pending([P])
     assert fetched(offsets, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     assert fetched(offsets) == (NONE, -1)
-    assert offsets.known() == {P} == offsets.known_among(frozenset({P, Q}))
+    assert offsets.partitions() == {P} == offsets.partitions_among(frozenset({P, Q}))
     assert not offsets.is_empty
-    offsets.end([P])
+    offsets.remove_pending([P])
     assert offsets.is_empty
 
 
-# The law.
+# Histories.
 
 partitions = st.sampled_from([P, Q])
 producers = st.sampled_from([5, 6])
@@ -111,30 +111,30 @@ histories = st.lists(
 )
 
 
-def play(history: list[tuple[int, Step]]) -> CommittedOffsets:
+def replay_history(history: list[tuple[int, Step]]) -> CommittedOffsets:
     offsets = CommittedOffsets()
-    for place, step in history:
+    for position, step in history:
         match step:
             case ("write", partition, producer_id):
-                offsets.apply(partition, at(place), producer_id)
+                offsets.replay(partition, at(position), producer_id)
             case ("delete", partition):
-                offsets.apply(partition, None)
+                offsets.replay(partition, None)
             case ("end", producer_id, commits):
                 offsets.end_transaction(producer_id, commits=commits)
     return offsets
 
 
-def counting(history: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
-    """Records but for those of transactions that are open or were aborted."""
-    found = []
-    for index, (place, step) in enumerate(history):
+def effective_records(history: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
+    """Return all records except those of open and aborted transactions."""
+    records = []
+    for index, (position, step) in enumerate(history):
         if step[0] == "end":
             continue
         producer_id = step[2] if step[0] == "write" else -1
         ends = (later[2] for _, later in history[index:] if later[:2] == ("end", producer_id))
         if producer_id == -1 or next(ends, False):
-            found.append((place, step))
-    return found
+            records.append((position, step))
+    return records
 
 
 def durable(offsets: CommittedOffsets) -> dict[TopicPartition, int]:
@@ -142,34 +142,36 @@ def durable(offsets: CommittedOffsets) -> dict[TopicPartition, int]:
 
 
 @given(histories)
-def test_the_last_record_counts_but_for_open_and_aborted_transactions(steps: list[Step]) -> None:
+def test_last_record_wins_except_open_and_aborted_transactions(steps: list[Step]) -> None:
     history = list(enumerate(steps))
     expected = {}
     for partition in (P, Q):
-        last = [(place, step) for place, step in counting(history) if step[1] == partition][-1:]
+        last = [(position, step) for position, step in effective_records(history) if step[1] == partition][
+            -1:
+        ]
         if last and last[0][1][0] == "write":
             expected[partition] = last[0][0]
-    assert durable(play(history)) == expected
+    assert durable(replay_history(history)) == expected
 
 
 @given(histories, st.booleans())
-def test_a_load_after_compaction_gives_the_same(steps: list[Step], drops_tombstones: bool) -> None:
-    """Compaction goes up to the first record of an open transaction."""
+def test_load_after_compaction_gives_the_same_offsets(steps: list[Step], drops_tombstones: bool) -> None:
+    """Compact up to the first record of an open transaction."""
     history = list(enumerate(steps))
     open_from = len(history)
-    for place, step in history:
-        ends = [one for _, one in history[place:] if one[0] == "end" and one[1] == step[-1]]
+    for position, step in history:
+        ends = [later for _, later in history[position:] if later[:2] == ("end", step[-1])]
         if step[0] == "write" and step[2] != -1 and not ends:
-            open_from = min(open_from, place)
+            open_from = min(open_from, position)
     last: dict[TopicPartition, int] = {}
-    for place, step in counting(history):
-        if place < open_from:
-            last[step[1]] = place
+    for position, step in effective_records(history):
+        if position < open_from:
+            last[step[1]] = position
     compacted = [
-        (place, step)
-        for place, step in history
-        if place >= open_from
+        (position, step)
+        for position, step in history
+        if position >= open_from
         or step[0] == "end"
-        or (last.get(step[1]) == place and not (drops_tombstones and step[0] == "delete"))
+        or (last.get(step[1]) == position and not (drops_tombstones and step[0] == "delete"))
     ]
-    assert durable(play(compacted)) == durable(play(history))
+    assert durable(replay_history(compacted)) == durable(replay_history(history))

@@ -1,4 +1,4 @@
-"""The table of a group's states."""
+"""States, members and leader of a group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from odradek.coordinators.groups.group import VALID_PREVIOUS_STATES, Group, GroupState, check_move
+from odradek.coordinators.groups.group import VALID_PREVIOUS_STATES, Group, GroupState, check_transition
 from odradek.coordinators.groups.group_member import GroupMember
 
 E, P, C, S, D = (
@@ -16,32 +16,32 @@ E, P, C, S, D = (
     GroupState.STABLE,
     GroupState.DEAD,
 )
-MOVES = {(E, P), (P, C), (P, E), (C, P), (C, S), (S, P), *((state, D) for state in GroupState)}
+TRANSITIONS = {(E, P), (P, C), (P, E), (C, P), (C, S), (S, P), *((state, D) for state in GroupState)}
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(GroupState, GroupState)))
-def test_a_group_moves_as_kafka_lets_it_and_no_other_way(old: GroupState, new: GroupState) -> None:
-    if (old, new) in MOVES:
-        check_move(old, new)
+def test_state_transitions_are_those_of_kafka(old: GroupState, new: GroupState) -> None:
+    if (old, new) in TRANSITIONS:
+        check_transition(old, new)
     else:
         with pytest.raises(AssertionError, match=f"from {old.value} to {new.value}"):
-            check_move(old, new)
+            check_transition(old, new)
 
 
-def test_the_table_has_every_state() -> None:
+def test_transition_table_has_every_state() -> None:
     assert set(VALID_PREVIOUS_STATES) == set(GroupState)
 
 
-def test_a_group_keeps_the_time_of_its_last_move() -> None:
+def test_transition_sets_the_state_timestamp() -> None:
     group = Group("g", 5)
-    group.move_to(GroupState.PREPARING_REBALANCE, 9)
+    group.transition_to(GroupState.PREPARING_REBALANCE, 9)
     assert (group.state, group.state_since_ms) == (GroupState.PREPARING_REBALANCE, 9)
 
 
-def test_a_leader_that_did_not_join_again_leaves_the_lead_to_one_that_did() -> None:
+def test_leader_that_did_not_rejoin_is_replaced() -> None:
     group = Group("g", 0)
-    for name in ("a", "b", "c"):
-        group.add(GroupMember(name, name, "c", "/h", 1, 1, (("range", b""),)), "consumer")
+    for member_id in ("a", "b", "c"):
+        group.add(GroupMember(member_id, member_id, "c", "/h", 1, 1, (("range", b""),)), "consumer")
     assert group.leader == "a"
     assert not group.elect_leader()
     group.start_joining(group.members["b"], "b's request")
@@ -49,7 +49,7 @@ def test_a_leader_that_did_not_join_again_leaves_the_lead_to_one_that_did() -> N
     assert group.leader == "b"
 
 
-def test_a_member_that_goes_while_it_joins_is_waited_for_no_longer() -> None:
+def test_removed_member_no_longer_counts_as_joining() -> None:
     group = Group("g", 0)
     group.add(GroupMember("a", None, "c", "/h", 1, 1, (("range", b""),)), "consumer")
     group.start_joining(group.members["a"], "a's request")
@@ -57,10 +57,10 @@ def test_a_member_that_goes_while_it_joins_is_waited_for_no_longer() -> None:
     assert group.joining_count == 0
 
 
-def test_the_time_of_the_last_move_is_stored_and_comes_back() -> None:
+def test_state_timestamp_is_stored() -> None:
     group = Group("g", 5)
-    group.move_to(GroupState.PREPARING_REBALANCE, 9)
-    group.move_to(GroupState.EMPTY, 11)
-    assert group.to_store({}).state_timestamp_ms == 11
+    group.transition_to(GroupState.PREPARING_REBALANCE, 9)
+    group.transition_to(GroupState.EMPTY, 11)
+    assert group.to_stored({}).state_timestamp_ms == 11
     group.state_since_ms = None
-    assert group.to_store({}).state_timestamp_ms == -1
+    assert group.to_stored({}).state_timestamp_ms == -1

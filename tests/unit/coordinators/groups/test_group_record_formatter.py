@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets`` in words, as Kafka's dump tool has them."""
+"""Records of ``__consumer_offsets`` in the format of Kafka's dump tool."""
 
 from pathlib import Path
 
@@ -17,48 +17,48 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "consumer_offsets" / "dumped.txt
 
 def read_golden() -> list[tuple[bytes, bytes | None, str, str | None]]:
     lines = [line for line in GOLDEN.read_text(encoding="utf-8").split("\n") if line and line[0] != "#"]
-    entries = []
-    for raw, key_words, value_words in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+    records = []
+    for raw, key_text, value_text in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
         key, value = raw.split(" ")
-        entries.append(
+        records.append(
             (
                 bytes.fromhex(key),
                 None if value == "-" else bytes.fromhex(value),
-                key_words,
-                None if value_words == "-" else value_words,
+                key_text,
+                None if value_text == "-" else value_text,
             )
         )
-    return entries
+    return records
 
 
-ENTRIES = read_golden()
+RECORDS = read_golden()
 
 
-def words_for(key: bytes | None, value: bytes | None, offset: int = 0) -> tuple[str, str | None]:
+def format_texts(key: bytes | None, value: bytes | None, offset: int = 0) -> tuple[str, str | None]:
     return format_record(Record(offset, 5, key, value, ()))
 
 
-def test_the_words_are_those_of_kafkas_tool() -> None:
-    assert len(ENTRIES) == 20
-    for number, (key, value, *words) in enumerate(ENTRIES):
-        assert list(words_for(key, value, number)) == words
+def test_output_equals_that_of_kafkas_tool() -> None:
+    assert len(RECORDS) == 20
+    for number, (key, value, *texts) in enumerate(RECORDS):
+        assert list(format_texts(key, value, number)) == texts
 
 
-def test_the_command_line_shows_them(tmp_path: Path) -> None:
+def test_dump_log_command_shows_the_records(tmp_path: Path) -> None:
     builder = BatchBuilder()
-    for key, value, *_ in ENTRIES:
+    for key, value, *_ in RECORDS:
         builder.append(5, key, value)
     segment = tmp_path / f"{0:020}.log"
     segment.write_bytes(builder.build())
-    ran = CliRunner().invoke(app, ["dump-log", "--offsets-decoder", str(segment)])
-    assert ran.exit_code == 0
-    shown = [line.partition("key: ")[2] for line in ran.stdout.split("\n") if line.startswith("|")]
+    result = CliRunner().invoke(app, ["dump-log", "--offsets-decoder", str(segment)])
+    assert result.exit_code == 0
+    shown = [line.partition("key: ")[2] for line in result.stdout.split("\n") if line.startswith("|")]
     assert shown == [
-        key_words if words is None else f"{key_words} payload: {words}" for _, _, key_words, words in ENTRIES
+        key_text if texts is None else f"{key_text} payload: {texts}" for _, _, key_text, texts in RECORDS
     ]
 
 
-OFFSET_KEY = ENTRIES[1][0]
+OFFSET_KEY = RECORDS[1][0]
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ OFFSET_KEY = ENTRIES[1][0]
         (OFFSET_KEY, b"\x00\x09\x01", "OffsetCommitValue has no version 9"),
     ],
 )
-def test_what_cannot_be_read_is_skipped_with_a_reason(key: bytes | None, value: bytes, reason: str) -> None:
-    assert words_for(key, value, 23) == (f"Error at offset 23, skipping. {reason}", None)
+def test_unreadable_record_is_skipped_with_a_reason(key: bytes | None, value: bytes, reason: str) -> None:
+    assert format_texts(key, value, 23) == (f"Error at offset 23, skipping. {reason}", None)
 
 
-def test_a_record_that_ends_early_is_skipped_with_a_reason() -> None:
-    words, nothing = words_for(OFFSET_KEY, b"\x00\x03\x01", 7)
-    assert words.startswith("Error at offset 7, skipping. OffsetCommitValue version 3 cannot be decoded")
-    assert nothing is None
+def test_truncated_record_is_skipped_with_a_reason() -> None:
+    key_text, value_text = format_texts(OFFSET_KEY, b"\x00\x03\x01", 7)
+    assert key_text.startswith("Error at offset 7, skipping. OffsetCommitValue version 3 cannot be decoded")
+    assert value_text is None
 
 
-@given(st.none() | st.binary(), st.none() | st.binary(), st.sampled_from([b"", *(e[0] for e in ENTRIES)]))
-def test_any_record_has_words(key: bytes | None, value: bytes | None, prefix: bytes) -> None:
-    assert words_for(key if key is None else prefix + key, value)[0]
+@given(st.none() | st.binary(), st.none() | st.binary(), st.sampled_from([b"", *(e[0] for e in RECORDS)]))
+def test_any_record_can_be_formatted(key: bytes | None, value: bytes | None, prefix: bytes) -> None:
+    assert format_texts(key if key is None else prefix + key, value)[0]

@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: Kafka's bytes (see tests/golden/consumer_offsets), and any others."""
+"""Records of ``__consumer_offsets``: Kafka's bytes (see tests/golden/consumer_offsets) and any bytes."""
 
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ OFFSET = OffsetAndMetadata(1234567890123, 7, 'said "é"', T)
 
 
 def subscription(version: int) -> ConsumerProtocolSubscription:
-    said = ConsumerProtocolSubscription(["orders", "payments"])
+    fields = ConsumerProtocolSubscription(["orders", "payments"])
     if version >= 1:
         owned = [
             ConsumerProtocolPartitions("orders", [0, 2]),
             ConsumerProtocolPartitions("payments2", [7]),
         ]
-        said.owned_partitions = owned
+        fields.owned_partitions = owned
     if version >= 2:
-        said.user_data, said.generation_id = b"\x01\xff>", 41
+        fields.user_data, fields.generation_id = b"\x01\xff>", 41
     if version >= 3:
-        said.rack_id = "r1"
-    return said
+        fields.rack_id = "r1"
+    return fields
 
 
 def assignment(version: int, user_data: bytes | None, *partitions: int) -> bytes:
     assigned = [ConsumerProtocolPartitions("orders", list(partitions))]
-    said = ConsumerProtocolAssignment(assigned, user_data)
-    return version.to_bytes(2, "big") + encoder(ConsumerProtocolAssignment, version)(said)
+    fields = ConsumerProtocolAssignment(assigned, user_data)
+    return version.to_bytes(2, "big") + encoder(ConsumerProtocolAssignment, version)(fields)
 
 
-def member(name: str, instance: str | None, said: bytes, given: bytes) -> StoredMember:
-    return StoredMember(name, instance, f"client-{name}", "/10.0.0.7", 300_000, 45_000, said, given)
+def member(member_id: str, instance_id: str | None, metadata: bytes, assigned: bytes) -> StoredMember:
+    client_id = f"client-{member_id}"
+    return StoredMember(member_id, instance_id, client_id, "/10.0.0.7", 300_000, 45_000, metadata, assigned)
 
 
 STABLE = StoredGroup(
@@ -78,26 +79,26 @@ STABLE = StoredGroup(
 EMPTY = StoredGroup("", 0, None, None, -1, ())
 
 
-# What Kafka's coordinator writes.
+# Serialization.
 
 
-def test_keys_are_written_as_kafkas_coordinator_writes_them() -> None:
+def test_keys_equal_those_of_kafkas_coordinator() -> None:
     assert records.write_offset_key(OffsetKey(GROUP, "orders", 49)) == SAMPLES["offset-key", "coordinator"]
     assert records.write_group_key(GroupKey(GROUP)) == SAMPLES["group-key", "coordinator"]
 
 
-def test_offsets_are_written_as_kafkas_coordinator_writes_them() -> None:
+def test_offsets_equal_those_of_kafkas_coordinator() -> None:
     assert records.write_offset(OFFSET) == SAMPLES["offset", "coordinator"]
     expiring = OFFSET._replace(expire_ms=EXPIRES)
     assert records.write_offset(expiring) == SAMPLES["expiring-offset", "coordinator"]
 
 
-def test_groups_are_written_as_kafkas_coordinator_writes_them() -> None:
+def test_groups_equal_those_of_kafkas_coordinator() -> None:
     assert records.write_group(STABLE) == SAMPLES["group", "coordinator"]
     assert records.write_group(EMPTY) == SAMPLES["empty-group", "coordinator"]
 
 
-# What is read.
+# Parsing.
 
 
 def test_keys_of_all_versions_are_read() -> None:
@@ -107,7 +108,7 @@ def test_keys_of_all_versions_are_read() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, *range(3, 12), 32767])
-def test_keys_of_unknown_kinds_are_passed_over(version: int) -> None:
+def test_keys_of_unknown_types_are_ignored(version: int) -> None:
     assert records.read_key(version.to_bytes(2, "big", signed=True) + b"\x00\x01g") is None
 
 
@@ -123,29 +124,29 @@ def test_offsets_of_all_versions_are_read(version: int) -> None:
 def test_groups_of_all_versions_are_read(version: int) -> None:
     expected = STABLE
     if version < 3:
-        members = tuple(one._replace(instance=None) for one in expected.members)
+        members = tuple(each._replace(instance_id=None) for each in expected.members)
         expected = expected._replace(members=members)
     if version < 2:
         expected = expected._replace(state_timestamp_ms=-1)
     if version < 1:
-        members = tuple(one._replace(rebalance_timeout_ms=45_000) for one in expected.members)
+        members = tuple(each._replace(rebalance_timeout_ms=45_000) for each in expected.members)
         expected = expected._replace(members=members)
     assert records.read_group(SAMPLES["group", str(version)]) == expected
     assert records.read_group(SAMPLES["empty-group", str(version)]) == EMPTY
 
 
-def test_an_entry_without_a_value_is_a_tombstone() -> None:
+def test_record_of_none_is_a_tombstone() -> None:
     partition = TopicPartition("orders", 49)
     offset_key, group_key = SAMPLES["offset-key", "1"], SAMPLES["group-key", "2"]
-    assert records.offset_entry(GROUP, partition, None) == CoordinatorRecord(offset_key, None)
-    assert records.offset_entry(GROUP, partition, OFFSET) == CoordinatorRecord(
+    assert records.offset_record(GROUP, partition, None) == CoordinatorRecord(offset_key, None)
+    assert records.offset_record(GROUP, partition, OFFSET) == CoordinatorRecord(
         offset_key, SAMPLES["offset", "3"]
     )
-    assert records.group_entry(GROUP, None) == CoordinatorRecord(group_key, None)
-    assert records.group_entry(GROUP, STABLE) == CoordinatorRecord(group_key, SAMPLES["group", "3"])
+    assert records.group_record(GROUP, None) == CoordinatorRecord(group_key, None)
+    assert records.group_record(GROUP, STABLE) == CoordinatorRecord(group_key, SAMPLES["group", "3"])
 
 
-# Laws.
+# Arbitrary records and bytes.
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=50)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -169,50 +170,52 @@ READ_OR_CORRUPT = {ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE}
 
 
 @given(st.builds(OffsetKey, NAMES, NAMES, INT32), st.builds(GroupKey, NAMES))
-def test_a_key_that_is_written_is_read_again(offset: OffsetKey, group: GroupKey) -> None:
+def test_keys_round_trip(offset: OffsetKey, group: GroupKey) -> None:
     assert records.read_key(records.write_offset_key(offset)) == offset
     assert records.read_key(records.write_group_key(group)) == group
 
 
 @given(OFFSETS)
-def test_an_offset_that_is_written_is_read_again(offset: OffsetAndMetadata) -> None:
+def test_offsets_round_trip(offset: OffsetAndMetadata) -> None:
     assert records.read_offset(records.write_offset(offset)) == offset
 
 
 @given(OFFSETS, st.integers(0, 2**63 - 1))
-def test_an_expiring_offset_loses_its_leader_epoch_alone(offset: OffsetAndMetadata, expire_ms: int) -> None:
+def test_offset_with_expiration_time_loses_only_its_leader_epoch(
+    offset: OffsetAndMetadata, expire_ms: int
+) -> None:
     expiring = offset._replace(expire_ms=expire_ms)
     assert records.read_offset(records.write_offset(expiring)) == expiring._replace(leader_epoch=-1)
 
 
 @given(GROUPS)
-def test_a_group_that_is_written_is_read_again(group: StoredGroup) -> None:
+def test_groups_round_trip(group: StoredGroup) -> None:
     assert records.read_group(records.write_group(group)) == group
 
 
-def refusal_of(read: Callable[[bytes], Any], raw: bytes) -> ErrorCode:
+def error_code(read: Callable[[bytes], Any], raw: bytes) -> ErrorCode:
     try:
         read(raw)
-    except BrokerError as refusal:
-        return refusal.code
+    except BrokerError as error:
+        return error.code
     return ErrorCode.NONE
 
 
 @pytest.mark.parametrize("read", READERS)
 @given(version=st.integers(-1, 6), rest=st.binary())
-def test_any_bytes_are_read_or_refused_as_corrupt(
+def test_any_bytes_are_read_or_rejected_as_corrupt(
     read: Callable[[bytes], Any], version: int, rest: bytes
 ) -> None:
-    assert refusal_of(read, version.to_bytes(2, "big", signed=True) + rest) in READ_OR_CORRUPT
-    assert refusal_of(read, rest) in READ_OR_CORRUPT
+    assert error_code(read, version.to_bytes(2, "big", signed=True) + rest) in READ_OR_CORRUPT
+    assert error_code(read, rest) in READ_OR_CORRUPT
 
 
 @given(sample=st.sampled_from(sorted(SAMPLES.values())), at=st.integers(0), byte=st.integers(0, 255))
-def test_a_damaged_record_is_read_or_refused_as_corrupt(sample: bytes, at: int, byte: int) -> None:
+def test_damaged_record_is_read_or_rejected_as_corrupt(sample: bytes, at: int, byte: int) -> None:
     damaged = bytearray(sample)
     damaged[at % len(sample)] = byte
     for read in READERS:
-        assert refusal_of(read, bytes(damaged)) in READ_OR_CORRUPT
+        assert error_code(read, bytes(damaged)) in READ_OR_CORRUPT
     records.subscribed_topics("consumer", bytes(damaged))
 
 
@@ -225,52 +228,52 @@ def test_a_damaged_record_is_read_or_refused_as_corrupt(sample: bytes, at: int, 
         *((records.read_group, "group", str(version)) for version in VALUE_VERSIONS),
     ],
 )
-def test_every_truncation_is_refused(read: Callable[[bytes], Any], name: str, version: str) -> None:
+def test_every_truncation_is_rejected(read: Callable[[bytes], Any], name: str, version: str) -> None:
     raw = SAMPLES[name, version]
     for end in range(len(raw)):
-        with pytest.raises(BrokerError) as refused:
+        with pytest.raises(BrokerError) as rejected:
             read(raw[:end])
-        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert rejected.value.code is ErrorCode.CORRUPT_MESSAGE
     read(raw + b"more")
 
 
 @pytest.mark.parametrize("read", [records.read_offset, records.read_group])
 @pytest.mark.parametrize("version", [-1, 5])
-def test_values_of_unknown_versions_are_refused(read: Callable[[bytes], Any], version: int) -> None:
+def test_values_of_unknown_versions_are_rejected(read: Callable[[bytes], Any], version: int) -> None:
     with pytest.raises(BrokerError, match=f"has no version {version}"):
         read(version.to_bytes(2, "big", signed=True) + bytes(50))
 
 
-# What consumers say to each other.
+# Consumer protocol.
 
 
 @pytest.mark.parametrize("version", CONSUMER_VERSIONS)
-def test_what_consumers_say_is_written_and_read_as_kafka_does(version: int) -> None:
+def test_consumer_metadata_equals_kafkas(version: int) -> None:
     raw = SAMPLES["subscription", str(version)]
     assert encoder(ConsumerProtocolSubscription, version)(subscription(version)) == raw[2:]
-    said = decoder(ConsumerProtocolSubscription, version)(memoryview(raw), 2)
-    assert said == (subscription(version), len(raw))
+    decoded = decoder(ConsumerProtocolSubscription, version)(memoryview(raw), 2)
+    assert decoded == (subscription(version), len(raw))
     user_data = b"\x09" if version else None
     assert assignment(version, user_data, 0, 1, 2) == SAMPLES["assignment", str(version)]
 
 
 @pytest.mark.parametrize("version", CONSUMER_VERSIONS)
-def test_topics_of_a_subscription_are_found_in_every_version(version: int) -> None:
+def test_subscribed_topics_are_read_in_every_version(version: int) -> None:
     raw = SAMPLES["subscription", str(version)]
     assert records.subscribed_topics("consumer", raw) == {"orders", "payments"}
 
 
 @pytest.mark.parametrize("version", [-1, 4, 99])
-def test_a_subscription_of_an_unknown_version_is_read_by_its_beginning(version: int) -> None:
+def test_subscription_of_an_unknown_version_is_read_as_version_0(version: int) -> None:
     raw = version.to_bytes(2, "big", signed=True) + SAMPLES["subscription", "3"][2:] + b"more"
     assert records.subscribed_topics("consumer", raw) == {"orders", "payments"}
 
 
-def test_topics_of_other_protocols_are_not_known() -> None:
+def test_subscribed_topics_of_other_protocol_types_are_unknown() -> None:
     for protocol_type in ("connect", "Consumer", ""):
         assert records.subscribed_topics(protocol_type, SAMPLES["subscription", "0"]) is None
 
 
-def test_topics_of_a_subscription_that_cannot_be_read_are_not_known() -> None:
+def test_subscribed_topics_of_a_malformed_subscription_are_unknown() -> None:
     raw = SAMPLES["subscription", "0"]
     assert {records.subscribed_topics("consumer", raw[:end]) for end in range(len(raw))} == {None}

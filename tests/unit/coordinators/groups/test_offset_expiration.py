@@ -1,4 +1,4 @@
-"""When offsets are old, by the state of their group; and how they go."""
+"""Expiration of offsets by state of their group, and their deletion."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from tests.support.simulation.group_simulation import T0, GroupSimulation
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
 from odradek.coordinators.groups.group import Group, GroupState
 from odradek.coordinators.groups.group_member import GroupMember
-from odradek.coordinators.groups.offset_expiration import Rule, expired, rule_of
+from odradek.coordinators.groups.offset_expiration import (
+    ExpirationCondition,
+    expiration_condition,
+    expired_partitions,
+)
 from odradek.coordinators.groups.records import GroupKey, read_key
-from odradek.coordinators.groups.shard import EXPIRY_OFFSETS_MAX
+from odradek.coordinators.groups.shard import EXPIRATION_OFFSETS_MAX
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.consumer_protocol import ConsumerProtocolSubscription
@@ -29,31 +33,33 @@ def group_of(state: GroupState, protocol_type: str = "consumer", metadata: bytes
     group = Group("g", 500, state=state, generation=1, protocol_type=protocol_type, protocol="range")
     if state not in (GroupState.EMPTY, GroupState.DEAD):
         group.add(GroupMember("a", None, "c", "/h", 1, 1, (("range", metadata),)), protocol_type)
-    group.note_subscriptions()
+    group.update_subscriptions()
     return group
 
 
-# The rules.
+# Conditions.
 
 
 @pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
-def test_without_members_all_may_go_some_time_after_the_last_member_left(protocol_type: str) -> None:
+def test_offsets_of_an_empty_group_expire_after_the_last_member_left(protocol_type: str) -> None:
     group = group_of(GroupState.EMPTY, protocol_type)
-    assert rule_of(group) == Rule(frozenset(), 500)
+    assert expiration_condition(group) == ExpirationCondition(frozenset(), 500)
     group.state_since_ms = None
-    assert rule_of(group) == Rule(frozenset(), None)
+    assert expiration_condition(group) == ExpirationCondition(frozenset(), None)
 
 
-def test_a_group_that_never_had_members_loses_offsets_some_time_after_their_commit() -> None:
-    assert rule_of(Group("g", 500)) == Rule(frozenset(), None)
+def test_offsets_of_a_group_without_members_expire_after_their_commit() -> None:
+    assert expiration_condition(Group("g", 500)) == ExpirationCondition(frozenset(), None)
 
 
-def test_a_stable_group_of_consumers_keeps_offsets_in_topics_it_subscribes_to() -> None:
+def test_offsets_of_subscribed_topics_do_not_expire() -> None:
     group = group_of(GroupState.STABLE, metadata=subscription("orders", "payments"))
-    rule = rule_of(group)
-    assert rule == Rule(frozenset({"orders", "payments"}), None)
+    condition = expiration_condition(group)
+    assert condition == ExpirationCondition(frozenset({"orders", "payments"}), None)
     offsets = [(TopicPartition(topic, 0), OffsetAndMetadata(1, -1, "", 0)) for topic in ("orders", "letters")]
-    assert expired(offsets, rule, 2 * RETENTION_MS, RETENTION_MS) == [TopicPartition("letters", 0)]
+    assert expired_partitions(offsets, condition, 2 * RETENTION_MS, RETENTION_MS) == [
+        TopicPartition("letters", 0)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,17 +67,17 @@ def test_a_stable_group_of_consumers_keeps_offsets_in_topics_it_subscribes_to() 
     [
         group_of(GroupState.PREPARING_REBALANCE, metadata=subscription("orders")),
         group_of(GroupState.COMPLETING_REBALANCE, metadata=subscription("orders")),
-        group_of(GroupState.STABLE, metadata=b"nobody can read this"),
+        group_of(GroupState.STABLE, metadata=b"malformed"),
         group_of(GroupState.STABLE, "connect", subscription("orders")),
     ],
-    ids=["preparing", "completing", "unreadable", "others"],
+    ids=["preparing", "completing", "malformed", "other protocol type"],
 )
-def test_any_other_group_keeps_all(group: Group) -> None:
-    assert rule_of(group) is None
+def test_offsets_of_other_groups_do_not_expire(group: Group) -> None:
+    assert expiration_condition(group) is None
 
 
 @pytest.mark.parametrize(
-    ("offset", "from_ms", "goes_ms"),
+    ("offset", "since_ms", "expiration_ms"),
     [
         (OffsetAndMetadata(1, -1, "", 1_000), None, 101_000),
         (OffsetAndMetadata(1, -1, "", 1_000), 500, 100_500),
@@ -81,124 +87,129 @@ def test_any_other_group_keeps_all(group: Group) -> None:
     ],
     ids=["since its commit", "since before", "since after", "soon", "late"],
 )
-def test_an_offset_goes_when_its_time_is_up_and_not_before(
-    offset: OffsetAndMetadata, from_ms: int | None, goes_ms: int
+def test_offset_expires_at_its_expiration_time_and_not_before(
+    offset: OffsetAndMetadata, since_ms: int | None, expiration_ms: int
 ) -> None:
-    rule = Rule(frozenset(), from_ms)
-    assert expired([(P, offset)], rule, goes_ms - 1, RETENTION_MS) == []
-    assert expired([(P, offset)], rule, goes_ms, RETENTION_MS) == [P]
-    assert expired(
-        [(P, offset), (Q, offset)], Rule(frozenset({"orders"}), from_ms), goes_ms, RETENTION_MS
+    condition = ExpirationCondition(frozenset(), since_ms)
+    assert expired_partitions([(P, offset)], condition, expiration_ms - 1, RETENTION_MS) == []
+    assert expired_partitions([(P, offset)], condition, expiration_ms, RETENTION_MS) == [P]
+    assert expired_partitions(
+        [(P, offset), (Q, offset)],
+        ExpirationCondition(frozenset({"orders"}), since_ms),
+        expiration_ms,
+        RETENTION_MS,
     ) == [Q]
 
 
 # In the shard.
 
 
-def world() -> GroupSimulation:
-    made = GroupSimulation(offsets_retention_ms=RETENTION_MS, offsets_check_interval_ms=CHECK_MS)
-    made.move()  # The first check comes by the settings that hold now.
-    return made
+def new_simulation() -> GroupSimulation:
+    simulation = GroupSimulation(offsets_retention_ms=RETENTION_MS, offsets_check_interval_ms=CHECK_MS)
+    simulation.move()  # schedules the first check with these settings
+    return simulation
 
 
 def commit(
-    world: GroupSimulation,
+    simulation: GroupSimulation,
     *partitions: TopicPartition,
-    group: str = "g",
+    group_id: str = "g",
     expire_ms: int | None = None,
-    **more: int,
+    **producer: int,
 ) -> None:
-    offset = OffsetAndMetadata(1, -1, "", world.now.wall_ms, expire_ms)
-    world.submit(CommitOffsets(group, -1, "", None, dict.fromkeys(partitions, offset), **more), "commit")
+    offset = OffsetAndMetadata(1, -1, "", simulation.now.wall_ms, expire_ms)
+    simulation.submit(
+        CommitOffsets(group_id, -1, "", None, dict.fromkeys(partitions, offset), **producer), "commit"
+    )
 
 
-def kept(world: GroupSimulation, group: str = "g") -> set[TopicPartition]:
-    return set(world.shard.fetch_offsets(group, None, False)[1])
+def kept(simulation: GroupSimulation, group_id: str = "g") -> set[TopicPartition]:
+    return set(simulation.shard.fetch_offsets(group_id, None, False)[1])
 
 
-def test_old_offsets_go_one_by_one_and_the_group_with_the_last() -> None:
-    town = world()
-    commit(town, P)
-    town.commit_all()
-    town.wait(50_000)
-    commit(town, Q)
-    town.commit_all()
-    town.wait(60_000)
-    assert kept(town) == {P, Q}, "nothing is gone before the log says so"
-    town.commit_all()
-    assert kept(town) == {Q}
-    town.wait(50_000)
-    town.commit_all()
-    assert town.shard.groups == {}
-    assert town.reloaded().fetch_offsets("g", None, False)[1] == {}
+def test_expired_offsets_are_deleted_and_the_group_with_the_last() -> None:
+    simulation = new_simulation()
+    commit(simulation, P)
+    simulation.commit_all()
+    simulation.wait(50_000)
+    commit(simulation, Q)
+    simulation.commit_all()
+    simulation.wait(60_000)
+    assert kept(simulation) == {P, Q}, "deleted before the tombstone is committed"
+    simulation.commit_all()
+    assert kept(simulation) == {Q}
+    simulation.wait(50_000)
+    simulation.commit_all()
+    assert simulation.shard.groups == {}
+    assert simulation.reloaded().fetch_offsets("g", None, False)[1] == {}
 
 
-def test_a_group_without_generation_leaves_no_record_of_its_end() -> None:
-    town = world()
-    commit(town, P)
-    town.commit_all()
-    town.wait(RETENTION_MS + CHECK_MS)
-    assert [len(write.entries) for write in town.writes] == [1]
-    assert not isinstance(read_key(town.writes[0].entries[0].key), GroupKey)
+def test_group_without_generation_gets_no_tombstone() -> None:
+    simulation = new_simulation()
+    commit(simulation, P)
+    simulation.commit_all()
+    simulation.wait(RETENTION_MS + CHECK_MS)
+    assert [len(write.records) for write in simulation.writes] == [1]
+    assert not isinstance(read_key(simulation.writes[0].records[0].key), GroupKey)
 
 
-def test_a_client_may_say_when_its_offset_goes() -> None:
-    town = world()
-    commit(town, P, expire_ms=T0 + 15_000)
-    commit(town, Q)
-    town.commit_all()
-    town.wait(CHECK_MS)
-    town.commit_all()
-    assert kept(town) == {P, Q}
-    town.wait(CHECK_MS)
-    town.commit_all()
-    assert kept(town) == {Q}
+def test_client_can_set_the_expiration_time() -> None:
+    simulation = new_simulation()
+    commit(simulation, P, expire_ms=T0 + 15_000)
+    commit(simulation, Q)
+    simulation.commit_all()
+    simulation.wait(CHECK_MS)
+    simulation.commit_all()
+    assert kept(simulation) == {P, Q}
+    simulation.wait(CHECK_MS)
+    simulation.commit_all()
+    assert kept(simulation) == {Q}
 
 
-def test_what_is_being_committed_anew_does_not_expire() -> None:
-    for more in ({}, {"producer_id": 7, "producer_epoch": 0}):
-        town = world()
-        commit(town, P)
-        town.commit_all()
-        town.wait(RETENTION_MS - 1)
-        commit(town, P, **more)
-        if more:
-            town.commit_all()
-        town.wait(CHECK_MS)
-        assert len(town.writes) == (0 if more else 1), "no tombstone"
-        town.commit_all()
-        town.shard.replay_end_transaction_marker(7, commits=True)
-        assert kept(town) == {P}
+def test_offset_with_pending_commit_does_not_expire() -> None:
+    for producer in ({}, {"producer_id": 7, "producer_epoch": 0}):
+        simulation = new_simulation()
+        commit(simulation, P)
+        simulation.commit_all()
+        simulation.wait(RETENTION_MS - 1)
+        commit(simulation, P, **producer)
+        if producer:
+            simulation.commit_all()
+        simulation.wait(CHECK_MS)
+        assert len(simulation.writes) == (0 if producer else 1), "tombstone appended"
+        simulation.commit_all()
+        simulation.shard.replay_end_transaction_marker(7, commits=True)
+        assert kept(simulation) == {P}
 
 
-def test_what_the_log_refused_to_forget_is_tried_again() -> None:
-    town = world()
-    commit(town, P)
-    town.commit_all()
-    town.wait(RETENTION_MS)
-    town.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert town.shard.describe("g").state == "Empty"
-    assert kept(town) == {P}
-    town.wait(CHECK_MS)
-    town.commit_all()
-    assert town.shard.groups == {}
+def test_failed_expiration_is_retried() -> None:
+    simulation = new_simulation()
+    commit(simulation, P)
+    simulation.commit_all()
+    simulation.wait(RETENTION_MS)
+    simulation.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert simulation.shard.describe("g").state == "Empty"
+    assert kept(simulation) == {P}
+    simulation.wait(CHECK_MS)
+    simulation.commit_all()
+    assert simulation.shard.groups == {}
 
 
-def test_many_offsets_are_looked_at_in_several_turns() -> None:
-    town = world()
+def test_expiration_of_many_offsets_runs_in_several_steps() -> None:
+    simulation = new_simulation()
     count = 4
     for number in range(count):
-        many = [TopicPartition("orders", each) for each in range(EXPIRY_OFFSETS_MAX)]
-        commit(town, *many, group=f"g{number}")
-    town.commit_all()
-    town.wait(RETENTION_MS - 1)
-    assert town.writes == []
-    per_turn = []
-    while len(town.writes) < count:
-        before = len(town.writes)
-        town.fire_next()
-        per_turn.append(len(town.writes) - before)
-    assert per_turn == [1] * count
-    assert town.elapsed_ms < RETENTION_MS + CHECK_MS, "one turn soon after the other"
-    town.commit_all()
-    assert town.shard.groups == {}
+        many = [TopicPartition("orders", each) for each in range(EXPIRATION_OFFSETS_MAX)]
+        commit(simulation, *many, group_id=f"g{number}")
+    simulation.commit_all()
+    simulation.wait(RETENTION_MS - 1)
+    assert simulation.writes == []
+    per_run = []
+    while len(simulation.writes) < count:
+        before = len(simulation.writes)
+        simulation.fire_next()
+        per_run.append(len(simulation.writes) - before)
+    assert per_run == [1] * count
+    assert simulation.elapsed_ms < RETENTION_MS + CHECK_MS, "runs must follow each other closely"
+    simulation.commit_all()
+    assert simulation.shard.groups == {}

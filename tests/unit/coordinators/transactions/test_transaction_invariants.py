@@ -1,7 +1,6 @@
-"""What holds whatever happens: commands in any order, timers, writes that fail or are late, markers, moves.
+"""Invariants of transactions under any sequence of commands, timers, failed and late appends, and moves.
 
-The producers here are of the worst kind: they come under each other's ids, go on under epochs long gone, and
-tell of markers that nobody asked them for any more.
+The producers use each other's ids, recover with old epochs, and report markers of tasks that have ended.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from odradek.coordinators.transactions.records import (
     StoredTransaction,
     read_key,
     read_transaction,
-    transaction_entry,
+    transaction_record,
 )
 from odradek.coordinators.transactions.shard import (
     EXPIRATION_TIMER,
@@ -41,7 +40,7 @@ from odradek.coordinators.transactions.transaction_metadata import (
     TransactionMetadata,
 )
 from odradek.coordinators.transactions.transaction_state import (
-    AT_REST,
+    IDLE,
     PREPARED,
     VALID_PREVIOUS_STATES,
     TransactionState,
@@ -62,14 +61,23 @@ NOT_WRITTEN = [
 LATE = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR]
 
 names = st.sampled_from(NAMES)
-who = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 5])
-"""Which of those that were given out; 0 is the current one."""
-some = st.lists(st.sampled_from(PARTITIONS), max_size=3).map(tuple)
+producer_indexes = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 5])
+"""0 is the current producer, others count back from the last one that was initialized."""
+partition_tuples = st.lists(st.sampled_from(PARTITIONS), max_size=3).map(tuple)
 STEPS: list[tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = [
     (3, st.tuples(st.just("init"), names, st.just(-1))),
-    (2, st.tuples(st.just("init"), names, who)),
-    (5, st.tuples(st.just("add"), names, who, some, st.sampled_from([False, False, False, True]))),
-    (4, st.tuples(st.just("end"), names, who, st.booleans())),
+    (2, st.tuples(st.just("init"), names, producer_indexes)),
+    (
+        5,
+        st.tuples(
+            st.just("add"),
+            names,
+            producer_indexes,
+            partition_tuples,
+            st.sampled_from([False, False, False, True]),
+        ),
+    ),
+    (4, st.tuples(st.just("end"), names, producer_indexes, st.booleans())),
     (3, st.just(("transact",))),
     (4, st.tuples(st.just("markers"), st.integers(0, 3), st.integers(0, 4))),
     (1, st.tuples(st.just("stale_markers"), st.integers(0, 9))),
@@ -86,56 +94,56 @@ steps = st.one_of([step for weight, step in STEPS for _ in range(weight)])
 
 
 class Producers:
-    """Carries out steps, and keeps what is needed to judge them."""
+    """Executes steps, and keeps what is needed to check them."""
 
     def __init__(self) -> None:
-        self.world = TransactionSimulation(id_retention_ms=60_000, ids_check_interval_ms=15_000)
-        self.world.on_effect = self._on_effect
+        self.simulation = TransactionSimulation(id_retention_ms=60_000, ids_check_interval_ms=15_000)
+        self.simulation.on_effect = self._on_effect
         self.commands: list[Any] = []
-        self.given: dict[str, list[ProducerIdAndEpoch]] = defaultdict(list)
-        self.asked: dict[ProducerIdAndEpoch, ProducerIdAndEpoch] = {}
-        """Who was given out, and who had asked for it."""
+        self.initialized: dict[str, list[ProducerIdAndEpoch]] = defaultdict(list)
+        self.requested_by: dict[ProducerIdAndEpoch, ProducerIdAndEpoch] = {}
+        """The producer in the InitProducerId request, by the producer it returned."""
         self.old_tasks: list[WriteMarkers] = []
         self.ledger: dict[tuple[str, int], dict[TopicPartition, bool]] = defaultdict(dict)
-        """Markers in partitions, by transaction: which of the id's it was, and whether it committed."""
+        """Markers by transaction, which is an id and a number: whether each partition was committed."""
 
     @property
     def shard(self) -> TransactionCoordinatorShard:
-        return self.world.shard
+        return self.simulation.shard
 
-    def step(self, word: str, *given: Any) -> None:
-        getattr(self, f"_{word}")(*given)
+    def step(self, name: str, *arguments: Any) -> None:
+        getattr(self, f"_{name}")(*arguments)
         self.check()
 
     # Commands.
 
     def _submit(self, command: Any) -> None:
-        to, before = len(self.commands), everything(self.world)
+        to, before = len(self.commands), snapshot(self.simulation)
         self.commands.append(command)
-        self.world.submit(command, to)
-        if any(code_of(answer) is not ErrorCode.NONE for answer in self.world.answers_to(to)):
-            assert everything(self.world) == before, "what was refused at once changed something"
+        self.simulation.submit(command, to)
+        if any(code_of(response) is not ErrorCode.NONE for response in self.simulation.answers_to(to)):
+            assert snapshot(self.simulation) == before, "a rejected command changed the state"
 
-    def _who(self, name: str, number: int) -> ProducerIdAndEpoch:
-        one = self.shard.ids.get(name)
-        stored = None if one is None else one.stored
-        if number == 0 and stored is not None:
+    def _producer(self, name: str, index: int) -> ProducerIdAndEpoch:
+        metadata = self.shard.ids.get(name)
+        stored = None if metadata is None else metadata.stored
+        if index == 0 and stored is not None:
             return ProducerIdAndEpoch(stored.producer_id, stored.producer_epoch)
-        known = self.given[name]
-        return known[-number] if 0 < number <= len(known) else ProducerIdAndEpoch(77, 7)
+        known = self.initialized[name]
+        return known[-index] if 0 < index <= len(known) else ProducerIdAndEpoch(77, 7)
 
-    def _init(self, name: str, number: int) -> None:
-        asks = NO_PRODUCER if number < 0 else self._who(name, number)
-        self._submit(InitProducerId(name, 30_000, *asks))
+    def _init(self, name: str, index: int) -> None:
+        producer = NO_PRODUCER if index < 0 else self._producer(name, index)
+        self._submit(InitProducerId(name, 30_000, *producer))
 
-    def _add(self, name: str, number: int, partitions: tuple[TopicPartition, ...], verifies: bool) -> None:
-        self._submit(AddPartitions(name, *self._who(name, number), partitions, verifies))
+    def _add(self, name: str, index: int, partitions: tuple[TopicPartition, ...], verify_only: bool) -> None:
+        self._submit(AddPartitions(name, *self._producer(name, index), partitions, verify_only))
 
-    def _end(self, name: str, number: int, commits: bool) -> None:
-        self._submit(EndTransaction(name, *self._who(name, number), commits))
+    def _end(self, name: str, index: int, commits: bool) -> None:
+        self._submit(EndTransaction(name, *self._producer(name, index), commits))
 
     def _transact(self) -> None:
-        """Begin and end a transaction as one should, for once."""
+        """Begin and commit a transaction."""
         for command in (
             lambda: self._init("a", -1),
             lambda: self._add("a", 0, tuple(PARTITIONS[:2]), False),
@@ -143,23 +151,23 @@ class Producers:
         ):
             command()
             self.check()
-            self.world.commit_all()
+            self.simulation.commit_all()
 
     # Markers.
 
     def _markers(self, number: int, count: int) -> None:
-        tasks = self.world.tasks
+        tasks = self.simulation.tasks
         if not tasks:
             return
         task = tasks[number % len(tasks)]
         partitions = task.partitions[:count] if count < len(PARTITIONS) else task.partitions
-        one = self.shard.ids.get(task.transactional_id)
-        if one is not None and one.task is task:
+        metadata = self.shard.ids.get(task.transactional_id)
+        if metadata is not None and metadata.task is task:
             self._mark(task, partitions)
         self._submit(MarkersWritten(task, partitions))
 
     def _mark(self, task: WriteMarkers, partitions: tuple[TopicPartition, ...]) -> None:
-        last = history(self.world.committed, task.transactional_id)[-1]
+        last = history(self.simulation.committed, task.transactional_id)[-1]
         assert last is not None
         assert last.state is (
             TransactionState.PREPARE_COMMIT if task.commits else TransactionState.PREPARE_ABORT
@@ -170,185 +178,196 @@ class Producers:
             assert marked.setdefault(partition, task.commits) is task.commits, "both committed and aborted"
 
     def _count(self, name: str) -> int:
-        """How many transactions of an id have begun."""
-        return len(transactions(history(self.world.committed, name)))
+        """Return the number of transactions of an id."""
+        return len(transactions(history(self.simulation.committed, name)))
 
     def _stale_markers(self, number: int) -> None:
         if self.old_tasks:
             task = self.old_tasks[number % len(self.old_tasks)]
             self._submit(MarkersWritten(task, task.partitions))
-            assert self.world.answers[-1][1] is ErrorCode.INVALID_TXN_STATE
+            assert self.simulation.answers[-1][1] is ErrorCode.INVALID_TXN_STATE
 
     # The log, time, moves.
 
     def _commit(self) -> None:
-        if self.world.writes:
-            self.world.commit()
+        if self.simulation.writes:
+            self.simulation.commit()
 
     def _refuse(self, code: ErrorCode) -> None:
-        if self.world.writes:
-            self.world.refuse(code)
+        if self.simulation.writes:
+            self.simulation.refuse(code)
 
     def _delay(self, code: ErrorCode) -> None:
-        if self.world.writes:
-            self.world.delay(code)
+        if self.simulation.writes:
+            self.simulation.delay(code)
 
     def _refuse_committed(self) -> None:
-        if self.world.writes:
-            self.world.refuse_committed()
+        if self.simulation.writes:
+            self.simulation.refuse_committed()
 
     def _catch_up(self) -> None:
-        self.world.catch_up()
+        self.simulation.catch_up()
 
     def _wait(self, ms: int) -> None:
-        self.world.wait(ms)
+        self.simulation.wait(ms)
 
     def _move(self, with_late: bool) -> None:
-        self.old_tasks += self.world.tasks
-        self.world.move(with_late=with_late)
+        self.old_tasks += self.simulation.tasks
+        self.simulation.move(with_late=with_late)
 
     def _use_up_epochs(self, name: str) -> None:
-        """As if the producer had come back thirty thousand times, with nothing on its way to the log."""
-        one = self.shard.ids.get(name)
-        if one is None or one.is_busy or self.world.writes or self.world.late:
+        """Raise the epoch of an idle id without pending appends almost to the maximum."""
+        metadata = self.shard.ids.get(name)
+        if metadata is None or metadata.is_busy or self.simulation.writes or self.simulation.late:
             return
-        if one.stored is not None and one.stored.state in AT_REST:
-            raised = one.stored._replace(producer_epoch=max(one.stored.producer_epoch, EPOCH_MAX - 3))
-            entry = transaction_entry(name, raised)
-            self.world.committed.append(entry)
-            self.shard.replay(entry)
+        stored = metadata.stored
+        if stored is not None and stored.state in IDLE:
+            raised = stored._replace(producer_epoch=max(stored.producer_epoch, EPOCH_MAX - 3))
+            record = transaction_record(name, raised)
+            self.simulation.committed.append(record)
+            self.shard.replay(record)
 
     def settle(self) -> None:
-        """Let all that is under way come to its end. Meanwhile more may be due, but not for ever."""
+        """Complete everything that is pending. This may start more, but not endlessly."""
         for _ in range(10):
-            self.world.wait(RETRY_MS)
-            self.world.catch_up()
-            self.world.commit_all()
-            for number in range(len(self.world.tasks)):
+            self.simulation.wait(RETRY_MS)
+            self.simulation.catch_up()
+            self.simulation.commit_all()
+            for number in range(len(self.simulation.tasks)):
                 self._markers(number, len(PARTITIONS))
-                self.world.commit_all()
+                self.simulation.commit_all()
                 self.check()
-            if not any(one.is_busy for one in self.shard.ids.values()):
+            if not any(metadata.is_busy for metadata in self.shard.ids.values()):
                 return
 
-    # What is answered.
+    # Responses.
 
     def _on_effect(self, effect: Effect) -> None:
         if isinstance(effect, Reply) and code_of(effect.response) is ErrorCode.NONE:
             command = self.commands[effect.to]
             if not isinstance(command, MarkersWritten):
-                self._judge_success(command, effect.response)
+                self._check_success(command, effect.response)
 
-    def _judge_success(self, command: Any, answer: Any) -> None:
+    def _check_success(self, command: Any, response: Any) -> None:
         stored = self.shard.ids[command.transactional_id].stored
         assert stored is not None
         current = ProducerIdAndEpoch(stored.producer_id, stored.producer_epoch)
-        asked = ProducerIdAndEpoch(command.producer_id, command.producer_epoch)
-        if not isinstance(answer, InitProducerIdResult):
-            assert asked == current, "a producer of an old epoch got through"
+        requested = ProducerIdAndEpoch(command.producer_id, command.producer_epoch)
+        if not isinstance(response, InitProducerIdResult):
+            assert requested == current, "a producer with an old epoch was not fenced"
             return
-        given = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
-        assert given == current
-        assert answer.producer_epoch < EPOCH_MAX
+        producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        assert producer == current
+        assert response.producer_epoch < EPOCH_MAX
         assert stored.state is TransactionState.EMPTY
-        if given in self.asked:
-            assert asked != NO_PRODUCER
-            assert self.asked[given] == asked, "two producers were given the same epoch"
-        self.asked[given] = asked
-        self.given[command.transactional_id].append(given)
+        if producer in self.requested_by:
+            assert requested != NO_PRODUCER
+            assert self.requested_by[producer] == requested, "two producers have the same epoch"
+        self.requested_by[producer] = requested
+        self.initialized[command.transactional_id].append(producer)
 
-    # What always holds.
+    # Invariants.
 
     def check(self) -> None:
-        world = self.world
-        assert max(Counter(to for to, _ in world.answers).values(), default=1) == 1
-        assert durable(world.shard) == durable(world.reloaded())
-        assert {TIMEOUT_TIMER, EXPIRATION_TIMER} <= set(world.timers)
-        for one in world.shard.ids.values():
-            assert not one.is_nothing
-            assert not one.is_busy or self._gets_on(one), f"{one.name} is stuck"
+        simulation = self.simulation
+        assert max(Counter(to for to, _ in simulation.answers).values(), default=1) == 1
+        assert durable(simulation.shard) == durable(simulation.reloaded())
+        assert {TIMEOUT_TIMER, EXPIRATION_TIMER} <= set(simulation.timers)
+        for metadata in simulation.shard.ids.values():
+            assert not metadata.is_removable
+            assert not metadata.is_busy or self._makes_progress(metadata), "transaction is stuck"
         for name in NAMES:
             self._check_history(name)
 
-    def _gets_on(self, one: TransactionMetadata) -> bool:
-        is_written = any(one in (each for each, _ in write.completion.changes) for write in self.world.writes)
-        is_marked = any(one.task is task for task in self.world.tasks) and bool(one.partitions_without_marker)
-        return is_written or is_marked or RetryTimer(one.name) in self.world.timers
+    def _makes_progress(self, metadata: TransactionMetadata) -> bool:
+        simulation = self.simulation
+        is_appended = any(
+            metadata in (each for each, _ in write.completion.transitions) for write in simulation.writes
+        )
+        has_task = any(metadata.task is task for task in simulation.tasks)
+        is_retried = RetryTimer(metadata.transactional_id) in simulation.timers
+        return is_appended or (has_task and bool(metadata.partitions_without_marker)) or is_retried
 
     def _check_history(self, name: str) -> None:
-        told = history(self.world.committed, name)
-        for before, after in zip([None, *told], told, strict=False):
-            check_step(before, after)
-        for number, transaction in enumerate(transactions(told), 1):
-            ends = {one.state for one in transaction} & PREPARED
-            assert len(ends) <= 1, "settled twice"
-            if transaction[-1].state in AT_REST:
+        states = history(self.simulation.committed, name)
+        for before, after in zip([None, *states], states, strict=False):
+            check_transition(before, after)
+        for number, transaction in enumerate(transactions(states), 1):
+            outcomes = {stored.state for stored in transaction} & PREPARED
+            assert len(outcomes) <= 1, "the transaction has two outcomes"
+            if transaction[-1].state in IDLE:
                 prepared = transaction[-2]
                 commits = prepared.state is TransactionState.PREPARE_COMMIT
                 assert self.ledger[name, number] == dict.fromkeys(prepared.partitions, commits)
 
 
-def code_of(answer: Any) -> ErrorCode | None:
-    match answer:
+def code_of(response: Any) -> ErrorCode | None:
+    match response:
         case InitProducerIdResult(code):
             return code
         case AddPartitionsResult(errors):
             return next(iter(errors.values()), None)
-    assert isinstance(answer, ErrorCode)
-    return answer
+    assert isinstance(response, ErrorCode)
+    return response
 
 
 def durable(shard: TransactionCoordinatorShard) -> dict[str, StoredTransaction]:
-    return {name: one.stored for name, one in shard.ids.items() if one.stored is not None}
+    return {name: each.stored for name, each in shard.ids.items() if each.stored is not None}
 
 
-def everything(world: TransactionSimulation) -> Any:
+def snapshot(simulation: TransactionSimulation) -> Any:
     ids = {
-        name: (one.stored, one.previous, one.pending_transition, one.task, set(one.partitions_without_marker))
-        for name, one in world.shard.ids.items()
+        name: (
+            each.stored,
+            each.previous,
+            each.pending_transition,
+            each.task,
+            set(each.partitions_without_marker),
+        )
+        for name, each in simulation.shard.ids.items()
     }
-    return ids, dict(world.timers), list(world.writes), list(world.tasks)
+    return ids, dict(simulation.timers), list(simulation.writes), list(simulation.tasks)
 
 
 def history(committed: list[CoordinatorRecord], name: str) -> list[StoredTransaction | None]:
-    """What the log says of an id, without what it says twice in a row."""
-    told: list[StoredTransaction | None] = []
-    for entry in committed:
-        about, stored = read(entry)
-        if about == name and (not told or told[-1] != stored):
-            told.append(stored)
-    return told
+    """Return the records of an id in the log, without repetitions."""
+    states: list[StoredTransaction | None] = []
+    for record in committed:
+        key, stored = read(record)
+        if key == name and (not states or states[-1] != stored):
+            states.append(stored)
+    return states
 
 
 @lru_cache(maxsize=1_000)
-def read(entry: CoordinatorRecord) -> tuple[str | None, StoredTransaction | None]:
-    return read_key(entry.key), None if entry.value is None else read_transaction(entry.value)
+def read(record: CoordinatorRecord) -> tuple[str | None, StoredTransaction | None]:
+    return read_key(record.key), None if record.value is None else read_transaction(record.value)
 
 
-def transactions(told: list[StoredTransaction | None]) -> list[list[StoredTransaction]]:
-    """The states of each transaction: from Ongoing to what completes it, if that has come."""
-    found: list[list[StoredTransaction]] = []
+def transactions(states: list[StoredTransaction | None]) -> list[list[StoredTransaction]]:
+    """Return the states of each transaction, from Ongoing to its completion, if it is complete."""
+    result: list[list[StoredTransaction]] = []
     before: StoredTransaction | None = None
-    for stored in told:
+    for stored in states:
         if (
             stored is not None
             and stored.state is TransactionState.ONGOING
             and before
-            and before.state in AT_REST
+            and before.state in IDLE
         ):
-            found.append([])
-        if stored is not None and found and stored.state is not TransactionState.EMPTY:
-            is_again = before is not None and before.state in AT_REST and stored.state in AT_REST
-            if not is_again:
-                found[-1].append(stored)
+            result.append([])
+        if stored is not None and result and stored.state is not TransactionState.EMPTY:
+            is_repeated = before is not None and before.state in IDLE and stored.state in IDLE
+            if not is_repeated:
+                result[-1].append(stored)
         before = stored
-    return found
+    return result
 
 
-def check_step(before: StoredTransaction | None, after: StoredTransaction | None) -> None:
+def check_transition(before: StoredTransaction | None, after: StoredTransaction | None) -> None:
     if after is None:
         assert before is not None
-        assert before.state in AT_REST
+        assert before.state in IDLE
         return
     if before is None:
         assert (after.state, after.producer_epoch) == (TransactionState.EMPTY, 0)
@@ -365,19 +384,19 @@ def check_step(before: StoredTransaction | None, after: StoredTransaction | None
 
 
 @given(st.lists(steps, min_size=50, max_size=100))
-def test_answers_epochs_markers_and_the_log_agree_whatever_happens(script: list[tuple[Any, ...]]) -> None:
+def test_transaction_invariants_hold_for_any_sequence_of_events(script: list[tuple[Any, ...]]) -> None:
     producers = Producers()
     for step in script:
         producers.step(*step)
     producers.settle()
-    assert not [one.name for one in producers.shard.ids.values() if one.is_busy]
-    producers.world.move()
-    counts = Counter(to for to, _ in producers.world.answers)
+    assert not [name for name, metadata in producers.shard.ids.items() if metadata.is_busy]
+    producers.simulation.move()
+    counts = Counter(to for to, _ in producers.simulation.answers)
     assert counts == Counter(range(len(producers.commands)))
 
 
 @given(st.lists(steps, min_size=20, max_size=60), st.booleans())
-def test_what_is_prepared_when_a_partition_moves_is_finished_by_the_next_leader(
+def test_prepared_transaction_is_completed_by_the_next_leader(
     script: list[tuple[Any, ...]], with_late: bool
 ) -> None:
     producers = Producers()
@@ -385,10 +404,10 @@ def test_what_is_prepared_when_a_partition_moves_is_finished_by_the_next_leader(
         producers.step(*step)
     producers.step("move", with_late)
     prepared = {name: each for name, each in durable(producers.shard).items() if each.state in PREPARED}
-    counts = {name: len(history(producers.world.committed, name)) for name in prepared}
+    counts = {name: len(history(producers.simulation.committed, name)) for name in prepared}
     producers.settle()
     for name, before in prepared.items():
-        after = history(producers.world.committed, name)[counts[name]]
+        after = history(producers.simulation.committed, name)[counts[name]]
         commits = before.state is TransactionState.PREPARE_COMMIT
         assert after is not None
         assert after.state is (

@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``: Kafka's bytes (see tests/golden/transaction_state), and any others."""
+"""Records of ``__transaction_state``: Kafka's bytes (see tests/golden/transaction_state) and any bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.coordinators.transactions.records import (
     StoredTransaction,
     read_key,
     read_transaction,
-    transaction_entry,
+    transaction_record,
     write_key,
     write_transaction,
 )
@@ -42,13 +42,13 @@ def expected(state: TransactionState) -> StoredTransaction:
     return StoredTransaction(1234567890123, 32766, 60_000, state, partitions, 1_700_000_000_000, start_ms)
 
 
-def test_the_key_is_written_as_kafkas_coordinator_writes_it() -> None:
+def test_key_equals_that_of_kafkas_coordinator() -> None:
     assert write_key(NAME) == SAMPLES["key", "coordinator"] == SAMPLES["key", "0"]
     assert read_key(SAMPLES["key", "0"]) == NAME
 
 
 @pytest.mark.parametrize("state", TransactionState)
-def test_values_of_every_state_are_written_as_kafka_writes_them_and_read_in_both_versions(
+def test_values_of_every_state_equal_kafkas_and_both_versions_are_read(
     state: TransactionState,
 ) -> None:
     assert write_transaction(expected(state)) == SAMPLES[state.value, "0"]
@@ -59,42 +59,42 @@ def test_values_of_every_state_are_written_as_kafka_writes_them_and_read_in_both
 @pytest.mark.parametrize(
     "state", [TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.COMPLETE_ABORT]
 )
-def test_the_coordinator_of_kafka_chooses_the_same_version(state: TransactionState) -> None:
+def test_value_version_is_that_of_kafkas_coordinator(state: TransactionState) -> None:
     stored = expected(state)
     if state is TransactionState.ONGOING:
         stored = stored._replace(partitions=frozenset({TopicPartition("zahlüngen", 2)}))
     assert write_transaction(stored) == SAMPLES[state.value, "coordinator"]
 
 
-def test_keys_of_unknown_kinds_are_passed_over() -> None:
+def test_keys_of_unknown_types_are_ignored() -> None:
     assert read_key(b"\x00\x01" + SAMPLES["key", "0"][2:]) is None
 
 
-def test_an_entry_without_a_value_is_a_tombstone() -> None:
-    assert transaction_entry(NAME, None) == CoordinatorRecord(SAMPLES["key", "0"], None)
-    assert transaction_entry(NAME, expected(TransactionState.EMPTY)) == CoordinatorRecord(
+def test_record_of_none_is_a_tombstone() -> None:
+    assert transaction_record(NAME, None) == CoordinatorRecord(SAMPLES["key", "0"], None)
+    assert transaction_record(NAME, expected(TransactionState.EMPTY)) == CoordinatorRecord(
         SAMPLES["key", "0"], SAMPLES["Empty", "0"]
     )
 
 
-@pytest.mark.parametrize("number", [-1, 8, 127])
-def test_a_state_that_nobody_knows_is_refused(number: int) -> None:
+@pytest.mark.parametrize("state_id", [-1, 8, 127])
+def test_unknown_state_is_rejected(state_id: int) -> None:
     raw = bytearray(SAMPLES["CompleteCommit", "0"])
-    raw[16] = number % 256
-    with pytest.raises(BrokerError, match=f"number {number}") as refused:
+    raw[16] = state_id % 256
+    with pytest.raises(BrokerError, match=f"state {state_id}") as rejected:
         read_transaction(bytes(raw))
-    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert rejected.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_only_the_empty_state_may_have_no_list_of_partitions() -> None:
+def test_only_empty_state_may_have_null_partitions() -> None:
     raw = bytearray(SAMPLES["Empty", "0"])
     raw[16] = 1
-    with pytest.raises(BrokerError, match="Ongoing without partitions"):
+    with pytest.raises(BrokerError, match="must not be null in state Ongoing"):
         read_transaction(bytes(raw))
 
 
 @pytest.mark.parametrize("version", [-1, 2])
-def test_values_of_unknown_versions_are_refused(version: int) -> None:
+def test_values_of_unknown_versions_are_rejected(version: int) -> None:
     raw = version.to_bytes(2, "big", signed=True) + SAMPLES["Empty", "0"][2:]
     with pytest.raises(BrokerError, match=f"no version {version}"):
         read_transaction(raw)
@@ -112,30 +112,34 @@ transactions = st.builds(
     partitions,
     int64s,
     int64s,
-).map(lambda one: one._replace(partitions=frozenset()) if one.state is TransactionState.EMPTY else one)
+).map(
+    lambda stored: (
+        stored._replace(partitions=frozenset()) if stored.state is TransactionState.EMPTY else stored
+    )
+)
 
 
 @given(names, transactions)
-def test_what_is_written_is_read_again(name: str, stored: StoredTransaction) -> None:
-    entry = transaction_entry(name, stored)
+def test_records_round_trip(name: str, stored: StoredTransaction) -> None:
+    entry = transaction_record(name, stored)
     assert entry.value is not None
     assert (read_key(entry.key), read_transaction(entry.value)) == (name, stored)
 
 
 @given(st.sampled_from(VALUES), st.integers(0, 200), st.integers(0, 255))
-def test_a_damaged_value_is_read_or_refused_as_corrupt(sample: bytes, at: int, byte: int) -> None:
+def test_damaged_value_is_read_or_rejected_as_corrupt(sample: bytes, at: int, byte: int) -> None:
     raw = bytearray(sample)
     raw[at % len(raw)] = byte
     code = ErrorCode.CORRUPT_MESSAGE
     try:
         read_transaction(bytes(raw))
-    except BrokerError as refused:
-        code = refused.code
+    except BrokerError as rejected:
+        code = rejected.code
     assert code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("sample", VALUES, ids=range(len(VALUES)))
-def test_every_truncation_is_refused(sample: bytes) -> None:
+def test_every_truncation_is_rejected(sample: bytes) -> None:
     for length in range(len(sample)):
         with pytest.raises(BrokerError):
             read_transaction(sample[:length])

@@ -1,4 +1,4 @@
-"""The settings that transactions go by."""
+"""Settings of the transaction coordinator."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from odradek.coordinators.transactions.settings import TransactionSettings
 DEFAULTS = Settings({setting: setting.default for setting in broker.BROKER})
 
 
-def test_defaults_are_those_of_the_broker() -> None:
+def test_defaults_equal_those_of_the_broker() -> None:
     assert TransactionSettings.of(DEFAULTS) == TransactionSettings()
 
 
-def test_each_is_taken_from_its_own_setting() -> None:
-    settings = DEFAULTS.replaced(
+def test_each_field_is_taken_from_its_setting() -> None:
+    settings = DEFAULTS.replace(
         {
             broker.TRANSACTION_MAX_TIMEOUT_MS: 1,
             broker.TRANSACTIONAL_ID_EXPIRATION_MS: 2,

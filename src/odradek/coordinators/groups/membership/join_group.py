@@ -1,7 +1,7 @@
-"""JoinGroup: who may join a group, what it is told at once, and what waits for the rebalance.
+"""JoinGroup: validation, immediate results, and requests that wait for the rebalance.
 
-A join is refused before anything is changed, with one exception that Kafka makes too: a member of a group
-that has become too large loses its place when it joins again too late.
+A join is rejected before any state changes, with one exception, as in Kafka: a member of a group that exceeds
+``group.max.size`` is removed when it rejoins too late.
 """
 
 from __future__ import annotations
@@ -17,113 +17,113 @@ from odradek.coordinators.groups.membership.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     SessionTimer,
     await_join,
-    because,
-    dismiss,
-    joined,
-    prepare,
-    remove_pending,
+    join_result,
+    prepare_rebalance,
+    rebalance_reason,
+    remove_member,
+    remove_pending_member,
     try_complete_join,
 )
-from odradek.coordinators.groups.membership.static_members import replace_static
+from odradek.coordinators.groups.membership.static_members import replace_static_member
 from odradek.model.errors import ErrorCode
 
 
-def join(groups: dict[str, Group], command: JoinGroup, to: Any, turn: EventContext) -> None:
-    settings = turn.settings
+def handle_join_group(groups: dict[str, Group], command: JoinGroup, to: Any, context: EventContext) -> None:
+    settings = context.settings
     if not settings.session_timeout_min_ms <= command.session_timeout_ms <= settings.session_timeout_max_ms:
-        turn.reply(to, JoinGroupResult(ErrorCode.INVALID_SESSION_TIMEOUT, command.member))
+        context.reply(to, JoinGroupResult(ErrorCode.INVALID_SESSION_TIMEOUT, command.member_id))
         return
-    group = groups.get(command.group)
+    group = groups.get(command.group_id)
     if group is None:
-        if command.member != NO_MEMBER:
-            turn.reply(to, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, command.member))
+        if command.member_id != NO_MEMBER:
+            context.reply(to, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, command.member_id))
             return
-        group = Group(command.group, turn.now.wall_ms)
-    if not has_room(group, command.member, settings.members_max):
-        turn.reply(to, JoinGroupResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER))
-        _turn_away(group, command.member, turn)
+        group = Group(command.group_id, context.now.wall_ms)
+    if not accepts_joining_member(group, command.member_id, settings.members_max):
+        context.reply(to, JoinGroupResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER))
+        _remove_rejected(group, command.member_id, context)
         return
-    code = refusal(group, command)
+    code = validate_join(group, command)
     if code is not ErrorCode.NONE:
-        turn.reply(to, JoinGroupResult(code, command.member))
+        context.reply(to, JoinGroupResult(code, command.member_id))
         return
-    groups[command.group] = group
-    _accept(group, command, to, turn)
+    groups[command.group_id] = group
+    _accept(group, command, to, context)
     if group.state is GroupState.PREPARING_REBALANCE:
-        try_complete_join(group, turn)
+        try_complete_join(group, context)
 
 
-def has_room(group: Group, name: str, members_max: int) -> bool:
-    """While members join again it is those who have that count: a group that is too large, because the limit
-    was lowered, so loses its slowest members."""
+def accepts_joining_member(group: Group, member_id: str, members_max: int) -> bool:
+    """Return whether the group has room. During a rebalance only members that have rejoined count, so a group
+    that is too large because the limit was lowered loses its slowest members."""
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
         case GroupState.PREPARING_REBALANCE:
-            member = group.members.get(name)
+            member = group.members.get(member_id)
             return (member is not None and member.awaits_join) or group.joining_count < members_max
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            return name in group.members or len(group.members) < members_max
+            return member_id in group.members or len(group.members) < members_max
 
 
-def _turn_away(group: Group, name: str, turn: EventContext) -> None:
-    member = group.members.get(name)
+def _remove_rejected(group: Group, member_id: str, context: EventContext) -> None:
+    member = group.members.get(member_id)
     if member is not None:
-        dismiss(group, member, turn)
-        try_complete_join(group, turn)
-    elif name in group.pending:
-        remove_pending(group, name, turn)
+        remove_member(group, member, context)
+        try_complete_join(group, context)
+    elif member_id in group.pending_members:
+        remove_pending_member(group, member_id, context)
 
 
-def refusal(group: Group, command: JoinGroup) -> ErrorCode:
-    """NONE if the member may join, at once or after others have."""
+def validate_join(group: Group, command: JoinGroup) -> ErrorCode:
+    """Return NONE if the member may join."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not group.supports(command.protocol_type, command.protocols):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if command.member == NO_MEMBER:
+    if command.member_id == NO_MEMBER:
         return ErrorCode.NONE
-    if command.member in group.pending:
-        # No static member is ever asked to come back with an id, so this is nobody's request.
-        return ErrorCode.NONE if command.instance is None else ErrorCode.UNKNOWN_SERVER_ERROR
-    return group.identity_error(command.member, command.instance)
+    if command.member_id in group.pending_members:
+        # Static members never get MEMBER_ID_REQUIRED, so no correct client sends this.
+        return ErrorCode.NONE if command.instance_id is None else ErrorCode.UNKNOWN_SERVER_ERROR
+    return group.validate_member(command.member_id, command.instance_id)
 
 
-def _accept(group: Group, command: JoinGroup, to: Any, turn: EventContext) -> None:
-    if command.member == NO_MEMBER:
-        _join_first(group, command, to, turn)
-    elif command.member in group.pending:
-        _add(group, command.member, command, to, turn)
+def _accept(group: Group, command: JoinGroup, to: Any, context: EventContext) -> None:
+    if command.member_id == NO_MEMBER:
+        _join_without_member_id(group, command, to, context)
+    elif command.member_id in group.pending_members:
+        _add_member(group, command.member_id, command, to, context)
     else:
-        _REJOIN[group.state](group, group.members[command.member], command, to, turn)
+        _REJOIN[group.state](group, group.members[command.member_id], command, to, context)
 
 
-# Members without an id.
+# Members without a member id.
 
 
-def _join_first(group: Group, command: JoinGroup, to: Any, turn: EventContext) -> None:
-    if command.instance is not None:
-        name = f"{command.instance}-{turn.new_id()}"
-        if command.instance in group.static_members:
-            replace_static(group, name, command, to, turn)
+def _join_without_member_id(group: Group, command: JoinGroup, to: Any, context: EventContext) -> None:
+    if command.instance_id is not None:
+        member_id = f"{command.instance_id}-{context.new_id()}"
+        if command.instance_id in group.static_members:
+            replace_static_member(group, member_id, command, to, context)
         else:
-            _add(group, name, command, to, turn)
+            _add_member(group, member_id, command, to, context)
         return
-    name = f"{command.client_id}-{turn.new_id()}"
+    member_id = f"{command.client_id}-{context.new_id()}"
     if not command.requires_known_member_id:
-        _add(group, name, command, to, turn)
+        _add_member(group, member_id, command, to, context)
         return
-    group.pending.add(name)
-    turn.arm(SessionTimer(group.name, name), command.session_timeout_ms)
-    turn.reply(to, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, name))
+    group.pending_members.add(member_id)
+    context.schedule_timer(SessionTimer(group.group_id, member_id), command.session_timeout_ms)
+    context.reply(to, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def _add(group: Group, name: str, command: JoinGroup, to: Any, turn: EventContext) -> None:
+def _add_member(group: Group, member_id: str, command: JoinGroup, to: Any, context: EventContext) -> None:
     if group.initial_delay is not None and group.generation == 0:
         group.initial_delay.has_new_member = True
     member = GroupMember(
-        name,
-        command.instance,
+        member_id,
+        command.instance_id,
         command.client_id,
         command.client_host,
         command.rebalance_timeout_ms,
@@ -133,42 +133,45 @@ def _add(group: Group, name: str, command: JoinGroup, to: Any, turn: EventContex
     )
     group.add(member, command.protocol_type)
     group.start_joining(member, to)
-    turn.arm(SessionTimer(group.name, name), NEW_MEMBER_JOIN_TIMEOUT_MS)
+    context.schedule_timer(SessionTimer(group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
     if group.can_rebalance:
-        prepare(group, because(f"member {name} joined", command.reason), turn)
+        reason = rebalance_reason(f"member {member_id} joined", command.reason)
+        prepare_rebalance(group, reason, context)
 
 
-# Members of the group, by its state.
+# Known members, by state of the group.
 
 Rejoin = Callable[[Group, GroupMember, JoinGroup, Any, EventContext], None]
 
 
-def _rejoin(group: Group, member: GroupMember, command: JoinGroup, to: Any, turn: EventContext) -> None:
-    group.change(member, command.protocols, command.rebalance_timeout_ms, command.session_timeout_ms)
-    await_join(group, member, to, turn)
+def _rejoin(group: Group, member: GroupMember, command: JoinGroup, to: Any, context: EventContext) -> None:
+    group.update_member(member, command.protocols, command.rebalance_timeout_ms, command.session_timeout_ms)
+    await_join(group, member, to, context)
     if group.can_rebalance:
-        prepare(group, because(f"member {member.member} rejoined", command.reason), turn)
+        reason = rebalance_reason(f"member {member.member_id} rejoined", command.reason)
+        prepare_rebalance(group, reason, context)
 
 
 def _rejoin_while_completing(
-    group: Group, member: GroupMember, command: JoinGroup, to: Any, turn: EventContext
+    group: Group, member: GroupMember, command: JoinGroup, to: Any, context: EventContext
 ) -> None:
-    """A member that says the same again may have missed the answer: it is told once more."""
+    """Repeat the result for a member with unchanged protocols: it may have missed the response."""
     if member.protocols != command.protocols:
-        _rejoin(group, member, command, to, turn)
+        _rejoin(group, member, command, to, context)
         return
-    turn.reply(to, joined(group, member, tells_members=member.member == group.leader))
+    is_leader = member.member_id == group.leader
+    context.reply(to, join_result(group, member, with_members=is_leader))
 
 
 def _rejoin_while_stable(
-    group: Group, member: GroupMember, command: JoinGroup, to: Any, turn: EventContext
+    group: Group, member: GroupMember, command: JoinGroup, to: Any, context: EventContext
 ) -> None:
-    """A leader that joins wants to assign anew, be it because topics have changed. A follower that says the
-    same again may have missed an answer, and can sync."""
-    if member.member == group.leader or member.protocols != command.protocols:
-        _rejoin(group, member, command, to, turn)
+    """Rebalance if the leader rejoins, which happens when topics change. A follower with unchanged protocols
+    may have missed a response, and can sync."""
+    if member.member_id == group.leader or member.protocols != command.protocols:
+        _rejoin(group, member, command, to, context)
         return
-    turn.reply(to, joined(group, member, tells_members=False))
+    context.reply(to, join_result(group, member, with_members=False))
 
 
 _REJOIN: Final[dict[GroupState, Rejoin]] = {
@@ -176,4 +179,4 @@ _REJOIN: Final[dict[GroupState, Rejoin]] = {
     GroupState.COMPLETING_REBALANCE: _rejoin_while_completing,
     GroupState.STABLE: _rejoin_while_stable,
 }
-"""Groups that are empty or dead have no members to join again."""
+"""Groups that are Empty or Dead have no members that could rejoin."""

@@ -1,8 +1,9 @@
-"""How a group comes to its next generation, and the timers that keep it from waiting for ever.
+"""Rebalance of a group, and the timers that bound it.
 
-``prepare`` asks all members to join; ``complete_join`` ends that when all have, or when ``JoinTimer`` fires,
-and begins a generation; members then sync until the leader's assignment is stored, or until ``SyncTimer``
-fires. ``SessionTimer`` belongs to one member, or to one id that was handed out and is not used yet.
+``prepare_rebalance`` makes all members rejoin. ``complete_join`` begins a generation once all have joined or
+``JoinTimer`` fires. Members then sync until the leader's assignment is stored or ``SyncTimer`` fires.
+``SessionTimer`` belongs to one member, or to one pending member id. Kafka's counterparts of the timers are
+DelayedJoin, DelayedSync and DelayedHeartbeat.
 """
 
 from __future__ import annotations
@@ -12,250 +13,254 @@ from typing import Final, NamedTuple
 from odradek.coordinators.groups.commands import NO_MEMBER, JoinGroupResult, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
 from odradek.coordinators.groups.group import Group, GroupState, InitialDelay
-from odradek.coordinators.groups.group_member import NOBODY, GroupMember
-from odradek.coordinators.groups.records import group_entry
+from odradek.coordinators.groups.group_member import NO_REQUEST, GroupMember
+from odradek.coordinators.groups.records import group_record
 from odradek.model.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""A client that gave up on a long rebalance joins anew, under another id. This is how long its first id
-stands in the way."""
+"""A client that gives up on a long rebalance joins again with another member id. This bounds how long its
+first member id delays the rebalance."""
 
 
 class SessionTimer(NamedTuple):
-    group: str
-    member: str
+    group_id: str
+    member_id: str
 
 
 class JoinTimer(NamedTuple):
-    group: str
+    group_id: str
 
 
 class SyncTimer(NamedTuple):
-    group: str
+    group_id: str
 
 
 # Sessions.
 
 
-def renew_session(group: Group, member: GroupMember, turn: EventContext) -> None:
-    turn.arm(SessionTimer(group.name, member.member), member.session_timeout_ms)
+def renew_session(group: Group, member: GroupMember, context: EventContext) -> None:
+    context.schedule_timer(SessionTimer(group.group_id, member.member_id), member.session_timeout_ms)
 
 
-def session_ended(group: Group, name: str, turn: EventContext) -> None:
-    if name in group.pending:
-        remove_pending(group, name, turn)
+def on_session_expired(group: Group, member_id: str, context: EventContext) -> None:
+    if member_id in group.pending_members:
+        remove_pending_member(group, member_id, context)
         return
-    member = group.members.get(name)
+    member = group.members.get(member_id)
     if member is None:
         return
-    if member.is_excused:
-        renew_session(group, member, turn)
+    if member.keeps_session:
+        renew_session(group, member, context)
     else:
-        remove_member(group, member, f"session of member {name} expired", turn)
+        remove_member_and_rebalance(group, member, f"session of member {member_id} expired", context)
 
 
-# Members that go.
+# Removal of members.
 
 
-def remove_member(group: Group, member: GroupMember, reason: str, turn: EventContext) -> None:
-    """A member leaves or failed: whoever waits for it is told, and the others share anew."""
-    dismiss(group, member, turn)
+def remove_member_and_rebalance(
+    group: Group, member: GroupMember, reason: str, context: EventContext
+) -> None:
+    """Remove a member that left or failed, and rebalance the others."""
+    remove_member(group, member, context)
     if group.state is GroupState.PREPARING_REBALANCE:
-        try_complete_join(group, turn)
+        try_complete_join(group, context)
     elif group.can_rebalance and group.state is not GroupState.EMPTY:
-        prepare(group, reason, turn)
+        prepare_rebalance(group, reason, context)
 
 
-def remove_pending(group: Group, name: str, turn: EventContext) -> None:
-    group.remove(name)
-    turn.disarm(SessionTimer(group.name, name))
+def remove_pending_member(group: Group, member_id: str, context: EventContext) -> None:
+    group.remove(member_id)
+    context.cancel_timer(SessionTimer(group.group_id, member_id))
     if group.state is GroupState.PREPARING_REBALANCE:
-        try_complete_join(group, turn)
+        try_complete_join(group, context)
 
 
-def dismiss(group: Group, member: GroupMember, turn: EventContext) -> None:
-    """Take a member out and do nothing about the others."""
-    answer_join(group, member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER), turn)
-    answer_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID), turn)
-    group.remove(member.member)
-    turn.disarm(SessionTimer(group.name, member.member))
+def remove_member(group: Group, member: GroupMember, context: EventContext) -> None:
+    """Remove a member without a rebalance."""
+    reply_to_join(group, member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER), context)
+    reply_to_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID), context)
+    group.remove(member.member_id)
+    context.cancel_timer(SessionTimer(group.group_id, member.member_id))
 
 
-# Those who wait.
+# Pending requests.
 
 
-def answer_join(group: Group, member: GroupMember, answer: JoinGroupResult, turn: EventContext) -> None:
+def reply_to_join(group: Group, member: GroupMember, result: JoinGroupResult, context: EventContext) -> None:
     if member.awaits_join:
-        turn.reply(member.joining, answer)
+        context.reply(member.pending_join, result)
         group.stop_joining(member)
 
 
-def answer_sync(member: GroupMember, answer: SyncGroupResult, turn: EventContext) -> bool:
-    """True if somebody waited."""
+def reply_to_sync(member: GroupMember, result: SyncGroupResult, context: EventContext) -> bool:
+    """Reply to the pending SyncGroup request, and return whether there was one."""
     if not member.awaits_sync:
         return False
-    turn.reply(member.syncing, answer)
-    member.syncing = NOBODY
+    context.reply(member.pending_sync, result)
+    member.pending_sync = NO_REQUEST
     return True
 
 
-def await_join(group: Group, member: GroupMember, to: object, turn: EventContext) -> None:
-    """An earlier join of the same member has been given up by its client."""
-    answer_join(group, member, JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member), turn)
+def await_join(group: Group, member: GroupMember, to: object, context: EventContext) -> None:
+    """Set the pending JoinGroup request. The client has given up an earlier one of the same member."""
+    rejoin = JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+    reply_to_join(group, member, rejoin, context)
     group.start_joining(member, to)
 
 
-def joined(group: Group, member: GroupMember, *, tells_members: bool) -> JoinGroupResult:
-    """What a member of the current generation is told."""
+def join_result(group: Group, member: GroupMember, *, with_members: bool) -> JoinGroupResult:
+    """Return the result for a member of the current generation."""
     return JoinGroupResult(
         ErrorCode.NONE,
-        member.member,
+        member.member_id,
         group.generation,
         group.protocol_type,
         group.protocol,
         group.leader or NO_MEMBER,
-        group.joined_members() if tells_members else (),
+        group.joined_members() if with_members else (),
     )
 
 
-# Preparing.
+# PreparingRebalance.
 
 
-def because(what: str, client_reason: str | None) -> str:
-    """Return the reason of a rebalance, with what the client said of it."""
-    return f"{what}: {client_reason}" if client_reason else what
+def rebalance_reason(cause: str, client_reason: str | None) -> str:
+    """Return the reason of a rebalance, with the client's own reason if it sent one (KIP-800)."""
+    return f"{cause}: {client_reason}" if client_reason else cause
 
 
-def prepare(group: Group, reason: str, turn: EventContext) -> None:
-    """Ask all members to join again."""
-    turn.log(
+def prepare_rebalance(group: Group, reason: str, context: EventContext) -> None:
+    """Make all members rejoin."""
+    context.log(
         "rebalance_started",
-        group=group.name,
+        group=group.group_id,
         generation=group.generation,
         members=len(group.members),
         reason=reason,
     )
     if group.state is GroupState.COMPLETING_REBALANCE:
-        drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
-    expect_no_sync(group, turn)
-    group.storing = None
+        reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, context)
+    clear_pending_sync(group, context)
+    group.pending_assignment = None
     is_initial = group.state is GroupState.EMPTY
-    group.move_to(GroupState.PREPARING_REBALANCE, turn.now.wall_ms)
+    group.transition_to(GroupState.PREPARING_REBALANCE, context.now.wall_ms)
     if is_initial:
-        round_ms = turn.settings.initial_rebalance_delay_ms
+        round_ms = context.settings.initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms - round_ms, 0)
         group.initial_delay = InitialDelay(round_ms, remaining_ms)
-        turn.arm(JoinTimer(group.name), round_ms)
+        context.schedule_timer(JoinTimer(group.group_id), round_ms)
     elif group.has_all_joined:
-        complete_join(group, turn)
+        complete_join(group, context)
     else:
-        turn.arm(JoinTimer(group.name), group.rebalance_timeout_ms)
+        context.schedule_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
 
 
-def drop_assignments(group: Group, code: ErrorCode, turn: EventContext) -> None:
-    """This generation comes to nothing: tell those who wait for their assignment."""
+def reset_assignments(group: Group, code: ErrorCode, context: EventContext) -> None:
+    """Clear the assignments of this generation, and fail the pending SyncGroup requests."""
     for member in group.members.values():
         member.assignment = b""
-        if answer_sync(member, SyncGroupResult(code), turn):
-            renew_session(group, member, turn)
+        if reply_to_sync(member, SyncGroupResult(code), context):
+            renew_session(group, member, context)
 
 
-def expect_no_sync(group: Group, turn: EventContext) -> None:
-    if group.unsynced:
-        group.unsynced.clear()
-        turn.disarm(SyncTimer(group.name))
+def clear_pending_sync(group: Group, context: EventContext) -> None:
+    if group.pending_sync_members:
+        group.pending_sync_members.clear()
+        context.cancel_timer(SyncTimer(group.group_id))
 
 
-def try_complete_join(group: Group, turn: EventContext) -> None:
-    """A new group waits its delay out; any other goes on as soon as all are there."""
+def try_complete_join(group: Group, context: EventContext) -> None:
+    """Complete the join if all members have joined, unless the initial delay is running."""
     if group.initial_delay is None and group.has_all_joined:
-        complete_join(group, turn)
+        complete_join(group, context)
 
 
-def join_ended(group: Group, turn: EventContext) -> None:
-    """The time to join is up. A new group takes another round if members came in the last one."""
+def on_join_expired(group: Group, context: EventContext) -> None:
+    """Complete the join, or repeat the initial delay if new members joined during it."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     delay = group.initial_delay
     if delay is None or not delay.has_new_member or not delay.remaining_ms:
-        complete_join(group, turn)
+        complete_join(group, context)
         return
-    round_ms = min(turn.settings.initial_rebalance_delay_ms, delay.remaining_ms)
+    round_ms = min(context.settings.initial_rebalance_delay_ms, delay.remaining_ms)
     group.initial_delay = InitialDelay(round_ms, max(delay.remaining_ms - delay.round_ms, 0))
-    turn.arm(JoinTimer(group.name), round_ms)
+    context.schedule_timer(JoinTimer(group.group_id), round_ms)
 
 
-# Completing.
+# CompletingRebalance.
 
 
-def complete_join(group: Group, turn: EventContext) -> None:
-    """Go on with those who joined, and with static members, which may be away for a while."""
+def complete_join(group: Group, context: EventContext) -> None:
+    """Begin a generation with the members that joined and with static members, which may be away."""
     for member in list(group.members.values()):
-        if not member.awaits_join and member.instance is None:
-            dismiss(group, member, turn)
+        if not member.awaits_join and member.instance_id is None:
+            remove_member(group, member, context)
     group.initial_delay = None
     if group.members and not group.elect_leader():
-        # Nobody is there to lead: wait on, until sessions end or somebody joins.
-        turn.arm(JoinTimer(group.name), group.rebalance_timeout_ms)
+        # No member can lead: wait until sessions expire or a member joins.
+        context.schedule_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
         return
-    turn.disarm(JoinTimer(group.name))
+    context.cancel_timer(JoinTimer(group.group_id))
     group.begin_generation()
-    turn.log(
+    context.log(
         "rebalance_completed",
-        group=group.name,
+        group=group.group_id,
         generation=group.generation,
         members=len(group.members),
         protocol=group.protocol,
     )
     if group.members:
-        _complete(group, turn)
+        _await_sync(group, context)
     else:
-        _become_empty(group, turn)
+        _become_empty(group, context)
 
 
-def _complete(group: Group, turn: EventContext) -> None:
-    group.move_to(GroupState.COMPLETING_REBALANCE, turn.now.wall_ms)
+def _await_sync(group: Group, context: EventContext) -> None:
+    group.transition_to(GroupState.COMPLETING_REBALANCE, context.now.wall_ms)
     for member in group.members.values():
-        leads = member.member == group.leader
-        answer_join(group, member, joined(group, member, tells_members=leads), turn)
-        renew_session(group, member, turn)
+        is_leader = member.member_id == group.leader
+        reply_to_join(group, member, join_result(group, member, with_members=is_leader), context)
+        renew_session(group, member, context)
         member.is_new = False
-        group.unsynced.add(member.member)
-    turn.arm(SyncTimer(group.name), group.rebalance_timeout_ms)
+        group.pending_sync_members.add(member.member_id)
+    context.schedule_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)
 
 
-def _become_empty(group: Group, turn: EventContext) -> None:
-    group.move_to(GroupState.EMPTY, turn.now.wall_ms)
-    turn.append([group_entry(group.name, group.to_store({}))], EmptyGroupStored())
+def _become_empty(group: Group, context: EventContext) -> None:
+    group.transition_to(GroupState.EMPTY, context.now.wall_ms)
+    context.append([group_record(group.group_id, group.to_stored({}))], EmptyGroupAppend())
 
 
-class EmptyGroupStored:
-    """Nobody waits for it. If it is not written, the generation before comes to life after a failover, and
-    its members fail to keep their sessions."""
+class EmptyGroupAppend:
+    """No request waits for this append. If it fails, the previous generation is restored after a failover,
+    and the sessions of its members expire."""
 
-    def committed(self, turn: EventContext) -> None: ...
+    def on_committed(self, context: EventContext) -> None: ...
 
-    def refused(self, code: ErrorCode, turn: EventContext) -> None: ...
+    def on_failed(self, code: ErrorCode, context: EventContext) -> None: ...
 
-    def abandoned(self, turn: EventContext) -> None: ...
-
-
-# Syncing.
+    def on_unloaded(self, context: EventContext) -> None: ...
 
 
-def has_synced(group: Group, name: str, turn: EventContext) -> None:
-    if name in group.unsynced:
-        group.unsynced.remove(name)
-        if not group.unsynced:
-            turn.disarm(SyncTimer(group.name))
+# Sync.
 
 
-def sync_ended(group: Group, turn: EventContext) -> None:
-    """Members that took part in the rebalance and never asked for their assignment are gone."""
-    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced:
+def remove_pending_sync_member(group: Group, member_id: str, context: EventContext) -> None:
+    if member_id in group.pending_sync_members:
+        group.pending_sync_members.remove(member_id)
+        if not group.pending_sync_members:
+            context.cancel_timer(SyncTimer(group.group_id))
+
+
+def on_sync_expired(group: Group, context: EventContext) -> None:
+    """Remove the members that joined this generation but did not send SyncGroup in time."""
+    states = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+    if group.state not in states or not group.pending_sync_members:
         return
-    late = [each for name, each in group.members.items() if name in group.unsynced]
+    late = [member for name, member in group.members.items() if name in group.pending_sync_members]
     reason = f"{len(late)} of {len(group.members)} members did not sync in time"
     for member in late:
-        dismiss(group, member, turn)
-    prepare(group, reason, turn)
+        remove_member(group, member, context)
+    prepare_rebalance(group, reason, context)

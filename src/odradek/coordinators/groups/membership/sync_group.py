@@ -1,6 +1,6 @@
-"""SyncGroup: members ask for their part, and the leader says who gets what.
+"""SyncGroup: members request their assignment, and the leader provides it.
 
-The leader's assignment is stored before anybody hears of it: what a member works on survives the broker.
+The leader's assignment is stored before any member receives it, so that it survives the broker.
 """
 
 from __future__ import annotations
@@ -8,38 +8,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from odradek.coordinators.append_errors import store_error
+from odradek.coordinators.append_errors import assignment_error
 from odradek.coordinators.groups.commands import SyncGroup, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
 from odradek.coordinators.groups.group import Group, GroupState
 from odradek.coordinators.groups.group_member import GroupMember
 from odradek.coordinators.groups.membership.rebalance import (
-    answer_sync,
-    drop_assignments,
-    has_synced,
-    prepare,
+    prepare_rebalance,
+    remove_pending_sync_member,
     renew_session,
+    reply_to_sync,
+    reset_assignments,
 )
-from odradek.coordinators.groups.records import group_entry
+from odradek.coordinators.groups.records import group_record
 from odradek.model.errors import ErrorCode
 
 
-def sync(groups: Mapping[str, Group], command: SyncGroup, to: Any, turn: EventContext) -> None:
-    group = groups.get(command.group)
+def handle_sync_group(
+    groups: Mapping[str, Group], command: SyncGroup, to: Any, context: EventContext
+) -> None:
+    group = groups.get(command.group_id)
     if group is None:
-        turn.reply(to, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        context.reply(to, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
         return
-    code = refusal(group, command)
+    code = validate_sync(group, command)
     if code is not ErrorCode.NONE:
-        turn.reply(to, SyncGroupResult(code))
+        context.reply(to, SyncGroupResult(code))
         return
-    _BY_STATE[group.state](group, command, to, turn)
+    _BY_STATE[group.state](group, command, to, context)
 
 
-def refusal(group: Group, command: SyncGroup) -> ErrorCode:
+def validate_sync(group: Group, command: SyncGroup) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    code = group.identity_error(command.member, command.instance)
+    code = group.validate_member(command.member_id, command.instance_id)
     if code is not ErrorCode.NONE:
         return code
     if command.generation != group.generation:
@@ -51,31 +53,31 @@ def refusal(group: Group, command: SyncGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-# By state; groups that are empty or dead have no members to sync.
+# By state of the group; groups that are Empty or Dead have no members that could sync.
 
 
-def _sync_while_preparing(_group: Group, _command: SyncGroup, to: Any, turn: EventContext) -> None:
-    turn.reply(to, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
+def _sync_while_preparing(_group: Group, _command: SyncGroup, to: Any, context: EventContext) -> None:
+    context.reply(to, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-def _sync_while_completing(group: Group, command: SyncGroup, to: Any, turn: EventContext) -> None:
-    member = group.members[command.member]
-    # An earlier sync of the same member has been given up by its client.
-    answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS), turn)
-    member.syncing = to
-    has_synced(group, member.member, turn)
-    if member.member == group.leader and group.storing is None:
-        # A leader that says it twice is not stored twice: the first assignment holds.
-        group.storing = AssignmentStored(group, dict(command.assignments))
-        entry = group_entry(group.name, group.to_store(command.assignments))
-        turn.append([entry], group.storing)
+def _sync_while_completing(group: Group, command: SyncGroup, to: Any, context: EventContext) -> None:
+    member = group.members[command.member_id]
+    # The client has given up an earlier SyncGroup request of the same member.
+    reply_to_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS), context)
+    member.pending_sync = to
+    remove_pending_sync_member(group, member.member_id, context)
+    if member.member_id == group.leader and group.pending_assignment is None:
+        # If the leader repeats its request, the first assignment is kept.
+        group.pending_assignment = AssignmentAppend(group, dict(command.assignments))
+        record = group_record(group.group_id, group.to_stored(command.assignments))
+        context.append([record], group.pending_assignment)
 
 
-def _sync_while_stable(group: Group, command: SyncGroup, to: Any, turn: EventContext) -> None:
-    member = group.members[command.member]
-    has_synced(group, member.member, turn)
-    turn.reply(to, _assigned(group, member))
-    renew_session(group, member, turn)
+def _sync_while_stable(group: Group, command: SyncGroup, to: Any, context: EventContext) -> None:
+    member = group.members[command.member_id]
+    remove_pending_sync_member(group, member.member_id, context)
+    context.reply(to, _sync_result(group, member))
+    renew_session(group, member, context)
 
 
 _BY_STATE: Final[dict[GroupState, Callable[[Group, SyncGroup, Any, EventContext], None]]] = {
@@ -85,34 +87,34 @@ _BY_STATE: Final[dict[GroupState, Callable[[Group, SyncGroup, Any, EventContext]
 }
 
 
-def _assigned(group: Group, member: GroupMember) -> SyncGroupResult:
+def _sync_result(group: Group, member: GroupMember) -> SyncGroupResult:
     return SyncGroupResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
-class AssignmentStored:
-    """Nothing comes of it if the group went on to another rebalance meanwhile."""
+class AssignmentAppend:
+    """Completes the rebalance; does nothing if the group has started another one in the meantime."""
 
     def __init__(self, group: Group, assignments: Mapping[str, bytes]) -> None:
         self.group = group
         self.assignments = assignments
 
-    def committed(self, turn: EventContext) -> None:
+    def on_committed(self, context: EventContext) -> None:
         group = self.group
-        if group.storing is not self:
+        if group.pending_assignment is not self:
             return
-        group.storing = None
+        group.pending_assignment = None
         for member in group.members.values():
-            member.assignment = self.assignments.get(member.member, b"")
-            if answer_sync(member, _assigned(group, member), turn):
-                renew_session(group, member, turn)
-        group.move_to(GroupState.STABLE, turn.now.wall_ms)
+            member.assignment = self.assignments.get(member.member_id, b"")
+            if reply_to_sync(member, _sync_result(group, member), context):
+                renew_session(group, member, context)
+        group.transition_to(GroupState.STABLE, context.now.wall_ms)
 
-    def refused(self, code: ErrorCode, turn: EventContext) -> None:
+    def on_failed(self, code: ErrorCode, context: EventContext) -> None:
         group = self.group
-        if group.storing is not self:
+        if group.pending_assignment is not self:
             return
-        drop_assignments(group, store_error(code), turn)
-        prepare(group, f"the assignment was not stored: {code.name}", turn)
+        reset_assignments(group, assignment_error(code), context)
+        prepare_rebalance(group, f"the assignment was not stored: {code.name}", context)
 
-    def abandoned(self, turn: EventContext) -> None:
-        """Those who wait are answered with their group."""
+    def on_unloaded(self, context: EventContext) -> None:
+        """``on_group_unloaded`` replies to the waiting members."""
