@@ -122,7 +122,7 @@ async def _serve(loaded: sources.LoadedConfig, options: ServeOptions) -> None:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, _stop, stopping, number)
     heap = FrozenHeap()
-    broker = Broker(loaded.given, _environment(loaded, heap), _print_load_progress)
+    broker = Broker(loaded.raw_values, _environment(loaded, heap), _print_load_progress)
     try:
         await broker.start()
         heap.freeze(broker.partition_count)

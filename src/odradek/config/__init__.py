@@ -1,1 +1,1 @@
-"""Settings: declared once in tables, read from files, variables and arguments, described and altered live."""
+"""Settings: definitions, static sources, dynamic configuration and reference pages."""

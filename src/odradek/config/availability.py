@@ -1,4 +1,4 @@
-"""Settings that Kafka has and that are not available yet: they stop the start, with what to do instead."""
+"""Checks for settings of Kafka that are not available yet: they prevent the start, with advice."""
 
 from __future__ import annotations
 
@@ -10,50 +10,54 @@ from odradek.config.broker.unavailable_reasons import NO_ACCESS_CONTROL
 from odradek.config.definition import Settings, by_name
 from odradek.config.endpoints import SecurityProtocol, parse_addresses, parse_protocols
 from odradek.config.lookup import find_broker_setting
-from odradek.config.types import LOW, boolean, text
+from odradek.config.types import LOW, boolean, string
 
 
 def unavailable_protocol_problems(settings: Settings) -> list[str]:
     """Return one line for each listener that is not PLAINTEXT."""
     protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
-    found = []
+    problems = []
     for name, host, port in parse_addresses(settings[broker.LISTENERS]):
         protocol = protocols.get(name, SecurityProtocol.PLAINTEXT)
         if protocol is not SecurityProtocol.PLAINTEXT:
-            place = f"{f'[{host}]' if ':' in host else host}:{port}"
-            found.append(
-                f"listeners: {name}://{place}: {protocol.value} is not available yet. Use "
-                f"listeners=PLAINTEXT://{place}; for clients on other machines, put an SSH tunnel or a TLS "
+            address = f"{f'[{host}]' if ':' in host else host}:{port}"
+            problems.append(
+                f"listeners: {name}://{address}: {protocol.value} is not available yet. Use "
+                f"listeners=PLAINTEXT://{address}; for clients on other machines, put an SSH tunnel or a TLS "
                 "proxy in front of a listener on 127.0.0.1"
             )
-    return found
+    return problems
 
 
-def unavailable_setting_problems(given: Mapping[str, str]) -> list[str]:
-    """Return one line for each setting that promises what is not available, protection above all.
+def unavailable_setting_problems(raw_values: Mapping[str, str]) -> list[str]:
+    """Return one line for each setting that is not available and differs from its default.
 
-    ``given`` are texts that can be read. A default promises nothing.
+    ``raw_values`` must be valid.
     """
-    found = []
-    for name, value in given.items():
+    problems = []
+    for name, value in raw_values.items():
         setting = AUTHORIZER_BY_NAME.get(name) or find_broker_setting(name)
-        if setting is not None and setting.refused and setting.read(value) != setting.default:
-            found.append(f"{name}: {setting.refused}")
-    return found
+        if setting is not None and setting.unavailable and setting.parse_value(value) != setting.default:
+            problems.append(f"{name}: {setting.unavailable}")
+    return problems
 
 
 AUTHORIZER_BY_NAME: Final = by_name(
     (
-        text(
-            "super.users", "", LOW, "Principals an authorizer lets do everything.", refused=NO_ACCESS_CONTROL
+        string(
+            "super.users",
+            "",
+            LOW,
+            "Principals that are allowed all operations.",
+            unavailable=NO_ACCESS_CONTROL,
         ),
         boolean(
             "allow.everyone.if.no.acl.found",
             True,
             LOW,
-            "Whether an authorizer allows what no rule is about.",
-            refused=NO_ACCESS_CONTROL,
+            "Whether operations without a matching ACL are allowed.",
+            unavailable=NO_ACCESS_CONTROL,
         ),
     )
 )
-"""Settings that authorizers of Kafka read, and that Kafka's own table does not hold."""
+"""Settings of Kafka's authorizers, which are not in Kafka's own table."""

@@ -1,11 +1,11 @@
-"""What a setting is, and how texts become checked values.
+"""Definition of settings, and parsing of raw values (Kafka's ConfigDef).
 
-A table of settings is a tuple of ``Setting``. ``read`` turns given texts into ``Settings``, where each
-setting of the table has exactly one value of its own type: ``settings[LOG_SEGMENT_BYTES]`` is an ``int``.
-All that is wrong with the texts is reported at once.
+A table of settings is a tuple of ``Setting``. ``parse_settings`` converts raw values to ``Settings``, which
+has exactly one typed value for each setting of the table: ``settings[LOG_SEGMENT_BYTES]`` is an ``int``. All
+invalid values are reported at once.
 
-Settings are constants and compared by identity: the topic's ``compression.type`` and the broker's share a
-name and are two settings.
+Settings are constants and compared by identity: the topic's ``compression.type`` and the broker's have the
+same name and are two settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class UpdateMode(enum.Enum):
-    """Where a setting may be changed while the broker runs; the words are Kafka's update modes."""
+    """Kafka's update modes of a setting while the broker runs."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -35,11 +35,11 @@ class Importance(enum.Enum):
 
 
 class InvalidValue(ValueError):
-    """A text that is no value of its setting; the words name setting, value and what it must be."""
+    """Raised for an invalid value; the message has the setting, the value and the requirement."""
 
 
 class Secret:
-    """A password or key. Does not show itself: neither ``repr`` nor ``str`` nor formatting gives it away."""
+    """A password or key. ``repr``, ``str`` and formatting do not reveal it."""
 
     __slots__ = ("_text",)
 
@@ -60,17 +60,17 @@ class Secret:
 
 
 class Setting(Generic[V]):
-    """One declared setting; cannot be changed.
+    """Definition of one setting (Kafka's ConfigKey). Immutable.
 
-    ``parse`` reads a trimmed text or raises ``ValueError`` with the reason; ``check`` gives the reason why a
-    value is not allowed, or None. ``allowed`` says the same for readers of the reference page. An ``inert``
-    setting is read, checked and described, and changes nothing. One that is ``refused`` promises something,
-    protection above all, that is not available: the text says why, and any value but the default stops the
-    start. An ``unlisted`` one works and is left out of descriptions, as Kafka does with its undocumented
+    ``parse`` converts a trimmed raw value or raises ``ValueError`` with the reason; ``check`` returns the
+    reason why a value is invalid, or None; ``allowed`` describes the valid values on the reference page. An
+    ``inert`` setting is parsed, checked and described, but has no effect. A setting with ``unavailable``
+    would enable a feature, mostly a protection, that is not implemented: the text says why, and any value but
+    the default prevents the start. An ``unlisted`` one works but is not described, like Kafka's undocumented
     settings.
 
-    Written out rather than a dataclass: importing and running that machinery would cost every command of the
-    program more than all the tables together.
+    This is not a dataclass: importing and running ``dataclasses`` would cost every command more time than all
+    the tables together.
     """
 
     __slots__ = (
@@ -83,8 +83,8 @@ class Setting(Generic[V]):
         "inert",
         "name",
         "parse",
-        "refused",
         "type",
+        "unavailable",
         "unlisted",
     )
 
@@ -98,7 +98,7 @@ class Setting(Generic[V]):
     allowed: str
     dynamic: UpdateMode
     inert: bool
-    refused: str
+    unavailable: str
     unlisted: bool
 
     def __init__(
@@ -114,7 +114,7 @@ class Setting(Generic[V]):
         allowed: str = "",
         dynamic: UpdateMode = UpdateMode.READ_ONLY,
         inert: bool = False,
-        refused: str = "",
+        unavailable: str = "",
         unlisted: bool = False,
     ) -> None:
         put = object.__setattr__
@@ -128,11 +128,11 @@ class Setting(Generic[V]):
         put(self, "allowed", allowed)
         put(self, "dynamic", dynamic)
         put(self, "inert", inert)
-        put(self, "refused", refused)
+        put(self, "unavailable", unavailable)
         put(self, "unlisted", unlisted)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{self.name} is a constant: its {name} cannot be set")
+        raise AttributeError(f"settings are immutable, cannot set {name} of {self.name}")
 
     def __repr__(self) -> str:
         return f"Setting({self.name!r})"
@@ -144,26 +144,26 @@ class Setting(Generic[V]):
     @property
     def documentation(self) -> str:
         if self.inert:
-            return f"Accepted, without effect here. {self.doc}"
-        return f"Not available: only the default is accepted. {self.doc}" if self.refused else self.doc
+            return f"Accepted, but has no effect. {self.doc}"
+        return f"Not available: only the default is accepted. {self.doc}" if self.unavailable else self.doc
 
-    def read(self, text: str) -> V:
-        """The value a text means; raises InvalidValue."""
+    def parse_value(self, text: str) -> V:
+        """Parse and check a raw value; raises InvalidValue."""
         trimmed = text.strip()
         try:
             value = self.parse(trimmed)
-        except ValueError as wrong:
-            raise InvalidValue(self.refusal(trimmed, str(wrong))) from None
+        except ValueError as error:
+            raise InvalidValue(self.error_message(trimmed, str(error))) from None
         if self.check is not None and (reason := self.check(value)) is not None:
-            raise InvalidValue(self.refusal(trimmed, reason))
+            raise InvalidValue(self.error_message(trimmed, reason))
         return value
 
-    def refusal(self, text: str, reason: str) -> str:
+    def error_message(self, text: str, reason: str) -> str:
         shown = "[hidden]" if self.sensitive else text
         return f"Invalid value {shown} for configuration {self.name}: {reason}"
 
-    def text(self, value: V) -> str | None:
-        """A value as DescribeConfigs writes it; the value of a secret as it is, so hide it before."""
+    def format_value(self, value: V) -> str | None:
+        """Format a value as in DescribeConfigs. A secret is returned in plain text, so hide it before."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -176,7 +176,7 @@ class Setting(Generic[V]):
 
 
 class Settings:
-    """A value for each setting of a table. Immutable; looking one up costs one dictionary access."""
+    """A value for each setting of a table. Immutable; a lookup is one dictionary access."""
 
     __slots__ = ("_prefixed", "_values")
 
@@ -193,21 +193,21 @@ class Settings:
         return value
 
     def for_listener(self, listener: str, setting: Setting[V]) -> V:
-        """The value given for one listener (``listener.name.{listener}.{setting}``), else the general one."""
+        """Return the value for a listener (``listener.name.{listener}.{setting}``), or the general one."""
         key = (listener.lower(), setting)
         value: V = self._prefixed[key] if key in self._prefixed else self._values[setting]
         return value
 
-    def given_on(self, listener: str) -> set[Setting[Any]]:
-        """The settings that were given for one listener."""
-        return {given for prefix, given in self._prefixed if prefix == listener.lower()}
+    def overridden_for(self, listener: str) -> set[Setting[Any]]:
+        """Return the settings with a value for this listener."""
+        return {setting for prefix, setting in self._prefixed if prefix == listener.lower()}
 
     def listeners_overriding(self, setting: Setting[Any]) -> set[str]:
-        """Names, in lower case, of the listeners that this setting was given for."""
-        return {listener for listener, given in self._prefixed if given is setting}
+        """Return the names, in lower case, of the listeners with a value for this setting."""
+        return {listener for listener, overridden in self._prefixed if overridden is setting}
 
-    def replaced(self, changes: Mapping[Setting[Any], Any]) -> Settings:
-        """A copy with some values changed, unchecked: for derived values."""
+    def replace(self, changes: Mapping[Setting[Any], Any]) -> Settings:
+        """Return a copy with some values replaced, without checks: for derived values."""
         return Settings({**self._values, **changes}, self._prefixed)
 
 
@@ -215,7 +215,8 @@ LISTENER_PREFIX = "listener.name."
 
 
 def split_listener_name(name: str) -> tuple[str, str] | None:
-    """``listener.name.internal.ssl.key.password`` → ``("internal", "ssl.key.password")``; None for others."""
+    """Split ``listener.name.internal.ssl.key.password`` into ``("internal", "ssl.key.password")``; None for
+    other names."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     listener, _, rest = name[len(LISTENER_PREFIX) :].partition(".")
@@ -226,15 +227,15 @@ def by_name(table: Iterable[Setting[Any]]) -> dict[str, Setting[Any]]:
     return {setting.name: setting for setting in table}
 
 
-def read(table: Mapping[str, Setting[Any]], given: Mapping[str, str]) -> Settings:
-    """Values for a whole table; what is not given has its default, names not in the table are passed over.
+def parse_settings(table: Mapping[str, Setting[Any]], raw_values: Mapping[str, str]) -> Settings:
+    """Parse the values of a table. Missing values get their default, unknown names are ignored.
 
-    Raises ConfigError with one line for each text that is no value.
+    Raises ConfigError with one line for each invalid value.
     """
     values: dict[Setting[Any], Any] = {setting: setting.default for setting in table.values()}
     prefixed: dict[tuple[str, Setting[Any]], Any] = {}
     problems: list[str] = []
-    for name, text in given.items():
+    for name, text in raw_values.items():
         setting = table.get(name)
         split = None if setting else split_listener_name(name)
         if split is not None:
@@ -242,9 +243,9 @@ def read(table: Mapping[str, Setting[Any]], given: Mapping[str, str]) -> Setting
         if setting is None:
             continue
         try:
-            value = setting.read(text)
-        except InvalidValue as wrong:
-            problems.append(str(wrong).replace(f"configuration {setting.name}:", f"configuration {name}:", 1))
+            value = setting.parse_value(text)
+        except InvalidValue as error:
+            problems.append(str(error).replace(f"configuration {setting.name}:", f"configuration {name}:", 1))
             continue
         if split is None:
             values[setting] = value
@@ -256,7 +257,7 @@ def read(table: Mapping[str, Setting[Any]], given: Mapping[str, str]) -> Setting
 
 
 def java_double(value: float) -> str:
-    """A finite double as Java prints it: 0.5, 1.0E7, 1.7976931348623157E308."""
+    """Format a finite double as Java does: 0.5, 1.0E7, 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, power = repr(abs(value)).partition("e")

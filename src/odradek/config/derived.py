@@ -1,6 +1,6 @@
-"""What settings mean together: the finer unit wins, the old name stands in for the new one, -1 is no bound.
+"""Values derived from several settings: the finer unit wins, a deprecated name is a fallback, -1 is no limit.
 
-Functions of the broker's ``Settings`` come first, those of a topic's after them.
+Functions of a broker's ``Settings`` come first, those of a topic's follow.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SYNONYM_GROUPS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
 )
-"""Names for one thing, the finest unit first. One set in a higher layer puts out all of a lower layer."""
+"""Names of the same setting, finest unit first. One set in a higher layer overrides all of a lower layer."""
 
 
 def retention_ms(settings: Settings) -> int:
-    """How long segments are kept, or UNLIMITED."""
+    """Return the retention time of segments, or UNLIMITED."""
     if (millis := settings[broker.LOG_RETENTION_MS]) is None:
         if (minutes := settings[broker.LOG_RETENTION_MINUTES]) is not None:
             millis = minutes * MINUTE_MS
@@ -47,7 +47,7 @@ def flush_ms(settings: Settings) -> int:
 
 
 def timestamp_before_max_ms(settings: Settings) -> int:
-    """The deprecated setting for both directions counts where the newer one is untouched."""
+    """Return the limit; the deprecated setting applies if the newer one has its default."""
     limit = settings[broker.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS]
     return settings[broker.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
 
@@ -58,19 +58,19 @@ def timestamp_after_max_ms(settings: Settings) -> int:
 
 
 def log_dirs(settings: Settings) -> tuple[str, ...]:
-    """Data directories as written, in order; empty only if the settings are wrong."""
+    """Return the log directories as configured, in order; empty only if the settings are invalid."""
     dirs = settings[broker.LOG_DIRS]
     return tuple(split_list(settings[broker.LOG_DIR] if dirs is None else dirs))
 
 
 def broker_id(settings: Settings) -> int:
-    """The chosen id, under either name, or -1 for one that is to be handed out."""
-    chosen = settings[broker.BROKER_ID]
-    return settings[broker.NODE_ID] if chosen == -1 else chosen
+    """Return the configured id, by either name, or -1 if it is to be generated."""
+    configured = settings[broker.BROKER_ID]
+    return settings[broker.NODE_ID] if configured == -1 else configured
 
 
 def connection_limits(settings: Settings) -> dict[str, int]:
-    """Connection limits by address or host name; others have max.connections.per.ip."""
+    """Return connection limits by address or host name; max.connections.per.ip applies to others."""
     return parse_limits(settings[broker.MAX_CONNECTIONS_PER_IP_OVERRIDES])
 
 
@@ -80,17 +80,17 @@ def zookeeper_connection_timeout_ms(settings: Settings) -> int:
 
 
 def is_compacted(settings: Settings) -> bool:
-    """Of a topic."""
+    """Return whether a topic is compacted."""
     return "compact" in settings[topic.CLEANUP_POLICY]
 
 
 def is_deleted(settings: Settings) -> bool:
-    """Of a topic: whether retention applies to it."""
+    """Return whether retention applies to a topic."""
     return "delete" in settings[topic.CLEANUP_POLICY]
 
 
 def timestamp_type(settings: Settings) -> TimestampType:
-    """Of a topic."""
+    """Return a topic's timestamp type."""
     label = settings[topic.MESSAGE_TIMESTAMP_TYPE]
     return TimestampType.LOG_APPEND_TIME if label == "LogAppendTime" else TimestampType.CREATE_TIME
 
@@ -120,11 +120,11 @@ _LEVELS = {
 
 
 def stored_compression(settings: Settings) -> Compression | None:
-    """Codec a topic's batches are stored in; None keeps each as the producer sent it."""
+    """Return the codec of a topic's stored batches; None keeps the producer's codec."""
     return CODECS.get(settings[topic.COMPRESSION_TYPE])
 
 
 def compression_level(settings: Settings, codec: Compression) -> int:
-    """A topic's level for a codec; -1 for codecs without levels."""
+    """Return a topic's compression level for a codec; -1 for codecs without levels."""
     setting = _LEVELS.get(codec)
     return -1 if setting is None else settings[setting]

@@ -1,6 +1,6 @@
-"""How addresses are written in settings: ``NAME://host:port``, ``NAME:PROTOCOL`` and ``address:limit`` lists.
+"""Parsing of ``NAME://host:port``, ``NAME:PROTOCOL`` and ``address:limit`` lists in settings.
 
-Syntax only; whether names and protocols fit together is ``listeners.py``.
+Syntax only; ``listeners`` checks whether names and protocols are consistent.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ class SecurityProtocol(enum.Enum):
 
 
 class ListenerAddress(NamedTuple):
-    """One ``NAME://host:port``; the name in capitals, an empty host for all interfaces."""
+    """One ``NAME://host:port``; the name is in upper case, an empty host means all interfaces."""
 
     name: str
     host: str
     port: int
 
 
-def split_list(given: str) -> list[str]:
-    """The non-empty parts of a comma separated text."""
-    return [part for part in (word.strip() for word in given.split(",")) if part]
+def split_list(text: str) -> list[str]:
+    """Return the non-empty items of a comma-separated list."""
+    return [item for item in (part.strip() for part in text.split(",")) if item]
 
 
-def parse_addresses(given: str) -> tuple[ListenerAddress, ...]:
-    """Raises ValueError with the reason."""
-    return tuple(_parse_address(word) for word in split_list(given))
+def parse_addresses(text: str) -> tuple[ListenerAddress, ...]:
+    """Parse a list of addresses. Raises ValueError with the reason."""
+    return tuple(_parse_address(item) for item in split_list(text))
 
 
-def parse_protocols(given: str) -> dict[str, SecurityProtocol]:
-    """``NAME:PROTOCOL`` pairs; of two for one name the later counts. Raises ValueError with the reason."""
+def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
+    """Parse ``NAME:PROTOCOL`` pairs; the last one of a name wins. Raises ValueError with the reason."""
     protocols = {}
-    for word in split_list(given):
-        name, colon, protocol = word.rpartition(":")
+    for item in split_list(text):
+        name, colon, protocol = item.rpartition(":")
         if not colon:
-            raise ValueError(f"{word} is not of the form NAME:PROTOCOL")
+            raise ValueError(f"{item} is not of the form NAME:PROTOCOL")
         try:
             protocols[name.strip().upper()] = SecurityProtocol(protocol.strip().upper())
         except ValueError:
@@ -59,43 +59,45 @@ def parse_protocols(given: str) -> dict[str, SecurityProtocol]:
     return protocols
 
 
-def parse_limits(given: str) -> dict[str, int]:
-    """``address:limit`` pairs; the address may hold colons. Raises ValueError with the reason."""
+def parse_limits(text: str) -> dict[str, int]:
+    """Parse ``address:limit`` pairs; an address may contain colons. Raises ValueError with the reason."""
     limits = {}
-    for word in split_list(given):
-        address, colon, limit = word.rpartition(":")
+    for item in split_list(text):
+        address, colon, limit = item.rpartition(":")
         if not colon or not address or not (limit.isascii() and limit.isdigit()) or len(limit) > 10:
-            raise ValueError(f"{word} is not of the form address:limit")
+            raise ValueError(f"{item} is not of the form address:limit")
         limits[address] = int(limit)
     return limits
 
 
-def check_list(given: str | None) -> str | None:
-    return _reason(lambda: parse_addresses(given or ""))
+def check_list(text: str | None) -> str | None:
+    return _reason(lambda: parse_addresses(text or ""))
 
 
-def check_protocols(given: str) -> str | None:
-    return _reason(lambda: parse_protocols(given))
+def check_protocols(text: str) -> str | None:
+    return _reason(lambda: parse_protocols(text))
 
 
-def check_limits(given: str) -> str | None:
-    return _reason(lambda: parse_limits(given))
+def check_limits(text: str) -> str | None:
+    return _reason(lambda: parse_limits(text))
 
 
 def _reason(parse: Callable[[], object]) -> str | None:
     try:
         parse()
-    except ValueError as wrong:
-        return str(wrong)
+    except ValueError as error:
+        return str(error)
     return None
 
 
-def _parse_address(word: str) -> ListenerAddress:
-    name, mark, rest = word.partition("://")
+def _parse_address(text: str) -> ListenerAddress:
+    name, separator, rest = text.partition("://")
     host, colon, port = rest.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
-    if not (name and mark and colon and port.isascii() and port.isdigit()) or (":" in host and not bracketed):
-        raise ValueError(f"Unable to parse {word} to a broker endpoint")
+    if not (name and separator and colon and port.isascii() and port.isdigit()) or (
+        ":" in host and not bracketed
+    ):
+        raise ValueError(f"Unable to parse {text} to a broker endpoint")
     if len(port) > 5 or int(port) > 65535:
-        raise ValueError(f"The port of {word} must be between 0 and 65535")
+        raise ValueError(f"The port of {text} must be between 0 and 65535")
     return ListenerAddress(name.upper(), host[1:-1] if bracketed else host, int(port))

@@ -1,4 +1,4 @@
-"""Listeners as the settings describe them: where the broker listens, what it tells clients, who is let in."""
+"""Listeners from the settings: bound and advertised endpoints, and checks for anonymous access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONROUTABLE = "0.0.0.0"
 
 
 class ListenerEndpoint(NamedTuple):
-    """A listener: its name, how it is secured, and an address. An empty host means all interfaces."""
+    """Name, security protocol and address of a listener. An empty host means all interfaces."""
 
     name: str
     protocol: SecurityProtocol
@@ -26,9 +26,9 @@ class ListenerEndpoint(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """``bound`` is where to listen, ``advertised`` what clients are told; both in the settings' order.
+    """Bound and advertised endpoints, in the order of the settings.
 
-    An advertised endpoint without a host stands for the machine's own name, which only its owner knows.
+    An advertised endpoint without a host stands for the machine's host name.
     """
 
     bound: tuple[ListenerEndpoint, ...]
@@ -41,7 +41,7 @@ class Listeners(NamedTuple):
 
 
 def listeners(settings: Settings) -> Listeners:
-    """The listeners of a configuration that ``problems`` finds nothing wrong with."""
+    """Return the listeners of a configuration without ``problems``."""
     protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
     return Listeners(
         _endpoints(_bound(settings), protocols),
@@ -52,54 +52,54 @@ def listeners(settings: Settings) -> Listeners:
 
 
 class ListenerChange(NamedTuple):
-    """Changes that lead from one set of listeners to another; one that moves keeps its name."""
+    """Differences between two sets of listeners; a moved listener keeps its name."""
 
     added: tuple[ListenerEndpoint, ...]
     moved: tuple[ListenerEndpoint, ...]
     removed: tuple[str, ...]
 
 
-def plan_change(bound: Iterable[ListenerEndpoint], wanted: Sequence[ListenerEndpoint]) -> ListenerChange:
+def plan_change(bound: Iterable[ListenerEndpoint], requested: Sequence[ListenerEndpoint]) -> ListenerChange:
     before = {endpoint.name: endpoint for endpoint in bound}
-    after = {endpoint.name for endpoint in wanted}
+    after = {endpoint.name for endpoint in requested}
     return ListenerChange(
-        tuple(endpoint for endpoint in wanted if endpoint.name not in before),
-        tuple(endpoint for endpoint in wanted if before.get(endpoint.name, endpoint) != endpoint),
+        tuple(endpoint for endpoint in requested if endpoint.name not in before),
+        tuple(endpoint for endpoint in requested if before.get(endpoint.name, endpoint) != endpoint),
         tuple(name for name in before if name not in after),
     )
 
 
 def change_problems(before: Settings, after: Settings) -> list[str]:
-    """Why listeners that stay cannot be changed like this while the broker runs."""
+    """Return the changes to existing listeners that are not possible while the broker runs."""
     old = parse_protocols(before[broker.LISTENER_SECURITY_PROTOCOL_MAP])
     new = parse_protocols(after[broker.LISTENER_SECURITY_PROTOCOL_MAP])
-    staying = {address.name for address in _bound(before)} & {address.name for address in _bound(after)}
-    found = [
+    existing = {address.name for address in _bound(before)} & {address.name for address in _bound(after)}
+    problems = [
         f"Security protocol cannot be updated for existing listener {name}"
-        for name in sorted(staying)
+        for name in sorted(existing)
         if name in new and old[name] is not new[name]
     ]
-    found.extend(
+    problems.extend(
         f"Configs cannot be updated dynamically for existing listener {name}, "
         f"restart broker or create a new listener for update: {setting.name}"
-        for name in sorted(staying)
-        for setting in _fixed_on_listener(name, before, after)
+        for name in sorted(existing)
+        for setting in _read_only_changes(name, before, after)
     )
-    return found
+    return problems
 
 
-def _fixed_on_listener(name: str, before: Settings, after: Settings) -> list[Setting[Any]]:
-    """Settings with this listener's prefix that differ and cannot change while the broker runs."""
+def _read_only_changes(name: str, before: Settings, after: Settings) -> list[Setting[Any]]:
+    """Return the changed settings of a listener that are read-only."""
     return [
         setting
-        for setting in before.given_on(name) | after.given_on(name)
+        for setting in before.overridden_for(name) | after.overridden_for(name)
         if setting.dynamic is UpdateMode.READ_ONLY
         and before.for_listener(name, setting) != after.for_listener(name, setting)
     ]
 
 
 def problems(settings: Settings) -> list[str]:
-    """Why these listeners cannot be: one line each."""
+    """Return one line for each problem of the listeners."""
     bound, advertised = _bound(settings), _advertised(settings)
     protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
     return [
@@ -107,12 +107,12 @@ def problems(settings: Settings) -> list[str]:
         *([] if advertised == bound else _list_problems("advertised.listeners", advertised, protocols)),
         *_duplicate_ports(bound),
         *_advertised_problems(advertised, {address.name for address in bound}),
-        *_special_problems(settings, {address.name for address in advertised}),
+        *_named_listener_problems(settings, {address.name for address in advertised}),
     ]
 
 
-def anonymous(settings: Settings) -> list[ListenerEndpoint]:
-    """Listeners that other machines can reach and that let in whoever comes."""
+def anonymous_endpoints(settings: Settings) -> list[ListenerEndpoint]:
+    """Return the endpoints that other machines can reach without authentication."""
     protocols = parse_protocols(settings[broker.LISTENER_SECURITY_PROTOCOL_MAP])
     known = tuple(address for address in _bound(settings) if address.name in protocols)
     return [
@@ -123,19 +123,25 @@ def anonymous(settings: Settings) -> list[ListenerEndpoint]:
 
 
 def anonymous_access_problems(settings: Settings) -> list[str]:
-    """Nobody serves strangers by accident: such a listener needs ``odradek.allow.anonymous=true``."""
-    return [] if settings[broker.ODRADEK_ALLOW_ANONYMOUS] else [_exposure(e) for e in anonymous(settings)]
+    """Return one line for each anonymous endpoint, unless ``odradek.allow.anonymous`` is true."""
+    if settings[broker.ODRADEK_ALLOW_ANONYMOUS]:
+        return []
+    return [_anonymous_access_problem(endpoint) for endpoint in anonymous_endpoints(settings)]
 
 
 def new_anonymous_access_problems(before: Settings, after: Settings) -> list[str]:
-    """The same for a change at run time: what the change itself would expose."""
+    """Return the anonymous endpoints that a change at run time would add."""
     if after[broker.ODRADEK_ALLOW_ANONYMOUS]:
         return []
-    known = anonymous(before)
-    return [_exposure(endpoint) for endpoint in anonymous(after) if endpoint not in known]
+    existing = anonymous_endpoints(before)
+    return [
+        _anonymous_access_problem(endpoint)
+        for endpoint in anonymous_endpoints(after)
+        if endpoint not in existing
+    ]
 
 
-def _exposure(endpoint: ListenerEndpoint) -> str:
+def _anonymous_access_problem(endpoint: ListenerEndpoint) -> str:
     return (
         f"listeners: {endpoint} can be reached from other machines without authentication. Listen on "
         "127.0.0.1, or, on a network you trust, set odradek.allow.anonymous=true (TLS and SASL are not "
@@ -148,8 +154,8 @@ def _bound(settings: Settings) -> tuple[ListenerAddress, ...]:
 
 
 def _advertised(settings: Settings) -> tuple[ListenerAddress, ...]:
-    given = settings[broker.ADVERTISED_LISTENERS]
-    return _bound(settings) if given is None else parse_addresses(given)
+    advertised = settings[broker.ADVERTISED_LISTENERS]
+    return _bound(settings) if advertised is None else parse_addresses(advertised)
 
 
 def _endpoints(
@@ -171,23 +177,27 @@ def _list_problems(
     setting: str, addresses: tuple[ListenerAddress, ...], protocols: dict[str, SecurityProtocol]
 ) -> list[str]:
     if not addresses:
-        return [f"{setting}: there must be at least one listener"]
+        return [f"{setting} must have at least one listener"]
     names = [address.name for address in addresses]
-    found = [f"{setting}: No security protocol defined for listener {n}" for n in names if n not in protocols]
+    problems = [
+        f"{setting}: No security protocol defined for listener {name}"
+        for name in names
+        if name not in protocols
+    ]
     if len(set(names)) < len(names):
-        found.append(f"{setting}: Each listener must have a different name, not {', '.join(names)}")
-    return found
+        problems.append(f"{setting}: Each listener must have a different name, got {', '.join(names)}")
+    return problems
 
 
 def _duplicate_ports(bound: tuple[ListenerAddress, ...]) -> list[str]:
-    """Two listeners may share a port only as the IPv4 and the IPv6 side of one place, or if it is 0."""
-    seen: dict[int, list[str]] = {}
+    """Return a line per duplicate port. Only an IPv4 and an IPv6 listener may share a port other than 0."""
+    hosts_by_port: dict[int, list[str]] = {}
     for address in bound:
         if address.port:
-            seen.setdefault(address.port, []).append(address.host)
+            hosts_by_port.setdefault(address.port, []).append(address.host)
     return [
         f"listeners: Each listener must have a different port, but {len(hosts)} have {port}"
-        for port, hosts in seen.items()
+        for port, hosts in hosts_by_port.items()
         if len(hosts) > 2 or (len(hosts) == 2 and not _are_two_families(hosts))
     ]
 
@@ -197,41 +207,41 @@ def _are_two_families(hosts: list[str]) -> bool:
 
 
 def _advertised_problems(advertised: tuple[ListenerAddress, ...], bound_names: set[str]) -> list[str]:
-    found = [
+    problems = [
         f"advertised.listeners cannot use the nonroutable meta-address {NONROUTABLE} ({address.name}). Set "
         f"advertised.listeners={address.name}://HOST:{address.port}, where HOST is the name or address by "
         "which clients reach this machine"
         for address in advertised
         if address.host == NONROUTABLE
     ]
-    found.extend(
+    problems.extend(
         f"advertised.listeners: {address.name} is not one of the listeners {', '.join(sorted(bound_names))}"
         for address in advertised
         if address.name not in bound_names
     )
-    return found
+    return problems
 
 
-def _special_problems(settings: Settings, names: set[str]) -> list[str]:
+def _named_listener_problems(settings: Settings, names: set[str]) -> list[str]:
     known = ", ".join(sorted(names))
-    found = []
+    problems = []
     inter_broker = _inter_broker(settings)
     if inter_broker not in names:
-        found.append(
+        problems.append(
             f"inter.broker.listener.name must be a listener name defined in advertised.listeners: "
-            f"one of {known}, not {inter_broker}"
+            f"one of {known}, got {inter_broker}"
         )
     control = _upper(settings[broker.CONTROL_PLANE_LISTENER_NAME])
     if control is not None and control not in names:
-        found.append(
+        problems.append(
             f"control.plane.listener.name must be a listener name defined in advertised.listeners: "
-            f"one of {known}, not {control}"
+            f"one of {known}, got {control}"
         )
     if control is not None and control == inter_broker:
-        found.append(
+        problems.append(
             "control.plane.listener.name and inter.broker.listener.name must not be the same listener"
         )
-    return found
+    return problems
 
 
 def _authenticates(settings: Settings, endpoint: ListenerEndpoint) -> bool:

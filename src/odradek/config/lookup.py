@@ -1,4 +1,4 @@
-"""Settings of a broker by the names they may be given under, in files and while it runs."""
+"""Lookup of broker settings by name, including names with a listener prefix."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from odradek.config.broker.throttles import THROTTLES_BY_NAME
 from odradek.config.definition import Setting, split_listener_name
 
 DYNAMIC_BY_NAME: Final[Mapping[str, Setting[Any]]] = {**broker.BY_NAME, **THROTTLES_BY_NAME}
-"""Names that may appear in a broker's dynamic layers."""
+"""Settings that may be in a broker's dynamic configuration."""
 
 
 def find_broker_setting(name: str) -> Setting[Any] | None:
-    """The setting a name stands for, be it plain or with a listener's prefix and a mechanism's."""
+    """Return the setting of a plain name, or of one with a listener and an optional SASL mechanism prefix."""
     setting = DYNAMIC_BY_NAME.get(name)
     if setting is not None or (split := split_listener_name(name)) is None:
         return setting

@@ -1,7 +1,7 @@
-"""Kafka's release words, as ``inter.broker.protocol.version`` and the old format settings spell them.
+"""Kafka's versions in ``inter.broker.protocol.version`` and the message format settings (MetadataVersion).
 
-A text may be a full word (``3.9-IV0``), a release (``3.9``, which means its last word) or a patch release
-(``3.9.1``, read as its release).
+A version is a full version (``3.9-IV0``), a release (``3.9``, its last full version) or a patch release
+(``3.9.1``, the same as its release).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ KNOWN: Final = (
 )
 # fmt: on
 
-_ACCEPTED: Final = frozenset(KNOWN) | frozenset(word.partition("-")[0] for word in KNOWN)
+_ACCEPTED: Final = frozenset(KNOWN) | frozenset(version.partition("-")[0] for version in KNOWN)
 
 
-def check(word: str) -> str | None:
-    """Why this is no release word, or None."""
-    parts = word.split(".")
-    release = ".".join(parts[: 3 if word.startswith("0.") else 2])
-    return None if release in _ACCEPTED else f"Version {word} is not a valid version"
+def check(version: str) -> str | None:
+    """Return why a version is invalid, or None."""
+    parts = version.split(".")
+    release = ".".join(parts[: 3 if version.startswith("0.") else 2])
+    return None if release in _ACCEPTED else f"Version {version} is not a valid version"

@@ -1,7 +1,7 @@
-"""Named sets of differences from Kafka's defaults.
+"""Named sets of values that differ from Kafka's defaults.
 
-``SERVE`` is what a broker started without a configuration file begins with: one machine, one broker, nobody
-else let in. Variables and arguments are laid over it; a configuration file replaces it.
+``SERVE`` is the configuration of a broker started without a configuration file: one broker that accepts
+connections from its own machine only. Variables and arguments override it; a configuration file replaces it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from odradek.config import broker
 from odradek.config.definition import Setting
 
 
-class Difference(NamedTuple):
-    """One setting that a profile sets, and why it does."""
+class ProfileSetting(NamedTuple):
+    """A setting of a profile, and the reason for its value."""
 
     setting: Setting[Any]
     value: str
@@ -21,27 +21,27 @@ class Difference(NamedTuple):
 
 
 SERVE: Final = (
-    Difference(broker.BROKER_ID, "0", "There is one broker, so nobody needs to hand out ids."),
-    Difference(
+    ProfileSetting(broker.BROKER_ID, "0", "There is one broker, so no id has to be generated."),
+    ProfileSetting(
         broker.LISTENERS,
         "PLAINTEXT://127.0.0.1:9092",
-        "Without authentication only this machine may connect; and localhost may mean ::1 to a client.",
+        "Without authentication only this machine may connect; clients may resolve localhost to ::1.",
     ),
-    Difference(
-        broker.LOG_DIRS, "./odradek-data", "Data belongs where it can be seen, not where restarts empty it."
+    ProfileSetting(
+        broker.LOG_DIRS, "./odradek-data", "Kafka's default is in a directory that may be emptied on restart."
     ),
-    Difference(
-        broker.OFFSETS_TOPIC_REPLICATION_FACTOR, "1", "One broker cannot hold three replicas of anything."
+    ProfileSetting(broker.OFFSETS_TOPIC_REPLICATION_FACTOR, "1", "One broker cannot hold three replicas."),
+    ProfileSetting(
+        broker.TRANSACTION_STATE_LOG_REPLICATION_FACTOR, "1", "One broker cannot hold three replicas."
     ),
-    Difference(broker.TRANSACTION_STATE_LOG_REPLICATION_FACTOR, "1", "The same."),
-    Difference(broker.TRANSACTION_STATE_LOG_MIN_ISR, "1", "Two in sync cannot be had with one replica."),
-    Difference(
+    ProfileSetting(broker.TRANSACTION_STATE_LOG_MIN_ISR, "1", "One broker cannot have two replicas in sync."),
+    ProfileSetting(
         broker.GROUP_INITIAL_REBALANCE_DELAY_MS,
         "0",
-        "Waiting for more members helps large groups; alone at a desk it is three lost seconds.",
+        "Waiting for more members helps large groups; in development it only adds three seconds.",
     ),
 )
 
 
-def values(profile: tuple[Difference, ...]) -> dict[str, str]:
-    return {difference.setting.name: difference.value for difference in profile}
+def values(profile: tuple[ProfileSetting, ...]) -> dict[str, str]:
+    return {entry.setting.name: entry.value for entry in profile}

@@ -1,9 +1,9 @@
-"""Reads the text of a Java properties file.
+"""Parsing of Java properties files.
 
-One setting a line: a key, then ``=``, ``:`` or white space, then the value up to the end of the line. Lines
-beginning with ``#`` or ``!`` are comments. A line that ends in an odd number of backslashes goes on in the
-next, whose leading white space is dropped. Backslash escapes: ``\\t \\n \\r \\f``, ``\\uXXXX``, and any other
-character for itself. Of two values for one key the later counts.
+One setting per line: a key, then ``=``, ``:`` or white space, then the value up to the end of the line. Lines
+starting with ``#`` or ``!`` are comments. A line that ends in an odd number of backslashes continues on the
+next line, whose leading white space is dropped. Backslash escapes: ``\\t \\n \\r \\f``, ``\\uXXXX``, and any
+other character for itself. The last value of a key wins.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def parse(text: str) -> dict[str, str]:
-    """Keys and values of a file's text. Raises ConfigError naming each line with a broken escape."""
+    """Parse the content of a file. Raises ConfigError with one line for each malformed escape."""
     values: dict[str, str] = {}
     problems: list[str] = []
     for number, line in _logical_lines(text.removeprefix("\ufeff")):
         key, value = _split(line)
         try:
             values[_unescape(key)] = _unescape(value)
-        except ValueError as wrong:
-            problems.append(f"line {number}: {wrong}")
+        except ValueError as error:
+            problems.append(f"line {number}: {error}")
     if problems:
         raise ConfigError(problems)
     return values
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with continuations joined, without blank ones and comments; numbers count from one."""
+    """Yield line numbers, from 1, and lines with continuations joined, without blank lines and comments."""
     pending: list[str] = []
     first = 0
     for number, physical in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
@@ -53,7 +53,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, still escaped."""
+    """Return the escaped key and value."""
     position = 0
     while position < len(line) and line[position] not in "=:" + _SPACE:
         position += 2 if line[position] == "\\" else 1
@@ -79,7 +79,7 @@ def _unescape(text: str) -> str:
         if letter == "u":
             digits = text[position : position + 4]
             if len(digits) != 4 or not _HEX.issuperset(digits):
-                raise ValueError(f"\\u must be followed by four hexadecimal digits, not {digits!r}")
+                raise ValueError(f"\\u must be followed by four hexadecimal digits, got {digits!r}")
             out.append(chr(int(digits, 16)))
             position += 4
         else:

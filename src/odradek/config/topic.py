@@ -1,7 +1,7 @@
-"""Every topic setting of Kafka 3.9, and the broker settings it falls back to.
+"""Topic settings of Kafka 3.9, and the broker settings they fall back to.
 
-A topic without an override takes the first broker setting of ``SYNONYMS`` that has a value, converted to the
-topic's unit; a topic setting without synonyms has its own default.
+A topic setting without an override has the value of the first broker setting of ``SYNONYMS`` that is set,
+converted to the topic's unit; without synonyms it has its own default.
 """
 
 from __future__ import annotations
@@ -27,23 +27,21 @@ from odradek.config.types import (
     double,
     int32,
     int64,
-    text,
-    words,
+    string,
+    string_list,
 )
 
-SEGMENT_BYTES = int32(
-    "segment.bytes", GIB, MEDIUM, "Size at which a segment is closed and the next begun.", at_least=14
-)
+SEGMENT_BYTES = int32("segment.bytes", GIB, MEDIUM, "Size at which a segment is rolled.", at_least=14)
 
 SEGMENT_MS = int64(
-    "segment.ms", 7 * DAY_MS, MEDIUM, "Age at which a segment is closed even if small.", at_least=1
+    "segment.ms", 7 * DAY_MS, MEDIUM, "Age at which a segment is rolled, whatever its size.", at_least=1
 )
 
 SEGMENT_JITTER_MS = int64(
     "segment.jitter.ms",
     0,
     MEDIUM,
-    "Up to this much is taken off segment.ms at random, so that partitions do not all roll at once.",
+    "Maximum random time subtracted from segment.ms, so that partitions do not all roll at once.",
     at_least=0,
 )
 
@@ -51,56 +49,62 @@ SEGMENT_INDEX_BYTES = int32(
     "segment.index.bytes",
     10 * MIB,
     MEDIUM,
-    "Size of an index file; a full index closes its segment.",
+    "Maximum size of an index file; a full index rolls the segment.",
     at_least=4,
 )
 
 FLUSH_MESSAGES = int64(
-    "flush.messages", LONG_MAX, MEDIUM, "Records after which a partition is forced to disk.", at_least=1
+    "flush.messages",
+    LONG_MAX,
+    MEDIUM,
+    "Number of records after which a partition is flushed to disk.",
+    at_least=1,
 )
 
-FLUSH_MS = int64("flush.ms", LONG_MAX, MEDIUM, "Time after which new records are forced to disk.", at_least=0)
+FLUSH_MS = int64(
+    "flush.ms", LONG_MAX, MEDIUM, "Time after which new records are flushed to disk.", at_least=0
+)
 
 RETENTION_BYTES = int64(
     "retention.bytes",
     -1,
     MEDIUM,
-    "Size above which a partition's oldest segments are deleted; -1 sets no bound.",
+    "Size of a partition above which its oldest segments are deleted; -1 is unlimited.",
 )
 
 RETENTION_MS = int64(
     "retention.ms",
     7 * DAY_MS,
     MEDIUM,
-    "Age after which closed segments are deleted; -1 keeps them for ever.",
+    "Age after which closed segments are deleted; -1 is unlimited.",
     at_least=-1,
 )
 
 MAX_MESSAGE_BYTES = int32(
-    "max.message.bytes", MIB + 12, MEDIUM, "Largest record batch the topic accepts, as sent.", at_least=0
+    "max.message.bytes", MIB + 12, MEDIUM, "Maximum size of a record batch, as sent.", at_least=0
 )
 
 INDEX_INTERVAL_BYTES = int32(
     "index.interval.bytes",
     4 * KIB,
     MEDIUM,
-    "How many bytes of records lie between two index entries.",
+    "Bytes of records between two index entries.",
     at_least=0,
 )
 
 DELETE_RETENTION_MS = int64(
-    "delete.retention.ms", DAY_MS, MEDIUM, "How long tombstones stay after compaction.", at_least=0
+    "delete.retention.ms", DAY_MS, MEDIUM, "Time tombstones are kept after compaction.", at_least=0
 )
 
 MIN_COMPACTION_LAG_MS = int64(
-    "min.compaction.lag.ms", 0, MEDIUM, "Records younger than this are not compacted.", at_least=0
+    "min.compaction.lag.ms", 0, MEDIUM, "Minimum age of a record before it is compacted.", at_least=0
 )
 
 MAX_COMPACTION_LAG_MS = int64(
     "max.compaction.lag.ms",
     LONG_MAX,
     MEDIUM,
-    "Records older than this are compacted whatever min.cleanable.dirty.ratio says.",
+    "Maximum age of a record before it is compacted, whatever min.cleanable.dirty.ratio.",
     at_least=1,
 )
 
@@ -108,7 +112,7 @@ FILE_DELETE_DELAY_MS = int64(
     "file.delete.delay.ms",
     MINUTE_MS,
     MEDIUM,
-    "Wait between removing a segment from the log and deleting its files.",
+    "Delay between the removal of a segment from the log and the deletion of its files.",
     at_least=0,
 )
 
@@ -116,17 +120,17 @@ MIN_CLEANABLE_DIRTY_RATIO = double(
     "min.cleanable.dirty.ratio",
     0.5,
     MEDIUM,
-    "Share of a log that must be uncompacted before it is compacted.",
+    "Minimum ratio of uncompacted to total log before it is compacted.",
     at_least=0,
     at_most=1,
 )
 
-CLEANUP_POLICY = words(
+CLEANUP_POLICY = string_list(
     "cleanup.policy",
     ("delete",),
     MEDIUM,
-    "What happens to old records: delete drops whole segments, compact keeps the last record of each "
-    "key; both may be given.",
+    "Cleanup of old records: delete removes whole segments, compact keeps the last record of each "
+    "key; both can be combined.",
     among=("compact", "delete"),
 )
 
@@ -134,7 +138,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     "unclean.leader.election.enable",
     False,
     MEDIUM,
-    "Whether a replica out of sync may lead when none in sync is left.",
+    "Whether an out-of-sync replica may become leader if no in-sync replica is left.",
     inert=True,
 )
 
@@ -142,7 +146,7 @@ MIN_INSYNC_REPLICAS = int32(
     "min.insync.replicas",
     1,
     MEDIUM,
-    "Replicas that must be in sync for a write with acks=all to be accepted.",
+    "Minimum number of in-sync replicas for a write with acks=all.",
     at_least=1,
 )
 
@@ -150,7 +154,7 @@ COMPRESSION_TYPE = choice(
     "compression.type",
     "producer",
     MEDIUM,
-    "Codec in which batches are stored; producer keeps each batch as it was sent.",
+    "Codec of stored batches; producer keeps the codec of each batch.",
     among=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
 )
 
@@ -158,7 +162,7 @@ COMPRESSION_GZIP_LEVEL = int32(
     "compression.gzip.level",
     -1,
     MEDIUM,
-    "Level used when the broker itself compresses with gzip; -1 is the library's own choice.",
+    "Compression level if the broker compresses with gzip; -1 is the library's default.",
     check=validators.gzip_level,
     allowed="-1 or 1 to 9",
 )
@@ -167,7 +171,7 @@ COMPRESSION_LZ4_LEVEL = int32(
     "compression.lz4.level",
     9,
     MEDIUM,
-    "Level used when the broker itself compresses with lz4.",
+    "Compression level if the broker compresses with lz4.",
     at_least=1,
     at_most=17,
 )
@@ -176,7 +180,7 @@ COMPRESSION_ZSTD_LEVEL = int32(
     "compression.zstd.level",
     3,
     MEDIUM,
-    "Level used when the broker itself compresses with zstd.",
+    "Compression level if the broker compresses with zstd.",
     at_least=-131072,
     at_most=22,
 )
@@ -185,15 +189,15 @@ PREALLOCATE = boolean(
     "preallocate",
     False,
     MEDIUM,
-    "Whether a new segment's file is given its full size at once. Kafka has it for Windows.",
+    "Whether a new segment's file is preallocated. Kafka has this for Windows.",
     inert=True,
 )
 
-MESSAGE_FORMAT_VERSION = text(
+MESSAGE_FORMAT_VERSION = string(
     "message.format.version",
     "3.0-IV1",
     MEDIUM,
-    "Record format on disk of old versions. Always the newest here, as in Kafka since 3.0.",
+    "Record format of earlier Kafka versions. The newest format is always used, as in Kafka since 3.0.",
     check=metadata_versions.check,
     allowed="a Kafka release",
     inert=True,
@@ -203,7 +207,7 @@ MESSAGE_TIMESTAMP_TYPE = choice(
     "message.timestamp.type",
     "CreateTime",
     MEDIUM,
-    "Whose clock dates a record: CreateTime keeps the producer's, LogAppendTime sets the broker's.",
+    "Timestamp of a record: CreateTime is set by the producer, LogAppendTime by the broker.",
     among=("CreateTime", "LogAppendTime"),
 )
 
@@ -211,7 +215,7 @@ MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS = int64(
     "message.timestamp.difference.max.ms",
     LONG_MAX,
     MEDIUM,
-    "Deprecated: largest distance between a record's date and the broker's clock, in both directions.",
+    "Deprecated: maximum difference between a record's timestamp and the broker's clock, in both directions.",
     at_least=0,
 )
 
@@ -219,7 +223,7 @@ MESSAGE_TIMESTAMP_BEFORE_MAX_MS = int64(
     "message.timestamp.before.max.ms",
     LONG_MAX,
     MEDIUM,
-    "How far a record's date may lie in the past.",
+    "Maximum time a record's timestamp may be in the past.",
     at_least=0,
 )
 
@@ -227,25 +231,25 @@ MESSAGE_TIMESTAMP_AFTER_MAX_MS = int64(
     "message.timestamp.after.max.ms",
     LONG_MAX,
     MEDIUM,
-    "How far a record's date may lie in the future.",
+    "Maximum time a record's timestamp may be in the future.",
     at_least=0,
 )
 
-LEADER_REPLICATION_THROTTLED_REPLICAS = words(
+LEADER_REPLICATION_THROTTLED_REPLICAS = string_list(
     "leader.replication.throttled.replicas",
     (),
     MEDIUM,
-    "Replicas throttled on the leader's side: a list of partition:broker, or *.",
+    "Replicas throttled on the leader: a list of partition:broker, or *.",
     check=validators.throttled_replicas,
     allowed="* or a list of partition:broker",
     inert=True,
 )
 
-FOLLOWER_REPLICATION_THROTTLED_REPLICAS = words(
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS = string_list(
     "follower.replication.throttled.replicas",
     (),
     MEDIUM,
-    "Replicas throttled on the follower's side: a list of partition:broker, or *.",
+    "Replicas throttled on the follower: a list of partition:broker, or *.",
     check=validators.throttled_replicas,
     allowed="* or a list of partition:broker",
     inert=True,
@@ -255,7 +259,7 @@ MESSAGE_DOWNCONVERSION_ENABLE = boolean(
     "message.downconversion.enable",
     True,
     LOW,
-    "Whether records are turned into older formats for clients that fetch with old versions.",
+    "Whether records are converted to older formats for clients with old fetch versions.",
 )
 
 REMOTE_STORAGE_ENABLE = boolean(
@@ -270,7 +274,7 @@ LOCAL_RETENTION_MS = int64(
     "local.retention.ms",
     -2,
     MEDIUM,
-    "Age after which a copied segment is deleted locally.",
+    "Age after which a segment that was copied is deleted locally.",
     at_least=-2,
     inert=True,
 )
@@ -279,20 +283,20 @@ LOCAL_RETENTION_BYTES = int64(
     "local.retention.bytes",
     -2,
     MEDIUM,
-    "Size above which copied segments are deleted locally.",
+    "Size above which segments that were copied are deleted locally.",
     at_least=-2,
     inert=True,
 )
 
 REMOTE_LOG_COPY_DISABLE = boolean(
-    "remote.log.copy.disable", False, MEDIUM, "Stops copying to remote storage.", inert=True
+    "remote.log.copy.disable", False, MEDIUM, "Whether copying to remote storage is stopped.", inert=True
 )
 
 REMOTE_LOG_DELETE_ON_DISABLE = boolean(
     "remote.log.delete.on.disable",
     False,
     MEDIUM,
-    "Whether remote segments are deleted when copying is turned off.",
+    "Whether remote segments are deleted when remote storage is disabled.",
     inert=True,
 )
 
@@ -301,7 +305,7 @@ BY_NAME = by_name(TOPIC)
 
 
 class Synonym(NamedTuple):
-    """A broker setting a topic setting falls back to; ``factor`` turns its unit into the topic's."""
+    """A broker setting that a topic setting falls back to; ``factor`` converts its unit to the topic's."""
 
     setting: Setting[Any]
     factor: int = 1

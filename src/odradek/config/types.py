@@ -1,7 +1,7 @@
-"""The kinds of settings: one function each, which reads texts the way Kafka does.
+"""Types of settings: one function each, which declares a setting that is parsed as in Kafka.
 
 Numbers are decimal and bounded by their width, booleans are ``true`` or ``false`` in any case, lists are
-separated by commas with spaces around them dropped. Class names are kept as texts and never loaded.
+separated by commas and optional white space. Class names are kept as strings and never loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 DOUBLE_MAX: Final = 1.7976931348623157e308
 
-# A setting may have no default: then its values are ``int | None``, and so on.
+# A setting without a default has values of type ``int | None``, and so on.
 N = TypeVar("N", bound=int | None)
 F = TypeVar("F", bound=float | None)
 S = TypeVar("S", bound=str | None)
@@ -38,25 +38,25 @@ L = TypeVar("L", bound=tuple[str, ...] | None)
 
 
 class Options(TypedDict, total=False):
-    """What any kind of setting may say besides."""
+    """Optional attributes of any setting."""
 
     check: Callable[[Any], str | None] | None
     allowed: str
     dynamic: UpdateMode
     inert: bool
-    refused: str
+    unavailable: str
     unlisted: bool
 
 
 def declared(names: Mapping[str, object]) -> tuple[Setting[Any], ...]:
-    """The settings among a module's names, in order of declaration."""
+    """Return the settings among a module's names, in order of declaration."""
     return tuple(value for value in names.values() if isinstance(value, Setting))
 
 
 def boolean(
     name: str, default: bool, importance: Importance, doc: str, **options: Unpack[Options]
 ) -> Setting[bool]:
-    return Setting(name, ConfigType.BOOLEAN, default, importance, doc, _read_boolean, **options)
+    return Setting(name, ConfigType.BOOLEAN, default, importance, doc, _parse_boolean, **options)
 
 
 def int16(
@@ -70,7 +70,7 @@ def int16(
     **options: Unpack[Options],
 ) -> Setting[N | int]:
     _bound(options, at_least, at_most)
-    return Setting(name, ConfigType.SHORT, default, importance, doc, _read_int16, **options)
+    return Setting(name, ConfigType.SHORT, default, importance, doc, _parse_int16, **options)
 
 
 def int32(
@@ -84,7 +84,7 @@ def int32(
     **options: Unpack[Options],
 ) -> Setting[N | int]:
     _bound(options, at_least, at_most)
-    return Setting(name, ConfigType.INT, default, importance, doc, _read_int32, **options)
+    return Setting(name, ConfigType.INT, default, importance, doc, _parse_int32, **options)
 
 
 def int64(
@@ -98,7 +98,7 @@ def int64(
     **options: Unpack[Options],
 ) -> Setting[N | int]:
     _bound(options, at_least, at_most)
-    return Setting(name, ConfigType.LONG, default, importance, doc, _read_int64, **options)
+    return Setting(name, ConfigType.LONG, default, importance, doc, _parse_int64, **options)
 
 
 def double(
@@ -112,10 +112,10 @@ def double(
     **options: Unpack[Options],
 ) -> Setting[F | float]:
     _bound(options, at_least, at_most)
-    return Setting(name, ConfigType.DOUBLE, default, importance, doc, _read_double, **options)
+    return Setting(name, ConfigType.DOUBLE, default, importance, doc, _parse_double, **options)
 
 
-def text(
+def string(
     name: str, default: S, importance: Importance, doc: str, **options: Unpack[Options]
 ) -> Setting[S | str]:
     return Setting(name, ConfigType.STRING, default, importance, doc, str, **options)
@@ -130,14 +130,14 @@ def choice(
     among: tuple[str, ...],
     **options: Unpack[Options],
 ) -> Setting[str]:
-    """A text that must be one of a few words."""
-    words = ", ".join(among)
-    options.setdefault("allowed", f"one of {words}")
-    options.setdefault("check", lambda value: None if value in among else f"String must be one of: {words}")
+    """Declare a string that must be one of ``among``."""
+    values = ", ".join(among)
+    options.setdefault("allowed", f"one of {values}")
+    options.setdefault("check", lambda value: None if value in among else f"String must be one of: {values}")
     return Setting(name, ConfigType.STRING, default, importance, doc, str, **options)
 
 
-def words(
+def string_list(
     name: str,
     default: L,
     importance: Importance,
@@ -146,7 +146,7 @@ def words(
     among: tuple[str, ...] | None = None,
     **options: Unpack[Options],
 ) -> Setting[L | tuple[str, ...]]:
-    """A list of texts; with ``among``, each must be one of these."""
+    """Declare a list of strings; with ``among``, each must be one of these."""
     if among is not None:
         allowed = ", ".join(among)
         options.setdefault("allowed", f"any of {allowed}")
@@ -154,7 +154,7 @@ def words(
             "check",
             lambda value: None if set(value) <= set(among) else f"String must be one of: {allowed}",
         )
-    return Setting(name, ConfigType.LIST, default, importance, doc, _read_words, **options)
+    return Setting(name, ConfigType.LIST, default, importance, doc, _parse_list, **options)
 
 
 def class_name(
@@ -163,8 +163,10 @@ def class_name(
     return Setting(name, ConfigType.CLASS, default, importance, doc, str, **options)
 
 
-def secret(name: str, importance: Importance, doc: str, **options: Unpack[Options]) -> Setting[Secret | None]:
-    """A password; never has a default and is never described."""
+def password(
+    name: str, importance: Importance, doc: str, **options: Unpack[Options]
+) -> Setting[Secret | None]:
+    """Declare a password. It has no default, and its value is never described."""
     return Setting(name, ConfigType.PASSWORD, None, importance, doc, Secret, **options)
 
 
@@ -186,38 +188,38 @@ def _bound(options: Options, at_least: float | None, at_most: float | None) -> N
         options["allowed"] = f"at most {at_most}" if at_least is None else f"{at_least} to {at_most}"
 
 
-def _read_boolean(given: str) -> bool:
-    lowered = given.lower()
+def _parse_boolean(text: str) -> bool:
+    lowered = text.lower()
     if lowered not in {"true", "false"}:
         raise ValueError("Expected value to be either true or false")
     return lowered == "true"
 
 
-def _read_int16(given: str) -> int:
-    return _read_integer(given, SHORT_MAX, "SHORT")
+def _parse_int16(text: str) -> int:
+    return _parse_integer(text, SHORT_MAX, "SHORT")
 
 
-def _read_int32(given: str) -> int:
-    return _read_integer(given, INT_MAX, "INT")
+def _parse_int32(text: str) -> int:
+    return _parse_integer(text, INT_MAX, "INT")
 
 
-def _read_int64(given: str) -> int:
-    return _read_integer(given, LONG_MAX, "LONG")
+def _parse_int64(text: str) -> int:
+    return _parse_integer(text, LONG_MAX, "LONG")
 
 
-def _read_integer(given: str, largest: int, kind: str) -> int:
-    digits = given[1:] if given[:1] in {"+", "-"} else given
-    # Twenty digits hold every number of 64 bits; longer texts are not worth converting.
+def _parse_integer(text: str, largest: int, kind: str) -> int:
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    # A 64-bit number has at most twenty digits; longer texts are not worth converting.
     if digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) <= 20:
-        value = int(given)
+        value = int(text)
         if -largest - 1 <= value <= largest:
             return value
     raise ValueError(f"Not a number of type {kind}")
 
 
-def _read_double(given: str) -> float:
-    # Java allows a type letter after the digits, and has no underscores in texts.
-    digits = given[:-1] if given[-1:] in {"f", "F", "d", "D"} else given
+def _parse_double(text: str) -> float:
+    # Java allows a type suffix, and no underscores.
+    digits = text[:-1] if text[-1:] in {"f", "F", "d", "D"} else text
     try:
         value = math.nan if "_" in digits else float(digits)
     except ValueError:
@@ -227,5 +229,5 @@ def _read_double(given: str) -> float:
     return value
 
 
-def _read_words(given: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in given.split(",")) if given else ()
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",")) if text else ()

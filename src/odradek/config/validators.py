@@ -1,4 +1,4 @@
-"""Checks that the broker's table and the topic's share."""
+"""Checks shared by the broker's and the topic's settings."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ def gzip_level(value: int) -> str | None:
 
 
 def throttled_replicas(value: tuple[str, ...]) -> str | None:
-    """``*`` for all, or a list of ``partition:broker``."""
-    if value == ("*",) or all(_is_replica(word) for word in value):
+    """Require ``*`` for all replicas, or a list of ``partition:broker``."""
+    if value == ("*",) or all(_is_replica(item) for item in value):
         return None
     return (
         "must be the literal '*' or a list of replicas: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
     )
 
 
-def _is_replica(word: str) -> bool:
-    partition, colon, broker = word.partition(":")
+def _is_replica(text: str) -> bool:
+    partition, colon, broker = text.partition(":")
     return bool(colon) and _is_number(partition) and _is_number(broker)
 
 
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit()
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -21,7 +21,7 @@ ADDRESS = "broker:9092"
 
 def connection_settings(changes: Mapping[Setting[Any], Any] | None = None) -> Settings:
     plain = Settings({setting: setting.default for setting in CONNECTION_SETTINGS})
-    return plain.replaced({BOOTSTRAP_SERVERS: (ADDRESS,), **(changes or {})})
+    return plain.replace({BOOTSTRAP_SERVERS: (ADDRESS,), **(changes or {})})
 
 
 def client_environment(network: MemoryNetwork, clock: Any, host: str = CLIENT_HOST) -> ClientEnvironment:

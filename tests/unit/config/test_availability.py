@@ -1,4 +1,4 @@
-"""Settings that promise protection this broker cannot give: they stop the start, and cannot be set later."""
+"""Settings that are not available: they prevent the start, and cannot be set at run time."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.config.sources import load
 from odradek.model.errors import BrokerError, ConfigError, ErrorCode
 
-PROTECTIVE = {
+UNAVAILABLE = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": "User:admin",
     "allow.everyone.if.no.acl.found": "false",
@@ -43,46 +43,46 @@ ON_LISTENERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), [*PROTECTIVE.items(), *ON_LISTENERS])
-def test_a_promise_of_protection_stops_the_start_with_one_line_that_names_it(name: str, value: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+@pytest.mark.parametrize(("name", "value"), [*UNAVAILABLE.items(), *ON_LISTENERS])
+def test_unavailable_setting_prevents_the_start_with_one_line(name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as error:
         load(None, {}, [f"{name}={value}"])
-    [line] = refused.value.problems
+    [line] = error.value.problems
     assert line.startswith(f"{name}: ")
     assert "secret" not in line.removeprefix(name)
 
 
-def test_the_table_marks_what_is_tested_here_and_nothing_else() -> None:
-    marked = {setting.name for setting in broker.BROKER if setting.refused}
-    assert marked == PROTECTIVE.keys() - {"super.users", "allow.everyone.if.no.acl.found"}
+def test_exactly_the_tested_settings_are_marked_unavailable() -> None:
+    marked = {setting.name for setting in broker.BROKER if setting.unavailable}
+    assert marked == UNAVAILABLE.keys() - {"super.users", "allow.everyone.if.no.acl.found"}
 
 
-@pytest.mark.parametrize("name", PROTECTIVE)
-def test_the_default_is_no_promise(name: str) -> None:
+@pytest.mark.parametrize("name", UNAVAILABLE)
+def test_default_of_an_unavailable_setting_is_accepted(name: str) -> None:
     setting = broker.BY_NAME.get(name)
     default = {"super.users": "", "allow.everyone.if.no.acl.found": "true"}.get(name, "")
-    text = default if setting is None else setting.text(setting.default)
+    text = default if setting is None else setting.format_value(setting.default)
     if text is not None:
         assert unavailable_setting_problems({name: text}) == []
 
 
 @pytest.mark.parametrize("per_broker", [True, False])
-@pytest.mark.parametrize(("name", "value"), [*PROTECTIVE.items(), *ON_LISTENERS])
-def test_it_cannot_be_set_while_the_broker_runs(name: str, value: str, per_broker: bool) -> None:
-    layers = DynamicBrokerConfig({})
+@pytest.mark.parametrize(("name", "value"), [*UNAVAILABLE.items(), *ON_LISTENERS])
+def test_unavailable_setting_cannot_be_set_at_run_time(name: str, value: str, per_broker: bool) -> None:
+    config = DynamicBrokerConfig({})
     for change in (
-        lambda: alter_broker(layers, [AlterOperation(name, 0, value)], per_broker=per_broker),
-        lambda: replace_broker(layers, [(name, value)], per_broker=per_broker),
+        lambda: alter_broker(config, [AlterOperation(name, 0, value)], per_broker=per_broker),
+        lambda: replace_broker(config, [(name, value)], per_broker=per_broker),
     ):
-        with pytest.raises(BrokerError) as refused:
+        with pytest.raises(BrokerError) as error:
             change()
-        assert refused.value.code is ErrorCode.INVALID_REQUEST
-        assert name in (refused.value.message or "")
+        assert error.value.code is ErrorCode.INVALID_REQUEST
+        assert name in (error.value.message or "")
 
 
-def test_one_that_was_stored_before_is_passed_over_with_a_line_that_says_so() -> None:
-    layers = DynamicBrokerConfig({})
-    [line] = layers.set_broker_overrides({"ssl.client.auth": "required", "log.retention.ms": "5"})
+def test_stored_override_of_an_unavailable_setting_is_skipped_with_a_line() -> None:
+    config = DynamicBrokerConfig({})
+    [line] = config.set_broker_overrides({"ssl.client.auth": "required", "log.retention.ms": "5"})
     assert line.startswith("ssl.client.auth: ")
-    assert layers.broker_overrides == {"log.retention.ms": "5"}
-    assert layers.broker[broker.SSL_CLIENT_AUTH] == "none"
+    assert config.broker_overrides == {"log.retention.ms": "5"}
+    assert config.broker[broker.SSL_CLIENT_AUTH] == "none"

@@ -1,4 +1,4 @@
-"""An option that is not called inert has a reader."""
+"""Every option that is not marked inert is used by a client."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,9 @@ from odradek.config.client import ADMIN, CONSUMER, PRODUCER
 
 SOURCE = Path(odradek.__file__).parent
 
-# Read by a function beside their declaration, or there to be refused.
-READ_ELSEWHERE = {"acks", "bootstrap.servers"}
-REFUSED = {
+# Used by a function next to their declaration, or always rejected.
+USED_IN_CONFIG = {"acks", "bootstrap.servers"}
+REJECTED = {
     "bootstrap.controllers",
     "group.protocol",
     "group.remote.assignor",
@@ -24,13 +24,13 @@ REFUSED = {
 }
 
 
-def test_every_option_with_an_effect_is_read_by_a_client() -> None:
-    words = {
-        word
+def test_every_option_without_mark_is_used_by_a_client() -> None:
+    constants = {
+        constant
         for layer in ("client", "net")
         for path in (SOURCE / layer).rglob("*.py")
         if path.parent.name != "options"
-        for word in re.findall(r"[A-Z][A-Z0-9_]+", path.read_text(encoding="utf-8"))
+        for constant in re.findall(r"[A-Z][A-Z0-9_]+", path.read_text(encoding="utf-8"))
     }
     effective = {
         name
@@ -38,5 +38,5 @@ def test_every_option_with_an_effect_is_read_by_a_client() -> None:
         for name, setting in table.by_name.items()
         if not setting.inert
     }
-    unread = {name for name in effective if name.upper().replace(".", "_") not in words}
-    assert unread == READ_ELSEWHERE | REFUSED
+    unread = {name for name in effective if name.upper().replace(".", "_") not in constants}
+    assert unread == USED_IN_CONFIG | REJECTED

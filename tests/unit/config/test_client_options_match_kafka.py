@@ -1,4 +1,4 @@
-"""Our clients' options against Kafka 3.9.1's own, printed from its classes into the file beside this one."""
+"""Client options compared with those of Kafka 3.9.1, printed from its classes to the TSV file."""
 
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -11,9 +11,9 @@ from odradek.config.definition import InvalidValue, Setting
 
 TABLES: Final = {"producer": PRODUCER, "consumer": CONSUMER, "admin": ADMIN}
 
-# What is a class of Java's there is a name or a keyword argument here.
+# Options that are Java classes in Kafka are names or keyword arguments.
 OTHER_DEFAULTS: Final = {
-    # A buffer of fixed size does not grow with the traffic.
+    # A buffer of fixed size would not grow with traffic.
     "send.buffer.bytes": "-1",
     "key.serializer": "(none)",
     "value.serializer": "(none)",
@@ -22,20 +22,20 @@ OTHER_DEFAULTS: Final = {
     "partition.assignment.strategy": "range,cooperative-sticky",
 }
 
-# How long lines of batches are kept short has no name in Kafka.
-OURS: Final = {"producer": {"batch.backlog.size"}}
+# Kafka has no counterpart.
+ADDITIONAL: Final = {"producer": {"batch.backlog.size"}}
 
-# Kafka declares this one less important for consumers; it is one setting here.
+# Less important for consumers in Kafka; Odradek has one setting for all clients.
 OTHER_IMPORTANCE: Final = {("consumer", "client.id")}
 
-# What the clients here cannot do is refused.
-REFUSED: Final = {
+# Values that are not supported.
+REJECTED: Final = {
     "security.protocol": ("SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "group.protocol": ("CONSUMER",),
 }
 
 
-class Fact(NamedTuple):
+class KafkaOption(NamedTuple):
     table: str
     name: str
     type: str
@@ -45,48 +45,54 @@ class Fact(NamedTuple):
     listed: str
 
 
-FACTS: Final = [
-    Fact(*line.split("\t"))
+KAFKA_OPTIONS: Final = [
+    KafkaOption(*line.split("\t"))
     for line in (Path(__file__).parent / "kafka_3_9_client_options.tsv").read_text().splitlines()
     if not line.startswith("#")
 ]
-ALL: Final = [(fact, TABLES[fact.table].by_name[fact.name]) for fact in FACTS]
+ALL: Final = [(option, TABLES[option.table].by_name[option.name]) for option in KAFKA_OPTIONS]
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_every_name_of_kafka_is_declared_and_few_others(table: ClientConfigDef) -> None:
-    kafkas = {fact.name for fact in FACTS if fact.table == table.kind}
-    assert set(table.by_name) == kafkas | OURS.get(table.kind, set())
+def test_all_of_kafkas_options_are_declared_and_few_others(table: ClientConfigDef) -> None:
+    expected = {option.name for option in KAFKA_OPTIONS if option.table == table.kind}
+    assert set(table.by_name) == expected | ADDITIONAL.get(table.kind, set())
 
 
-def test_types_are_kafkas() -> None:
-    assert [s.name for fact, s in ALL if s.type.name != fact.type] == []
+def test_types_equal_kafkas() -> None:
+    assert [setting.name for option, setting in ALL if setting.type.name != option.type] == []
 
 
-def test_defaults_are_kafkas() -> None:
-    def shown(fact: Fact, setting: Setting[Any]) -> str:
-        text = setting.text(TABLES[fact.table].default_of(setting))
+def test_defaults_equal_kafkas() -> None:
+    def default_text(option: KafkaOption, setting: Setting[Any]) -> str:
+        text = setting.format_value(TABLES[option.table].default_of(setting))
         return "(none)" if text is None else text or "(empty)"
 
-    wrong = [
-        (fact.table, s.name, shown(fact, s))
-        for fact, s in ALL
-        if shown(fact, s) != OTHER_DEFAULTS.get(s.name, fact.default)
+    different = [
+        (option.table, setting.name, default_text(option, setting))
+        for option, setting in ALL
+        if default_text(option, setting) != OTHER_DEFAULTS.get(setting.name, option.default)
     ]
-    assert wrong == []
+    assert different == []
 
 
-def test_importance_is_kafkas() -> None:
-    others = {(fact.table, s.name) for fact, s in ALL if s.importance.name != fact.importance}
+def test_importance_equals_kafkas() -> None:
+    others = {
+        (option.table, setting.name)
+        for option, setting in ALL
+        if setting.importance.name != option.importance
+    }
     assert others == OTHER_IMPORTANCE
 
 
-def test_unlisted_options_are_kafkas_internal_ones() -> None:
-    assert [s.name for fact, s in ALL if s.unlisted != (fact.listed == "unlisted")] == []
+def test_unlisted_options_are_kafkas_internal_options() -> None:
+    assert [
+        setting.name for option, setting in ALL if setting.unlisted != (option.listed == "unlisted")
+    ] == []
 
 
 def _edges(bounds: str) -> tuple[list[str], list[str]]:
-    """Values just inside and just outside of ``[low,...,high]``, ``[a, b]`` or ``[1,...,9] or -1``."""
+    """Return values just inside and just outside of ``[low,...,high]``, ``[a, b]`` or ``[1,...,9] or -1``."""
     if bounds.startswith("(case insensitive)"):
         return bounds.partition("[")[2].strip("]").split(", "), ["no-such-word"]
     inner = bounds.removesuffix(" or -1").strip("[]")
@@ -103,16 +109,16 @@ def _edges(bounds: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("fact", "setting"), [pair for pair in ALL if pair[0].bounds != "-"], ids=lambda value: value.name
+    ("option", "setting"), [pair for pair in ALL if pair[0].bounds != "-"], ids=lambda value: value.name
 )
-def test_bounds_are_kafkas(fact: Fact, setting: Setting[Any]) -> None:
-    inside, outside = _edges(fact.bounds)
+def test_bounds_equal_kafkas(option: KafkaOption, setting: Setting[Any]) -> None:
+    inside, outside = _edges(option.bounds)
     for text in inside:
-        if text not in REFUSED.get(setting.name, ()):
-            setting.read(text)
-    for text in (*outside, *REFUSED.get(setting.name, ())):
+        if text not in REJECTED.get(setting.name, ()):
+            setting.parse_value(text)
+    for text in (*outside, *REJECTED.get(setting.name, ())):
         with pytest.raises(InvalidValue, match=f"for configuration {setting.name}: "):
-            setting.read(text)
+            setting.parse_value(text)
 
 
 def test_every_default_passes_its_own_check() -> None:
@@ -127,19 +133,19 @@ def test_every_default_passes_its_own_check() -> None:
     ("module", "name"),
     [(producer, "linger.ms"), (consumer, "max.poll.records"), (connection, "bootstrap.servers")],
 )
-def test_constants_are_named_like_their_options(module: Any, name: str) -> None:
-    found = {setting for table in TABLES.values() for setting in table.by_name.values()}
-    assert getattr(module, name.upper().replace(".", "_")) in found
+def test_constants_have_the_names_of_their_options(module: Any, name: str) -> None:
+    settings = {setting for table in TABLES.values() for setting in table.by_name.values()}
+    assert getattr(module, name.upper().replace(".", "_")) in settings
 
 
-def test_every_option_has_a_sentence() -> None:
+def test_every_option_has_a_description() -> None:
     for table in TABLES.values():
         for setting in table.by_name.values():
             assert setting.doc.endswith("."), setting.name
             assert len(setting.doc) > 15, setting.name
 
 
-def test_shared_parts_find_every_setting_of_connections_whatever_the_client() -> None:
+def test_every_client_has_all_connection_settings() -> None:
     for table in TABLES.values():
         assert set(connection.CONNECTION_SETTINGS) <= set(table.defaults())
 
@@ -160,5 +166,5 @@ def test_shared_parts_find_every_setting_of_connections_whatever_the_client() ->
         ("::1:9092", ("::1", 9092)),
     ],
 )
-def test_an_address_is_host_and_port(text: str, address: tuple[str, int] | None) -> None:
+def test_addresses_are_parsed(text: str, address: tuple[str, int] | None) -> None:
     assert connection.parse_address(text) == address

@@ -1,3 +1,5 @@
+"""Parsing of values, and the definition of settings."""
+
 import contextlib
 from typing import Any
 
@@ -12,17 +14,28 @@ from odradek.config.definition import (
     Setting,
     by_name,
     java_double,
-    read,
+    parse_settings,
     split_listener_name,
 )
-from odradek.config.types import HIGH, LONG_MAX, boolean, double, int16, int32, int64, secret, text, words
+from odradek.config.types import (
+    HIGH,
+    LONG_MAX,
+    boolean,
+    double,
+    int16,
+    int32,
+    int64,
+    password,
+    string,
+    string_list,
+)
 from odradek.model.errors import ConfigError
 
-PASSWORD = secret("a.password", HIGH, "A password.")
+PASSWORD = password("a.password", HIGH, "A password.")
 
 
 @pytest.mark.parametrize(
-    ("setting", "given_text", "value"),
+    ("setting", "raw_value", "value"),
     [
         (int32("n", 0, HIGH, "."), " 100 ", 100),
         (int32("n", 0, HIGH, "."), "+3", 3),
@@ -34,18 +47,18 @@ PASSWORD = secret("a.password", HIGH, "A password.")
         (double("n", 0.0, HIGH, "."), "1e3", 1000.0),
         (boolean("n", False, HIGH, "."), "TRUE", True),
         (boolean("n", True, HIGH, "."), "false", False),
-        (text("n", "", HIGH, "."), "  a b  ", "a b"),
-        (words("n", (), HIGH, "."), "", ()),
-        (words("n", (), HIGH, "."), " compact , delete", ("compact", "delete")),
+        (string("n", "", HIGH, "."), "  a b  ", "a b"),
+        (string_list("n", (), HIGH, "."), "", ()),
+        (string_list("n", (), HIGH, "."), " compact , delete", ("compact", "delete")),
         (PASSWORD, " pw ", Secret("pw")),
     ],
 )
-def test_texts_are_read_as_kafka_reads_them(setting: Setting[Any], given_text: str, value: object) -> None:
-    assert setting.read(given_text) == value
+def test_values_are_parsed_as_in_kafka(setting: Setting[Any], raw_value: str, value: object) -> None:
+    assert setting.parse_value(raw_value) == value
 
 
 @pytest.mark.parametrize(
-    ("setting", "given_text", "reason"),
+    ("setting", "raw_value", "reason"),
     [
         (int32("n", 0, HIGH, "."), "1.5", "Not a number of type INT"),
         (int32("n", 0, HIGH, "."), "2147483648", "Not a number of type INT"),
@@ -68,83 +81,83 @@ def test_texts_are_read_as_kafka_reads_them(setting: Setting[Any], given_text: s
         (broker.LISTENERS, "nope", "Unable to parse nope to a broker endpoint"),
     ],
 )
-def test_texts_that_are_no_values_are_refused_with_a_reason(
-    setting: Setting[Any], given_text: str, reason: str
+def test_invalid_values_are_rejected_with_a_reason(
+    setting: Setting[Any], raw_value: str, reason: str
 ) -> None:
-    with pytest.raises(InvalidValue) as refused:
-        setting.read(given_text)
-    assert str(refused.value) == f"Invalid value {given_text} for configuration {setting.name}: {reason}"
+    with pytest.raises(InvalidValue) as error:
+        setting.parse_value(raw_value)
+    assert str(error.value) == f"Invalid value {raw_value} for configuration {setting.name}: {reason}"
 
 
-@pytest.mark.parametrize("word", ["3.9", "3.9-IV0", "3.9.1", "0.10.2", "0.10.2.1", "2.8-IV1", "4.0-IV1"])
-def test_release_words_may_be_short_or_full(word: str) -> None:
-    assert broker.INTER_BROKER_PROTOCOL_VERSION.read(word) == word
+@pytest.mark.parametrize("version", ["3.9", "3.9-IV0", "3.9.1", "0.10.2", "0.10.2.1", "2.8-IV1", "4.0-IV1"])
+def test_versions_may_be_short_or_full(version: str) -> None:
+    assert broker.INTER_BROKER_PROTOCOL_VERSION.parse_value(version) == version
 
 
-@pytest.mark.parametrize("given_text", ["*", "", "1:2,3:4", "0:0"])
-def test_throttled_replicas_are_all_or_a_list(given_text: str) -> None:
-    topic.LEADER_REPLICATION_THROTTLED_REPLICAS.read(given_text)
+@pytest.mark.parametrize("raw_value", ["*", "", "1:2,3:4", "0:0"])
+def test_throttled_replicas_are_all_or_a_list(raw_value: str) -> None:
+    topic.LEADER_REPLICATION_THROTTLED_REPLICAS.parse_value(raw_value)
 
 
-@pytest.mark.parametrize("given_text", ["x", "none", "1:2:3", "1", "*,1:2", "-1:2"])
-def test_other_throttled_replicas_are_refused(given_text: str) -> None:
+@pytest.mark.parametrize("raw_value", ["x", "none", "1:2:3", "1", "*,1:2", "-1:2"])
+def test_other_throttled_replicas_are_rejected(raw_value: str) -> None:
     with pytest.raises(InvalidValue):
-        topic.LEADER_REPLICATION_THROTTLED_REPLICAS.read(given_text)
+        topic.LEADER_REPLICATION_THROTTLED_REPLICAS.parse_value(raw_value)
 
 
-def test_all_problems_are_reported_at_once_and_name_setting_and_value() -> None:
-    with pytest.raises(ConfigError) as bad:
-        read(
+def test_all_problems_are_reported_with_setting_and_value() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_settings(
             broker.BY_NAME,
             {"log.segment.bytes": "3", "num.partitions": "x", "listener.name.lan.max.connections": "-1"},
         )
-    assert bad.value.problems == (
+    assert error.value.problems == (
         "Invalid value 3 for configuration log.segment.bytes: Value must be at least 14",
         "Invalid value x for configuration num.partitions: Not a number of type INT",
         "Invalid value -1 for configuration listener.name.lan.max.connections: Value must be at least 0",
     )
 
 
-def test_what_is_not_given_has_its_default() -> None:
-    settings = read(broker.BY_NAME, {"num.partitions": "7", "no.such.name": "1"})
+def test_missing_values_have_their_default() -> None:
+    settings = parse_settings(broker.BY_NAME, {"num.partitions": "7", "no.such.name": "1"})
     assert settings[broker.NUM_PARTITIONS] == 7
     assert settings[broker.LOG_SEGMENT_BYTES] == 1 << 30
     assert settings[broker.LOG_RETENTION_MS] is None
 
 
-def test_a_listener_may_have_its_own_value() -> None:
-    settings = read(broker.BY_NAME, {"listener.name.lan.ssl.client.auth": "required"})
+def test_listener_may_have_its_own_value() -> None:
+    settings = parse_settings(broker.BY_NAME, {"listener.name.lan.ssl.client.auth": "required"})
     assert settings.for_listener("LAN", broker.SSL_CLIENT_AUTH) == "required"
     assert settings.for_listener("WAN", broker.SSL_CLIENT_AUTH) == "none"
     assert settings[broker.SSL_CLIENT_AUTH] == "none"
 
 
-def test_settings_of_another_table_are_not_found() -> None:
+def test_settings_of_another_table_are_unknown() -> None:
     with pytest.raises(KeyError):
-        read(broker.BY_NAME, {})[topic.COMPRESSION_TYPE]
+        parse_settings(broker.BY_NAME, {})[topic.COMPRESSION_TYPE]
 
 
-def test_a_setting_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError, match="constant"):
+def test_setting_is_immutable() -> None:
+    with pytest.raises(AttributeError, match="immutable"):
         broker.NUM_PARTITIONS.default = 5
 
 
-def test_a_secret_does_not_show_itself() -> None:
-    value = PASSWORD.read("hunter2")
+def test_secret_is_not_revealed_by_repr() -> None:
+    value = PASSWORD.parse_value("hunter2")
     assert value is not None
     assert value.reveal() == "hunter2"
     assert "hunter2" not in f"{value} {value!r} {[value]}"
 
 
-def test_the_refusal_of_a_secret_does_not_show_it() -> None:
-    picky = secret("p", HIGH, ".", check=lambda _: "Too short")
-    with pytest.raises(InvalidValue) as refused:
-        picky.read("hunter2")
-    assert "hunter2" not in str(refused.value)
+def test_error_message_does_not_reveal_a_secret() -> None:
+    checked = password("p", HIGH, ".", check=lambda _: "Too short")
+    with pytest.raises(InvalidValue) as error:
+        checked.parse_value("hunter2")
+    assert "hunter2" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (0.5, "0.5"),
         (0.0, "0.0"),
@@ -158,32 +171,32 @@ def test_the_refusal_of_a_secret_does_not_show_it() -> None:
         (1.7976931348623157e308, "1.7976931348623157E308"),
     ],
 )
-def test_doubles_are_written_as_java_does(value: float, shown: str) -> None:
-    assert java_double(value) == shown
+def test_doubles_are_formatted_as_in_java(value: float, text: str) -> None:
+    assert java_double(value) == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_doubles_as_written_are_read_back(value: float) -> None:
+def test_doubles_round_trip(value: float) -> None:
     assert float(java_double(value)) == value
 
 
 @given(st.integers(-LONG_MAX - 1, LONG_MAX))
-def test_longs_as_written_are_read_back(value: int) -> None:
+def test_longs_round_trip(value: int) -> None:
     setting = broker.LOG_RETENTION_BYTES
-    shown = setting.text(value)
-    assert shown is not None
-    assert setting.read(shown) == value
+    text = setting.format_value(value)
+    assert text is not None
+    assert setting.parse_value(text) == value
 
 
 @given(st.text(max_size=30))
-def test_no_text_breaks_a_reader(given_text: str) -> None:
+def test_any_text_is_parsed_or_rejected_by_every_type(raw_value: str) -> None:
     for setting in (*broker.BROKER, *topic.TOPIC):
         with contextlib.suppress(InvalidValue):
-            setting.read(given_text)
+            setting.parse_value(raw_value)
 
 
-def test_inert_settings_say_so_in_their_documentation() -> None:
-    assert broker.NUM_IO_THREADS.documentation.startswith("Accepted, without effect here.")
+def test_documentation_marks_inert_settings() -> None:
+    assert broker.NUM_IO_THREADS.documentation.startswith("Accepted, but has no effect.")
     assert not broker.NUM_PARTITIONS.documentation.startswith("Accepted")
 
 
@@ -196,9 +209,9 @@ def test_inert_settings_say_so_in_their_documentation() -> None:
         ("listeners", None),
     ],
 )
-def test_listener_prefixes_are_split_off(name: str, split: tuple[str, str] | None) -> None:
+def test_listener_prefixes_are_split(name: str, split: tuple[str, str] | None) -> None:
     assert split_listener_name(name) == split
 
 
-def test_by_name_finds_each() -> None:
+def test_by_name_has_every_setting() -> None:
     assert by_name([PASSWORD]) == {"a.password": PASSWORD}

@@ -1,22 +1,24 @@
+"""Values derived from several settings, and constraints between settings."""
+
 import pytest
 
 from odradek.config import broker, derived, topic
 from odradek.config.constraints import live_problems, problems
-from odradek.config.definition import Settings, read
+from odradek.config.definition import Settings, parse_settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
 from odradek.model.protocol_enums import Compression, TimestampType
 
 
-def settings(given: dict[str, str]) -> Settings:
-    return read(broker.BY_NAME, given)
+def settings(raw_values: dict[str, str]) -> Settings:
+    return parse_settings(broker.BY_NAME, raw_values)
 
 
-def topic_settings(overrides: dict[str, str], given: dict[str, str] | None = None) -> Settings:
-    return DynamicBrokerConfig(given or {}).topic_settings(overrides)
+def topic_settings(overrides: dict[str, str], raw_values: dict[str, str] | None = None) -> Settings:
+    return DynamicBrokerConfig(raw_values or {}).topic_settings(overrides)
 
 
 @pytest.mark.parametrize(
-    ("given", "millis"),
+    ("raw_values", "millis"),
     [
         ({}, 7 * 24 * 3_600_000),
         ({"log.retention.hours": "1"}, 3_600_000),
@@ -26,11 +28,11 @@ def topic_settings(overrides: dict[str, str], given: dict[str, str] | None = Non
         ({"log.retention.hours": "-7"}, -1),
     ],
 )
-def test_retention_takes_the_finest_unit(given: dict[str, str], millis: int) -> None:
-    assert derived.retention_ms(settings(given)) == millis
+def test_retention_takes_the_finest_unit(raw_values: dict[str, str], millis: int) -> None:
+    assert derived.retention_ms(settings(raw_values)) == millis
 
 
-def test_roll_and_flush_fall_back() -> None:
+def test_roll_and_flush_have_fallbacks() -> None:
     assert derived.roll_ms(settings({})) == 168 * 3_600_000
     assert derived.roll_ms(settings({"log.roll.ms": "5"})) == 5
     assert derived.roll_jitter_ms(settings({"log.roll.jitter.hours": "1"})) == 3_600_000
@@ -43,20 +45,20 @@ def test_roll_and_flush_fall_back() -> None:
     assert derived.zookeeper_connection_timeout_ms(settings({"zookeeper.connection.timeout.ms": "1"})) == 1
 
 
-def test_log_dirs_stand_before_log_dir() -> None:
+def test_log_dirs_override_log_dir() -> None:
     assert derived.log_dirs(settings({})) == ("/tmp/kafka-logs",)
     assert derived.log_dirs(settings({"log.dir": "x", "log.dirs": "a,, b"})) == ("a", "b")
 
 
-def test_connection_limits_may_hold_colons() -> None:
-    given = {"max.connections.per.ip.overrides": "::1:5, h:4"}
-    assert derived.connection_limits(settings(given)) == {"::1": 5, "h": 4}
+def test_connection_limit_addresses_may_contain_colons() -> None:
+    raw_values = {"max.connections.per.ip.overrides": "::1:5, h:4"}
+    assert derived.connection_limits(settings(raw_values)) == {"::1": 5, "h": 4}
 
 
-def test_the_old_timestamp_bound_stands_in_for_the_new_ones() -> None:
-    both = {"message.timestamp.difference.max.ms": "10"}
-    assert derived.topic_timestamp_before_max_ms(topic_settings(both)) == 10
-    newer = topic_settings({**both, "message.timestamp.after.max.ms": "3"})
+def test_deprecated_timestamp_limit_is_a_fallback() -> None:
+    deprecated = {"message.timestamp.difference.max.ms": "10"}
+    assert derived.topic_timestamp_before_max_ms(topic_settings(deprecated)) == 10
+    newer = topic_settings({**deprecated, "message.timestamp.after.max.ms": "3"})
     assert derived.topic_timestamp_after_max_ms(newer) == 3
     assert derived.topic_timestamp_before_max_ms(newer) == 10
     inherited = topic_settings({}, {"log.message.timestamp.difference.max.ms": "10"})
@@ -64,7 +66,7 @@ def test_the_old_timestamp_bound_stands_in_for_the_new_ones() -> None:
     assert derived.topic_timestamp_after_max_ms(inherited) == 10
 
 
-def test_topic_words_become_levels() -> None:
+def test_topic_values_are_converted_to_enums() -> None:
     plain = topic_settings({})
     assert derived.stored_compression(plain) is None
     assert derived.timestamp_type(plain) is TimestampType.CREATE_TIME
@@ -87,7 +89,7 @@ def test_topic_words_become_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("raw_values", "message"),
     [
         ({"broker.id": "-2"}, "broker.id must be greater than or equal to -1"),
         ({"broker.id": "1001"}, "not greater than reserved.broker.max.id"),
@@ -107,7 +109,7 @@ def test_topic_words_become_levels() -> None:
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
         ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol"),
         ({"group.coordinator.rebalance.protocols": "classic,consumer"}, "'consumer' protocol is only"),
-        ({"process.roles": "broker"}, "process.roles must stay empty"),
+        ({"process.roles": "broker"}, "process.roles must be empty"),
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
             "Only one of",
@@ -115,12 +117,12 @@ def test_topic_words_become_levels() -> None:
         ({"listeners": "SSL://:1"}, "inter.broker.listener.name"),
     ],
 )
-def test_settings_that_contradict_each_other_are_told(given: dict[str, str], words: str) -> None:
-    assert any(words in line for line in problems(settings(given), given))
+def test_inconsistent_settings_are_reported(raw_values: dict[str, str], message: str) -> None:
+    assert any(message in line for line in problems(settings(raw_values), raw_values))
 
 
 @pytest.mark.parametrize(
-    "given",
+    "raw_values",
     [
         {},
         {"broker.id": "1000"},
@@ -132,10 +134,10 @@ def test_settings_that_contradict_each_other_are_told(given: dict[str, str], wor
         {"offsets.commit.required.acks": "3"},
     ],
 )
-def test_settings_that_kafka_takes_together_are_taken(given: dict[str, str]) -> None:
-    assert problems(settings(given), given) == []
+def test_settings_that_kafka_accepts_are_accepted(raw_values: dict[str, str]) -> None:
+    assert problems(settings(raw_values), raw_values) == []
 
 
-def test_an_id_that_was_handed_out_is_not_questioned_later() -> None:
-    given = {"broker.id": "1001"}
-    assert live_problems(settings(given), given) == []
+def test_generated_broker_id_is_not_checked_at_run_time() -> None:
+    raw_values = {"broker.id": "1001"}
+    assert live_problems(settings(raw_values), raw_values) == []

@@ -1,12 +1,14 @@
+"""Listeners, advertised listeners and anonymous access."""
+
 import pytest
 
 from odradek.config import broker
-from odradek.config.definition import Settings, read
+from odradek.config.definition import Settings, parse_settings
 from odradek.config.endpoints import SecurityProtocol
 from odradek.config.listeners import (
     ListenerEndpoint,
-    anonymous,
     anonymous_access_problems,
+    anonymous_endpoints,
     listeners,
     new_anonymous_access_problems,
     problems,
@@ -15,23 +17,23 @@ from odradek.config.listeners import (
 PLAINTEXT, SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL
 
 
-def settings(**given: str) -> Settings:
-    return read(broker.BY_NAME, {name.replace("_", "."): text for name, text in given.items()})
+def settings(**raw_values: str) -> Settings:
+    return parse_settings(broker.BY_NAME, {name.replace("_", "."): text for name, text in raw_values.items()})
 
 
 def test_listeners_are_parsed_into_endpoints() -> None:
-    found = listeners(settings(listeners="plaintext://[::1]:9092,SSL://:9093"))
-    assert found.bound == (
+    result = listeners(settings(listeners="plaintext://[::1]:9092,SSL://:9093"))
+    assert result.bound == (
         ListenerEndpoint("PLAINTEXT", PLAINTEXT, "::1", 9092),
         ListenerEndpoint("SSL", SSL, "", 9093),
     )
-    assert found.advertised == found.bound
-    assert found.inter_broker == "PLAINTEXT"
-    assert [str(endpoint) for endpoint in found.bound] == ["PLAINTEXT://[::1]:9092", "SSL://:9093"]
+    assert result.advertised == result.bound
+    assert result.inter_broker == "PLAINTEXT"
+    assert [str(endpoint) for endpoint in result.bound] == ["PLAINTEXT://[::1]:9092", "SSL://:9093"]
 
 
-def test_names_are_mapped_to_protocols() -> None:
-    found = listeners(
+def test_listener_names_are_mapped_to_protocols() -> None:
+    result = listeners(
         settings(
             listeners="IN://h:1,OUT://h:2",
             advertised_listeners="OUT://kafka.example:443,IN://h:1",
@@ -39,15 +41,15 @@ def test_names_are_mapped_to_protocols() -> None:
             inter_broker_listener_name="in",
         )
     )
-    assert found.inter_broker == "IN"
-    assert found.advertised_as("OUT") == ListenerEndpoint(
+    assert result.inter_broker == "IN"
+    assert result.advertised_as("OUT") == ListenerEndpoint(
         "OUT", SecurityProtocol.SASL_SSL, "kafka.example", 443
     )
-    assert found.advertised_as("NO") is None
+    assert result.advertised_as("NO") is None
 
 
 @pytest.mark.parametrize(
-    "given",
+    "raw_values",
     [
         {"listeners": "PLAINTEXT://:9092"},
         {"listeners": "PLAINTEXT://:9092,"},
@@ -58,12 +60,12 @@ def test_names_are_mapped_to_protocols() -> None:
         {"listeners": "SASL_PLAINTEXT://:1", "security_inter_broker_protocol": "SASL_PLAINTEXT"},
     ],
 )
-def test_listeners_that_kafka_takes_are_taken(given: dict[str, str]) -> None:
-    assert problems(settings(**given)) == []
+def test_listeners_that_kafka_accepts_are_accepted(raw_values: dict[str, str]) -> None:
+    assert problems(settings(**raw_values)) == []
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("raw_values", "message"),
     [
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot use the nonroutable meta-address 0.0.0.0"),
         ({"listeners": "X://:1,PLAINTEXT://:2"}, "No security protocol defined for listener X"),
@@ -81,8 +83,8 @@ def test_listeners_that_kafka_takes_are_taken(given: dict[str, str]) -> None:
         ({"control_plane_listener_name": "plaintext"}, "must not be the same listener"),
     ],
 )
-def test_listeners_that_cannot_be_are_told(given: dict[str, str], words: str) -> None:
-    assert any(words in line for line in problems(settings(**given)))
+def test_invalid_listeners_are_reported(raw_values: dict[str, str], message: str) -> None:
+    assert any(message in line for line in problems(settings(**raw_values)))
 
 
 @pytest.mark.parametrize(
@@ -97,13 +99,13 @@ def test_listeners_that_cannot_be_are_told(given: dict[str, str], words: str) ->
         "A://::1:1",
     ],
 )
-def test_texts_that_are_no_endpoints_are_refused(text: str) -> None:
+def test_malformed_endpoints_are_rejected(text: str) -> None:
     assert broker.LISTENERS.check is not None
     assert broker.LISTENERS.check(text) is not None
 
 
 @pytest.mark.parametrize("text", ["A", "A:NOPE", "A:PLAINTEXT,B"])
-def test_protocol_maps_that_are_none_are_refused(text: str) -> None:
+def test_malformed_protocol_maps_are_rejected(text: str) -> None:
     assert broker.LISTENER_SECURITY_PROTOCOL_MAP.check is not None
     assert broker.LISTENER_SECURITY_PROTOCOL_MAP.check(text) is not None
 
@@ -119,25 +121,25 @@ def test_protocol_maps_that_are_none_are_refused(text: str) -> None:
         "SASL_SSL://0.0.0.0:1",
     ],
 )
-def test_loopback_and_authenticated_listeners_expose_nothing(text: str) -> None:
+def test_loopback_and_authenticated_listeners_are_not_anonymous(text: str) -> None:
     assert anonymous_access_problems(settings(listeners=text)) == []
 
 
 @pytest.mark.parametrize(
     "text", ["PLAINTEXT://:1", "PLAINTEXT://10.0.0.1:1", "PLAINTEXT://127.evil.example:1", "SSL://h:1"]
 )
-def test_other_listeners_need_the_word(text: str) -> None:
-    exposed = settings(listeners=text)
-    assert [text in line for line in anonymous_access_problems(exposed)] == [True]
+def test_anonymous_listeners_must_be_allowed(text: str) -> None:
+    anonymous = settings(listeners=text)
+    assert [text in line for line in anonymous_access_problems(anonymous)] == [True]
     assert anonymous_access_problems(settings(listeners=text, odradek_allow_anonymous="true")) == []
 
 
-def test_client_certificates_are_authentication() -> None:
-    given = {"listeners": "SSL://:1", "listener.name.ssl.ssl.client.auth": "required"}
-    assert anonymous(read(broker.BY_NAME, given)) == []
+def test_required_client_certificates_are_authentication() -> None:
+    raw_values = {"listeners": "SSL://:1", "listener.name.ssl.ssl.client.auth": "required"}
+    assert anonymous_endpoints(parse_settings(broker.BY_NAME, raw_values)) == []
 
 
-def test_a_change_answers_only_for_what_it_exposes_itself() -> None:
+def test_only_new_anonymous_listeners_of_a_change_are_reported() -> None:
     before = settings(listeners="PLAINTEXT://:1")
     assert new_anonymous_access_problems(before, before) == []
     assert len(new_anonymous_access_problems(before, settings(listeners="PLAINTEXT://:1,SSL://:2"))) == 1

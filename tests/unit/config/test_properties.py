@@ -1,3 +1,5 @@
+"""Parsing of Java properties files."""
+
 import contextlib
 
 import pytest
@@ -37,18 +39,18 @@ from odradek.model.errors import ConfigError
         ("", {}),
     ],
 )
-def test_a_file_is_read_as_java_reads_it(text: str, values: dict[str, str]) -> None:
+def test_files_are_parsed_as_in_java(text: str, values: dict[str, str]) -> None:
     assert parse(text) == values
 
 
-def test_broken_escapes_are_all_reported_with_their_lines() -> None:
-    with pytest.raises(ConfigError) as bad:
+def test_all_malformed_escapes_are_reported_with_line_numbers() -> None:
+    with pytest.raises(ConfigError) as error:
         parse("a=1\nb=\\u12\nc=2\nd=\\uzzzz")
-    assert [line.split(":")[0] for line in bad.value.problems] == ["line 2", "line 4"]
+    assert [line.split(":")[0] for line in error.value.problems] == ["line 2", "line 4"]
 
 
 def _escaped(text: str) -> str:
-    """Everything that could mean something, written as an escape; the way java.util.Properties stores."""
+    """Escape all special characters as java.util.Properties does."""
     return "".join(
         f"\\u{ord(c):04x}"
         if ord(c) < 0x20 or c in "\x7f\x85\u2028\u2029"
@@ -60,12 +62,12 @@ def _escaped(text: str) -> str:
 
 
 @given(st.dictionaries(st.text(max_size=10), st.text(max_size=20), max_size=5))
-def test_what_was_stored_is_read_back(values: dict[str, str]) -> None:
+def test_properties_round_trip(values: dict[str, str]) -> None:
     text = "\n".join(f"{_escaped(key)}={_escaped(value)}" for key, value in values.items())
     assert parse(text) == values
 
 
 @given(st.text(max_size=200))
-def test_no_text_breaks_the_reader(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(ConfigError):
         parse(text)

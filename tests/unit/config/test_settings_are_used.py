@@ -1,7 +1,6 @@
-"""A broker's and a topic's setting has a reader, or a mark that says it has none: never neither, never both.
+"""Every setting is either used or marked as inert or not available.
 
-A reader is a module that takes the setting's value to act on it. Declaring a setting, describing it, and
-checking it against others is not reading it.
+A setting is used by a module that acts on its value, not by declaring, describing or checking it.
 """
 
 import ast
@@ -20,11 +19,11 @@ from odradek.log.log_config import LogConfig
 
 SOURCE = Path(odradek.__file__).parent
 
-# Clients have options with the same names.
+# Without the client, which has options with the same names.
 SERVER = ("broker", "controller", "coordinators", "replication", "log", "store", "system")
 
-# Modules of ``config`` that act on values; the others declare, check and describe them.
-ACTING = {"listeners.py"}
+# Modules of ``config`` that act on values.
+USING = {"listeners.py"}
 
 
 def constants(module: Any) -> dict[Setting[Any], str]:
@@ -48,70 +47,80 @@ def parsed(path: Path) -> ast.Module:
 
 
 @pytest.fixture(scope="module")
-def read_names() -> set[str]:
-    """All names in the modules that act on settings, and in the functions of ``config.derived`` they use."""
+def used_names() -> set[str]:
+    """Return all names in modules that act on settings, and in the functions of ``derived`` they use."""
     config = SOURCE / "config"
     modules = [path for part in SERVER for path in (SOURCE / part).rglob("*.py")]
-    modules += [config / name for name in ACTING]
-    found = {name for path in modules for name in names_in(parsed(path))}
+    modules += [config / name for name in USING]
+    names = {name for path in modules for name in names_in(parsed(path))}
     functions = {
         node.name: set(names_in(node))
         for node in parsed(config / "derived.py").body
         if isinstance(node, ast.FunctionDef)
     }
-    for name, inside in functions.items():
-        if name in found:
-            found |= inside
-    return found
+    for name, used in functions.items():
+        if name in names:
+            names |= used
+    return names
 
 
-def is_topic_setting_read(setting: Setting[Any], read_names: set[str]) -> bool:
+def is_topic_setting_used(setting: Setting[Any], used_names: set[str]) -> bool:
     field = setting.name.replace(".", "_")
-    return TOPIC[setting] in read_names or (field in LogConfig.__slots__ and field in read_names)
+    return TOPIC[setting] in used_names or (field in LogConfig.__slots__ and field in used_names)
 
 
-def is_broker_setting_read(setting: Setting[Any], read_names: set[str]) -> bool:
-    """By its own name, or as the default of a topic's setting that is read."""
-    if BROKER[setting] in read_names:
+def is_broker_setting_used(setting: Setting[Any], used_names: set[str]) -> bool:
+    """Return whether a setting is used, directly or as the default of a topic setting that is used."""
+    if BROKER[setting] in used_names:
         return True
     for inheriting, synonyms in topic.SYNONYMS.items():
-        rule = broker_config._DERIVED.get(inheriting)
-        inside = () if rule is None else rule.__code__.co_names
-        if setting in [one.setting for one in synonyms] or BROKER[setting] in inside:
-            return is_topic_setting_read(inheriting, read_names)
+        derive = broker_config._DERIVED.get(inheriting)
+        used = () if derive is None else derive.__code__.co_names
+        if setting in [synonym.setting for synonym in synonyms] or BROKER[setting] in used:
+            return is_topic_setting_used(inheriting, used_names)
     return False
 
 
-def faults(read: dict[Setting[Any], bool]) -> dict[str, list[str]]:
+def marking_errors(usage: dict[Setting[Any], bool]) -> dict[str, list[str]]:
     return {
-        "neither read nor marked": [
-            one.name for one, is_read in read.items() if not is_read and not one.inert and not one.refused
+        "neither used nor marked": [
+            setting.name
+            for setting, is_used in usage.items()
+            if not is_used and not setting.inert and not setting.unavailable
         ],
-        "marked inert, but read": [one.name for one, is_read in read.items() if is_read and one.inert],
-        "marked twice": [one.name for one in read if one.inert and one.refused],
+        "marked inert, but used": [
+            setting.name for setting, is_used in usage.items() if is_used and setting.inert
+        ],
+        "marked twice": [setting.name for setting in usage if setting.inert and setting.unavailable],
     }
 
 
-NO_FAULTS: dict[str, list[str]] = {
-    "neither read nor marked": [],
-    "marked inert, but read": [],
+NO_ERRORS: dict[str, list[str]] = {
+    "neither used nor marked": [],
+    "marked inert, but used": [],
     "marked twice": [],
 }
 
 
-def test_every_broker_setting_is_read_or_marked(read_names: set[str]) -> None:
-    assert faults({one: is_broker_setting_read(one, read_names) for one in BROKER}) == NO_FAULTS
+def test_every_broker_setting_is_used_or_marked(used_names: set[str]) -> None:
+    assert (
+        marking_errors({setting: is_broker_setting_used(setting, used_names) for setting in BROKER})
+        == NO_ERRORS
+    )
 
 
-def test_every_topic_setting_is_read_or_marked(read_names: set[str]) -> None:
-    assert faults({one: is_topic_setting_read(one, read_names) for one in TOPIC}) == NO_FAULTS
+def test_every_topic_setting_is_used_or_marked(used_names: set[str]) -> None:
+    assert (
+        marking_errors({setting: is_topic_setting_used(setting, used_names) for setting in TOPIC})
+        == NO_ERRORS
+    )
 
 
-def test_a_setting_that_is_the_default_of_another_is_marked_like_it() -> None:
-    unlike = [
-        (one.name, synonym.setting.name)
-        for one, synonyms in topic.SYNONYMS.items()
+def test_topic_setting_and_its_synonym_have_the_same_mark() -> None:
+    different = [
+        (setting.name, synonym.setting.name)
+        for setting, synonyms in topic.SYNONYMS.items()
         for synonym in synonyms
-        if one.inert != synonym.setting.inert
+        if setting.inert != synonym.setting.inert
     ]
-    assert unlike == []
+    assert different == []

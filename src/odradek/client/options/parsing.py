@@ -53,8 +53,8 @@ def read_options(
         raise ConfigError(problems)
     for adjusted in outcome.notes:
         _log.warning("option_adjusted", client=table.kind, reason=adjusted)
-    settings = settings.replaced(outcome.changes)
-    return settings.replaced({connection.CLIENT_ID: _client_id(table.kind, settings, reading.chosen)})
+    settings = settings.replace(outcome.changes)
+    return settings.replace({connection.CLIENT_ID: _client_id(table.kind, settings, reading.chosen)})
 
 
 class _Reading:
@@ -77,7 +77,7 @@ class _Reading:
             self.problems.append(_unknown(self._table, name))
             return
         try:
-            read = setting.read(_text(setting, value))
+            read = setting.parse_value(_text(setting, value))
         except InvalidValue as wrong:
             self.problems.append(str(wrong))
             self._refused.add(setting)
@@ -118,7 +118,9 @@ def _text(setting: Setting[Any], value: object) -> str:
             return str(value // datetime.timedelta(milliseconds=1))
         case list() | tuple() | set() | frozenset() if setting.type is ConfigType.LIST:
             return ",".join(_words(setting, value))
-    raise InvalidValue(setting.refusal(repr(value), f"{type(value).__name__} is no type for this option"))
+    raise InvalidValue(
+        setting.error_message(repr(value), f"{type(value).__name__} is no type for this option")
+    )
 
 
 def _writable(setting: Setting[Any], text: str) -> str:
@@ -127,7 +129,7 @@ def _writable(setting: Setting[Any], text: str) -> str:
         text.encode()
     except UnicodeEncodeError as wrong:
         raise InvalidValue(
-            setting.refusal(ascii(text), f"no UTF-8 can be made of it: {wrong.reason}")
+            setting.error_message(ascii(text), f"no UTF-8 can be made of it: {wrong.reason}")
         ) from None
     return text
 
@@ -135,7 +137,7 @@ def _writable(setting: Setting[Any], text: str) -> str:
 def _words(setting: Setting[Any], value: Iterable[object]) -> Iterator[str]:
     for word in value:
         if not isinstance(word, str):
-            raise InvalidValue(setting.refusal(repr(value), "must be a list of texts"))
+            raise InvalidValue(setting.error_message(repr(value), "must be a list of texts"))
         yield word
 
 

@@ -1,8 +1,8 @@
 # ruff: noqa: F403
-"""Every broker setting of Kafka 3.9, by area, and the settings that are Odradek's own.
+"""Broker settings of Kafka 3.9 by area, and Odradek's own.
 
-Each setting is a constant named like it (``log.segment.bytes`` is ``LOG_SEGMENT_BYTES``); all of them are
-exported from here, so that a reader need not know the area. ``BROKER`` holds them all, ``BY_NAME`` finds one.
+Each setting is a constant of the same name (``log.segment.bytes`` is ``LOG_SEGMENT_BYTES``), and all are
+exported from here. ``BROKER`` has all settings, ``BY_NAME`` maps their names.
 """
 
 from odradek.config.broker.groups import *
@@ -44,7 +44,7 @@ AREAS = {
     "KRaft": KRAFT_SETTINGS,
     "Tiered storage": REMOTE_STORAGE_SETTINGS,
 }
-"""Kafka's settings under the headings of the reference page."""
+"""Kafka's settings by heading of the reference page."""
 
 KAFKA = tuple(setting for area in AREAS.values() for setting in area)
 BROKER = KAFKA + ODRADEK_SETTINGS

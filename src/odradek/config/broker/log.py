@@ -1,4 +1,4 @@
-"""Logs on disk: segments, retention, compaction, flushing, timestamps."""
+"""Settings of logs: segments, retention, compaction, flushing, timestamps."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from odradek.config.types import (
     double,
     int32,
     int64,
-    text,
-    words,
+    string,
+    string_list,
 )
 
-LOG_DIR = text("log.dir", "/tmp/kafka-logs", HIGH, "Data directory, for when log.dirs is not set.")
+LOG_DIR = string("log.dir", "/tmp/kafka-logs", HIGH, "Log directory if log.dirs is not set.")
 
-LOG_DIRS = text(
+LOG_DIRS = string(
     "log.dirs",
     None,
     HIGH,
-    "Data directories, comma separated. A new partition goes to the one that holds fewest.",
+    "Log directories, comma-separated. A new partition is placed in the one with the fewest partitions.",
 )
 
 LOG_SEGMENT_BYTES = int32(
     "log.segment.bytes",
     GIB,
     HIGH,
-    "Size at which a segment is closed and the next begun.",
+    "Size at which a segment is rolled.",
     at_least=14,
     dynamic=CLUSTER_WIDE,
 )
@@ -47,50 +47,54 @@ LOG_ROLL_MS = int64(
     "log.roll.ms",
     None,
     HIGH,
-    "Age in milliseconds at which a segment is closed even if small.",
+    "Age in milliseconds at which a segment is rolled, whatever its size.",
     dynamic=CLUSTER_WIDE,
 )
 
 LOG_ROLL_HOURS = int32(
-    "log.roll.hours", 168, HIGH, "The same in hours, for when log.roll.ms is not set.", at_least=1
+    "log.roll.hours", 168, HIGH, "Like log.roll.ms, in hours; used if that is not set.", at_least=1
 )
 
 LOG_ROLL_JITTER_MS = int64(
     "log.roll.jitter.ms",
     None,
     HIGH,
-    "Up to this much is taken off the roll age at random, so that partitions do not all roll at once.",
+    "Maximum random time subtracted from the roll age, so that partitions do not all roll at once.",
     dynamic=CLUSTER_WIDE,
 )
 
 LOG_ROLL_JITTER_HOURS = int32(
-    "log.roll.jitter.hours", 0, HIGH, "The same in hours, for when log.roll.jitter.ms is not set.", at_least=0
+    "log.roll.jitter.hours",
+    0,
+    HIGH,
+    "Like log.roll.jitter.ms, in hours; used if that is not set.",
+    at_least=0,
 )
 
 LOG_RETENTION_MS = int64(
     "log.retention.ms",
     None,
     HIGH,
-    "Age in milliseconds after which closed segments are deleted; -1 keeps them for ever.",
+    "Age in milliseconds after which closed segments are deleted; -1 is unlimited.",
     dynamic=CLUSTER_WIDE,
 )
 
 LOG_RETENTION_MINUTES = int32(
-    "log.retention.minutes", None, HIGH, "The same in minutes, for when log.retention.ms is not set."
+    "log.retention.minutes", None, HIGH, "Like log.retention.ms, in minutes; used if that is not set."
 )
 
 LOG_RETENTION_HOURS = int32(
     "log.retention.hours",
     168,
     HIGH,
-    "The same in hours, for when neither log.retention.ms nor log.retention.minutes is set.",
+    "Like log.retention.ms, in hours; used if neither that nor log.retention.minutes is set.",
 )
 
 LOG_RETENTION_BYTES = int64(
     "log.retention.bytes",
     -1,
     HIGH,
-    "Size above which a partition's oldest segments are deleted; -1 sets no bound.",
+    "Size of a partition above which its oldest segments are deleted; -1 is unlimited.",
     dynamic=CLUSTER_WIDE,
 )
 
@@ -98,27 +102,27 @@ LOG_RETENTION_CHECK_INTERVAL_MS = int64(
     "log.retention.check.interval.ms",
     5 * MINUTE_MS,
     MEDIUM,
-    "How often logs are looked at for segments to delete.",
+    "Interval between checks for segments to delete.",
     at_least=1,
 )
 
-LOG_CLEANUP_POLICY = words(
+LOG_CLEANUP_POLICY = string_list(
     "log.cleanup.policy",
     ("delete",),
     MEDIUM,
-    "What happens to old records: delete drops whole segments, compact keeps the last record of each "
-    "key; both may be given.",
+    "Cleanup of old records: delete removes whole segments, compact keeps the last record of each "
+    "key; both can be combined.",
     among=("compact", "delete"),
     dynamic=CLUSTER_WIDE,
 )
 
-LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, MEDIUM, "Whether logs are compacted at all.")
+LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, MEDIUM, "Whether logs are compacted.")
 
 LOG_CLEANER_THREADS = int32(
     "log.cleaner.threads",
     1,
     MEDIUM,
-    "How many compactions may run at once; 0 pauses compaction.",
+    "Number of concurrent compactions; 0 pauses compaction.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -127,7 +131,7 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = double(
     "log.cleaner.io.max.bytes.per.second",
     DOUBLE_MAX,
     MEDIUM,
-    "Bytes per second that compaction may read and write together.",
+    "Maximum bytes per second that compaction reads and writes.",
     dynamic=CLUSTER_WIDE,
 )
 
@@ -135,7 +139,7 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = int64(
     "log.cleaner.dedupe.buffer.size",
     128 * MIB,
     MEDIUM,
-    "Memory for the key maps of all compactions together; at least 1 MiB for each.",
+    "Memory for the key maps of all compactions; at least 1 MiB for each.",
     dynamic=CLUSTER_WIDE,
 )
 
@@ -143,7 +147,7 @@ LOG_CLEANER_IO_BUFFER_SIZE = int32(
     "log.cleaner.io.buffer.size",
     512 * KIB,
     MEDIUM,
-    "Memory for compaction's read and write buffers, all together.",
+    "Memory for the read and write buffers of all compactions.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -152,7 +156,7 @@ LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = double(
     "log.cleaner.io.buffer.load.factor",
     0.9,
     MEDIUM,
-    "How full a key map may get before a compaction stops collecting keys.",
+    "Load factor of a key map at which a compaction stops collecting keys.",
     dynamic=CLUSTER_WIDE,
 )
 
@@ -160,7 +164,7 @@ LOG_CLEANER_BACKOFF_MS = int64(
     "log.cleaner.backoff.ms",
     15_000,
     MEDIUM,
-    "Wait before looking again when no log is worth compacting.",
+    "Wait before the next check if no log has to be compacted.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -169,7 +173,7 @@ LOG_CLEANER_MIN_CLEANABLE_RATIO = double(
     "log.cleaner.min.cleanable.ratio",
     0.5,
     MEDIUM,
-    "Share of a log that must be uncompacted before it is compacted.",
+    "Minimum ratio of uncompacted to total log before it is compacted.",
     at_least=0,
     at_most=1,
     dynamic=CLUSTER_WIDE,
@@ -179,7 +183,8 @@ LOG_CLEANER_DELETE_RETENTION_MS = int64(
     "log.cleaner.delete.retention.ms",
     DAY_MS,
     MEDIUM,
-    "How long tombstones stay after compaction, so that a reader from the start still meets them.",
+    "Time tombstones are kept after compaction, so that a consumer that reads from the start still "
+    "sees them.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -188,7 +193,7 @@ LOG_CLEANER_MIN_COMPACTION_LAG_MS = int64(
     "log.cleaner.min.compaction.lag.ms",
     0,
     MEDIUM,
-    "Records younger than this are not compacted.",
+    "Minimum age of a record before it is compacted.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -197,7 +202,7 @@ LOG_CLEANER_MAX_COMPACTION_LAG_MS = int64(
     "log.cleaner.max.compaction.lag.ms",
     LONG_MAX,
     MEDIUM,
-    "Records older than this are compacted whatever the ratio says.",
+    "Maximum age of a record before it is compacted, whatever the ratio.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
 )
@@ -206,7 +211,7 @@ LOG_INDEX_SIZE_MAX_BYTES = int32(
     "log.index.size.max.bytes",
     10 * MIB,
     MEDIUM,
-    "Size of an index file; a full index closes its segment.",
+    "Maximum size of an index file; a full index rolls the segment.",
     at_least=4,
     dynamic=CLUSTER_WIDE,
 )
@@ -215,7 +220,7 @@ LOG_INDEX_INTERVAL_BYTES = int32(
     "log.index.interval.bytes",
     4 * KIB,
     MEDIUM,
-    "How many bytes of records lie between two index entries.",
+    "Bytes of records between two index entries.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -224,8 +229,8 @@ LOG_FLUSH_INTERVAL_MESSAGES = int64(
     "log.flush.interval.messages",
     LONG_MAX,
     HIGH,
-    "Records after which a partition is forced to disk. The default leaves it to the system and to "
-    "replication.",
+    "Number of records after which a partition is flushed to disk. The default leaves this to the "
+    "system and to replication.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
 )
@@ -234,8 +239,7 @@ LOG_FLUSH_INTERVAL_MS = int64(
     "log.flush.interval.ms",
     None,
     HIGH,
-    "Time after which a partition with new records is forced to disk; log.flush.scheduler.interval.ms "
-    "if not set.",
+    "Time after which new records are flushed to disk; log.flush.scheduler.interval.ms if not set.",
     dynamic=CLUSTER_WIDE,
 )
 
@@ -243,14 +247,14 @@ LOG_FLUSH_SCHEDULER_INTERVAL_MS = int64(
     "log.flush.scheduler.interval.ms",
     LONG_MAX,
     HIGH,
-    "How often partitions are looked at for a flush that is due.",
+    "Interval between checks for partitions to flush.",
 )
 
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
     "log.flush.offset.checkpoint.interval.ms",
     MINUTE_MS,
     HIGH,
-    "How often the point up to which logs are on disk is written down.",
+    "Interval between checkpoints of the recovery points.",
     at_least=0,
 )
 
@@ -258,7 +262,7 @@ LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
     "log.flush.start.offset.checkpoint.interval.ms",
     MINUTE_MS,
     HIGH,
-    "How often the logs' start offsets are written down.",
+    "Interval between checkpoints of the log start offsets.",
     at_least=0,
 )
 
@@ -266,7 +270,8 @@ LOG_SEGMENT_DELETE_DELAY_MS = int64(
     "log.segment.delete.delay.ms",
     MINUTE_MS,
     HIGH,
-    "Wait between removing a segment from the log and deleting its files, for readers that still hold them.",
+    "Delay between the removal of a segment from the log and the deletion of its files, for readers "
+    "that still use them.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -275,17 +280,17 @@ LOG_PREALLOCATE = boolean(
     "log.preallocate",
     False,
     MEDIUM,
-    "Whether a new segment's file is given its full size at once. Kafka has it for Windows, where Odradek "
-    "does not run.",
+    "Whether a new segment's file is preallocated. Kafka has this for Windows, which Odradek does "
+    "not support.",
     dynamic=CLUSTER_WIDE,
     inert=True,
 )
 
-LOG_MESSAGE_FORMAT_VERSION = text(
+LOG_MESSAGE_FORMAT_VERSION = string(
     "log.message.format.version",
     "3.0-IV1",
     MEDIUM,
-    "Record format on disk of old versions. Always the newest here, as in Kafka since 3.0.",
+    "Record format of earlier Kafka versions. The newest format is always used, as in Kafka since 3.0.",
     check=metadata_versions.check,
     allowed="a Kafka release",
     inert=True,
@@ -295,7 +300,7 @@ LOG_MESSAGE_TIMESTAMP_TYPE = choice(
     "log.message.timestamp.type",
     "CreateTime",
     MEDIUM,
-    "Whose clock dates a record: CreateTime keeps the producer's, LogAppendTime sets the broker's.",
+    "Timestamp of a record: CreateTime is set by the producer, LogAppendTime by the broker.",
     among=("CreateTime", "LogAppendTime"),
     dynamic=CLUSTER_WIDE,
 )
@@ -304,7 +309,7 @@ LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS = int64(
     "log.message.timestamp.difference.max.ms",
     LONG_MAX,
     MEDIUM,
-    "Deprecated: largest distance between a record's date and the broker's clock, in both directions.",
+    "Deprecated: maximum difference between a record's timestamp and the broker's clock, in both directions.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -313,7 +318,7 @@ LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS = int64(
     "log.message.timestamp.before.max.ms",
     LONG_MAX,
     MEDIUM,
-    "How far a record's date may lie in the past.",
+    "Maximum time a record's timestamp may be in the past.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -322,7 +327,7 @@ LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS = int64(
     "log.message.timestamp.after.max.ms",
     LONG_MAX,
     MEDIUM,
-    "How far a record's date may lie in the future.",
+    "Maximum time a record's timestamp may be in the future.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -331,7 +336,7 @@ LOG_MESSAGE_DOWNCONVERSION_ENABLE = boolean(
     "log.message.downconversion.enable",
     True,
     LOW,
-    "Whether records are turned into older formats for clients that fetch with old versions.",
+    "Whether records are converted to older formats for clients with old fetch versions.",
     dynamic=CLUSTER_WIDE,
 )
 
@@ -339,7 +344,7 @@ LOG_DIR_FAILURE_TIMEOUT_MS = int64(
     "log.dir.failure.timeout.ms",
     30_000,
     LOW,
-    "How long a KRaft broker goes on when it cannot report a failed directory.",
+    "Time after which a KRaft broker stops if it cannot report a failed log directory.",
     at_least=1,
     inert=True,
 )
@@ -348,7 +353,7 @@ LOG_INITIAL_TASK_DELAY_MS = int64(
     "log.initial.task.delay.ms",
     30_000,
     LOW,
-    "Wait after start before retention, flush and checkpoints run for the first time.",
+    "Delay after start before retention, flush and checkpoint tasks run for the first time.",
     at_least=0,
     unlisted=True,
 )
@@ -357,7 +362,7 @@ NUM_RECOVERY_THREADS_PER_DATA_DIR = int32(
     "num.recovery.threads.per.data.dir",
     1,
     HIGH,
-    "Threads per directory that check logs at start and flush them at stop.",
+    "Threads per log directory for recovery at start and flush at shutdown.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
 )
@@ -366,7 +371,7 @@ NUM_REPLICA_ALTER_LOG_DIRS_THREADS = int32(
     "num.replica.alter.log.dirs.threads",
     None,
     HIGH,
-    "Replicas moved between directories at the same time; as many as there are directories if not set.",
+    "Number of concurrent replica moves between log directories; the number of directories if not set.",
 )
 
 LOG_SETTINGS = declared(globals())

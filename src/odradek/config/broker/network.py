@@ -1,4 +1,4 @@
-"""Listeners, connections and their bounds."""
+"""Settings of listeners and connections."""
 
 from __future__ import annotations
 
@@ -18,59 +18,58 @@ from odradek.config.types import (
     declared,
     int32,
     int64,
-    text,
+    string,
 )
 
-LISTENERS = text(
+LISTENERS = string(
     "listeners",
     "PLAINTEXT://:9092",
     HIGH,
-    "Where the broker listens: a list of NAME://host:port. An empty host means all interfaces.",
+    "Listeners of the broker: a list of NAME://host:port. An empty host means all interfaces.",
     dynamic=PER_BROKER,
     check=endpoints.check_list,
     allowed="NAME://host:port, …",
 )
 
-ADVERTISED_LISTENERS = text(
+ADVERTISED_LISTENERS = string(
     "advertised.listeners",
     None,
     HIGH,
-    "The addresses told to clients, by listener name; the listeners themselves if not set.",
+    "Addresses that clients connect to, by listener name; the listeners themselves if not set.",
     dynamic=PER_BROKER,
     check=endpoints.check_list,
     allowed="NAME://host:port, …",
 )
 
-LISTENER_SECURITY_PROTOCOL_MAP = text(
+LISTENER_SECURITY_PROTOCOL_MAP = string(
     "listener.security.protocol.map",
     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
     LOW,
-    "Which security protocol each listener name uses.",
+    "Security protocol of each listener name.",
     dynamic=PER_BROKER,
     check=endpoints.check_protocols,
     allowed="NAME:PROTOCOL, …",
 )
 
-CONTROL_PLANE_LISTENER_NAME = text(
+CONTROL_PLANE_LISTENER_NAME = string(
     "control.plane.listener.name",
     None,
     HIGH,
-    "Listener on which only the controller speaks to this broker; not set, it uses the inter-broker "
-    "listener.",
+    "Listener for requests of the controller; the inter-broker listener if not set.",
 )
 
-INTER_BROKER_LISTENER_NAME = text(
+INTER_BROKER_LISTENER_NAME = string(
     "inter.broker.listener.name",
     None,
     MEDIUM,
-    "Listener the brokers use among themselves; not set, the one named like security.inter.broker.protocol.",
+    "Listener for requests of other brokers; the one named like security.inter.broker.protocol if not set.",
 )
 
 SECURITY_INTER_BROKER_PROTOCOL = choice(
     "security.inter.broker.protocol",
     "PLAINTEXT",
     MEDIUM,
-    "Security protocol between brokers, for when inter.broker.listener.name is not set.",
+    "Security protocol between brokers if inter.broker.listener.name is not set.",
     among=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
 )
 
@@ -78,21 +77,21 @@ SOCKET_SEND_BUFFER_BYTES = int32(
     "socket.send.buffer.bytes",
     100 * KIB,
     HIGH,
-    "Send buffer asked of the system for each connection; -1 leaves the system's choice.",
+    "Send buffer (SO_SNDBUF) of each connection; -1 uses the system's default.",
 )
 
 SOCKET_RECEIVE_BUFFER_BYTES = int32(
     "socket.receive.buffer.bytes",
     100 * KIB,
     HIGH,
-    "Receive buffer asked of the system for each connection; -1 leaves the system's choice.",
+    "Receive buffer (SO_RCVBUF) of each connection; -1 uses the system's default.",
 )
 
 SOCKET_REQUEST_MAX_BYTES = int32(
     "socket.request.max.bytes",
     100 * MIB,
     HIGH,
-    "Largest request the broker reads. A longer one closes its connection.",
+    "Maximum size of a request. A larger one closes the connection.",
     at_least=1,
 )
 
@@ -100,7 +99,7 @@ SOCKET_LISTEN_BACKLOG_SIZE = int32(
     "socket.listen.backlog.size",
     50,
     MEDIUM,
-    "Connections the system may hold before they are accepted; 1024 if it is less.",
+    "Maximum number of connections waiting to be accepted; at least 1024 is used.",
     at_least=1,
 )
 
@@ -108,19 +107,19 @@ SOCKET_CONNECTION_SETUP_TIMEOUT_MS = int64(
     "socket.connection.setup.timeout.ms",
     10_000,
     MEDIUM,
-    "First wait for a connection to another broker; doubled on each failure.",
+    "Timeout of the first connection attempt to another broker; doubled on each failure.",
     inert=True,
 )
 
 SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS = int64(
-    "socket.connection.setup.timeout.max.ms", 30_000, MEDIUM, "Upper bound of that wait.", inert=True
+    "socket.connection.setup.timeout.max.ms", 30_000, MEDIUM, "Maximum connection setup timeout.", inert=True
 )
 
 MAX_CONNECTIONS = int32(
     "max.connections",
     INT_MAX,
     MEDIUM,
-    "Most open connections of the whole broker. Also as listener.name.{name}.max.connections.",
+    "Maximum number of connections of the broker, or of a listener with its prefix.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
@@ -129,16 +128,16 @@ MAX_CONNECTIONS_PER_IP = int32(
     "max.connections.per.ip",
     INT_MAX,
     MEDIUM,
-    "Most open connections from one address.",
+    "Maximum number of connections from one address.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
 
-MAX_CONNECTIONS_PER_IP_OVERRIDES = text(
+MAX_CONNECTIONS_PER_IP_OVERRIDES = string(
     "max.connections.per.ip.overrides",
     "",
     MEDIUM,
-    "Other limits for single addresses or host names, as a list of address:limit.",
+    "Limits for individual addresses or host names, as a list of address:limit.",
     dynamic=CLUSTER_WIDE,
     check=endpoints.check_limits,
     allowed="address:limit, …",
@@ -148,24 +147,24 @@ MAX_CONNECTION_CREATION_RATE = int32(
     "max.connection.creation.rate",
     INT_MAX,
     MEDIUM,
-    "New connections accepted per second, for the broker or with a listener prefix.",
+    "Maximum number of new connections per second, of the broker or of a listener with its prefix.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
-    refused=NO_RATE,
+    unavailable=NO_RATE,
 )
 
 CONNECTIONS_MAX_IDLE_MS = int64(
     "connections.max.idle.ms",
     10 * MINUTE_MS,
     MEDIUM,
-    "A connection without traffic for this long is closed; a negative number keeps it.",
+    "Idle time after which a connection is closed; a negative value disables this.",
 )
 
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = int32(
     "connection.failed.authentication.delay.ms",
     100,
     LOW,
-    "Wait before a connection that failed to authenticate is closed, against guessing.",
+    "Delay before a connection is closed after a failed authentication.",
     at_least=0,
     inert=True,
 )
@@ -174,7 +173,7 @@ QUEUED_MAX_REQUESTS = int32(
     "queued.max.requests",
     500,
     HIGH,
-    "Requests that may wait for a handler in the whole broker before reading pauses.",
+    "Maximum number of requests that wait for a handler before the broker stops reading.",
     at_least=1,
 )
 
@@ -182,16 +181,16 @@ QUEUED_MAX_REQUEST_BYTES = int64(
     "queued.max.request.bytes",
     -1,
     MEDIUM,
-    "Bytes of requests that may be held, received in part or not answered yet, before connections that hold "
-    "much are not read from. A number below 1 means 512 MiB; there is always room for the largest request.",
+    "Maximum bytes of requests that are partly received or not answered yet, before the broker "
+    "stops reading from the largest connections. A value below 1 means 512 MiB; the largest request "
+    "always fits.",
 )
 
 NUM_NETWORK_THREADS = int32(
     "num.network.threads",
     3,
     HIGH,
-    "Threads that read and write sockets. Here one event loop serves all of them, so the number changes "
-    "nothing.",
+    "Threads that read and write sockets. Odradek uses one event loop, so the number has no effect.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
     inert=True,

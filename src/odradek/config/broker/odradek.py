@@ -1,4 +1,4 @@
-"""Odradek's own settings: the names begin with ``odradek.``, so that none can meet one of Kafka's."""
+"""Odradek's own settings: their names start with ``odradek.`` to avoid conflicts with Kafka's."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ ODRADEK_ALLOW_ANONYMOUS = boolean(
     "odradek.allow.anonymous",
     False,
     HIGH,
-    "Whether listeners that other machines can reach may serve clients that have not authenticated. "
-    "Without this word a broker with such a listener does not start.",
+    "Whether listeners that other machines can reach may serve clients without authentication. If "
+    "false, a broker with such a listener does not start.",
 )
 
-# A pipelining client keeps five in flight, a busy one some tens; the bound is for those that never read.
+# Clients have five requests in flight, busy ones some tens; the bound is for those that never read.
 ODRADEK_CONNECTION_UNANSWERED_MAX = int32(
     "odradek.connection.unanswered.max",
     100,
     MEDIUM,
-    "Requests of one connection that may be unanswered before the broker stops reading from it.",
+    "Maximum number of requests of a connection without a response before the broker stops reading from it.",
     at_least=1,
 )
 
-# Batches are at most socket.request.max.bytes (100 MiB) as sent, and usually 1 MiB. 256 MiB leaves ordinary
-# text, which packs tenfold, far from the bound, while a bomb stops well before memory does.
+# Batches are at most socket.request.max.bytes (100 MiB), usually 1 MiB. Ordinary text, which compresses
+# tenfold, stays far below 256 MiB, while a decompression bomb is stopped well before memory is exhausted.
 ODRADEK_DECOMPRESSED_BYTES_MAX = int32(
     "odradek.decompressed.bytes.max",
     256 * MIB,
     LOW,
-    "Largest size a compressed batch may unpack to. A batch beyond it is refused as too large.",
+    "Maximum size of a batch after decompression. A larger batch is rejected.",
     at_least=1024,
 )
 
@@ -35,7 +35,7 @@ ODRADEK_LOG_LEVEL = choice(
     "odradek.log.level",
     "warning",
     LOW,
-    "Least severe events that are written to stderr. `odradek serve --log-level` sets it too.",
+    "Minimum level of events written to stderr. `odradek serve --log-level` overrides it.",
     among=("debug", "info", "warning", "error"),
 )
 
@@ -43,8 +43,8 @@ ODRADEK_LOG_FORMAT = choice(
     "odradek.log.format",
     "text",
     LOW,
-    "Format of events on stderr: `text` for people, or `json`, one object a line with time, level, event and "
-    "its fields. `odradek serve --log-format` sets it too.",
+    "Format of events on stderr: `text`, or `json`, one object per line with time, level, event and "
+    "its fields. `odradek serve --log-format` overrides it.",
     among=("text", "json"),
 )
 

@@ -1,4 +1,4 @@
-"""Quotas and the measuring of rates."""
+"""Settings of quotas and metrics."""
 
 from __future__ import annotations
 
@@ -12,36 +12,41 @@ from odradek.config.types import (
     declared,
     int32,
     int64,
-    text,
-    words,
+    string,
+    string_list,
 )
 
 QUOTA_WINDOW_NUM = int32(
-    "quota.window.num", 11, LOW, "Samples kept to measure a client's rate.", at_least=1, inert=True
+    "quota.window.num", 11, LOW, "Number of samples of a client quota.", at_least=1, inert=True
 )
 
 QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1, inert=True
+    "quota.window.size.seconds", 1, LOW, "Length of a sample of a client quota.", at_least=1, inert=True
 )
 
 REPLICATION_QUOTA_WINDOW_NUM = int32(
     "replication.quota.window.num",
     11,
     LOW,
-    "Samples kept to measure throttled replication.",
+    "Number of samples of a replication quota.",
     at_least=1,
     inert=True,
 )
 
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "replication.quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1, inert=True
+    "replication.quota.window.size.seconds",
+    1,
+    LOW,
+    "Length of a sample of a replication quota.",
+    at_least=1,
+    inert=True,
 )
 
 ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = int32(
     "alter.log.dirs.replication.quota.window.num",
     11,
     LOW,
-    "Samples kept to measure moves between directories.",
+    "Number of samples of a quota on moves between log directories.",
     at_least=1,
     inert=True,
 )
@@ -50,7 +55,7 @@ ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
     "alter.log.dirs.replication.quota.window.size.seconds",
     1,
     LOW,
-    "Length of one such sample.",
+    "Length of a sample of a quota on moves between log directories.",
     at_least=1,
     inert=True,
 )
@@ -59,25 +64,30 @@ CONTROLLER_QUOTA_WINDOW_NUM = int32(
     "controller.quota.window.num",
     11,
     LOW,
-    "Samples kept to measure topic and partition changes.",
+    "Number of samples of a quota on topic and partition changes.",
     at_least=1,
     inert=True,
 )
 
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "controller.quota.window.size.seconds", 1, LOW, "Length of one such sample.", at_least=1, inert=True
+    "controller.quota.window.size.seconds",
+    1,
+    LOW,
+    "Length of a sample of a quota on topic and partition changes.",
+    at_least=1,
+    inert=True,
 )
 
 CLIENT_QUOTA_CALLBACK_CLASS = class_name(
     "client.quota.callback.class",
     None,
     LOW,
-    "Class that decides quotas. Classes are not loaded from configuration.",
-    refused=NO_QUOTAS,
+    "Class that computes quotas. Classes are not loaded from configuration.",
+    unavailable=NO_QUOTAS,
 )
 
 METRICS_NUM_SAMPLES = int32(
-    "metrics.num.samples", 2, LOW, "Samples of the JVM metrics library.", at_least=1, inert=True
+    "metrics.num.samples", 2, LOW, "Number of samples of the JVM metrics library.", at_least=1, inert=True
 )
 
 METRICS_SAMPLE_WINDOW_MS = int64(
@@ -89,7 +99,7 @@ METRICS_SAMPLE_WINDOW_MS = int64(
     inert=True,
 )
 
-METRIC_REPORTERS = words(
+METRIC_REPORTERS = string_list(
     "metric.reporters",
     (),
     LOW,
@@ -98,27 +108,36 @@ METRIC_REPORTERS = words(
     inert=True,
 )
 
-METRICS_RECORDING_LEVEL = text(
-    "metrics.recording.level", "INFO", LOW, "Which sensors of the JVM metrics library record.", inert=True
+METRICS_RECORDING_LEVEL = string(
+    "metrics.recording.level", "INFO", LOW, "Recording level of the JVM metrics library.", inert=True
 )
 
 AUTO_INCLUDE_JMX_REPORTER = boolean(
-    "auto.include.jmx.reporter", True, LOW, "Whether metrics go to JMX, which is not here.", inert=True
+    "auto.include.jmx.reporter",
+    True,
+    LOW,
+    "Whether metrics are reported to JMX, which Odradek does not have.",
+    inert=True,
 )
 
-KAFKA_METRICS_REPORTERS = words(
+KAFKA_METRICS_REPORTERS = string_list(
     "kafka.metrics.reporters", (), LOW, "Reporter classes of the older JVM metrics library.", inert=True
 )
 
 KAFKA_METRICS_POLLING_INTERVAL_SECS = int32(
-    "kafka.metrics.polling.interval.secs", 10, LOW, "How often those reporters poll.", at_least=1, inert=True
+    "kafka.metrics.polling.interval.secs",
+    10,
+    LOW,
+    "Polling interval of the older JVM metrics reporters.",
+    at_least=1,
+    inert=True,
 )
 
 TELEMETRY_MAX_BYTES = int32(
     "telemetry.max.bytes",
     MIB,
     LOW,
-    "Largest push of client metrics, a KRaft-only feature.",
+    "Maximum size of pushed client metrics, a KRaft-only feature.",
     at_least=1,
     inert=True,
 )

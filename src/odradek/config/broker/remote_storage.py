@@ -1,4 +1,4 @@
-"""Tiered storage, which this broker does not have. Accepted so that a file which names it loads."""
+"""Settings of tiered storage, which is not available. Accepted so that files with them can be loaded."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from odradek.config.types import (
     double,
     int32,
     int64,
-    text,
+    string,
 )
 
 
-def _filled(value: str) -> str | None:
+def _non_empty(value: str) -> str | None:
     return None if value else "String must be non-empty"
 
 
@@ -33,37 +33,37 @@ REMOTE_LOG_STORAGE_SYSTEM_ENABLE = boolean(
     inert=True,
 )
 
-REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX = text(
+REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX = string(
     "remote.log.storage.manager.impl.prefix",
     "rsm.config.",
     MEDIUM,
-    "Prefix of the remote storage plugin's own settings.",
-    check=_filled,
+    "Prefix of the settings of the remote storage plugin.",
+    check=_non_empty,
     allowed="not empty",
     inert=True,
 )
 
-REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX = text(
+REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX = string(
     "remote.log.metadata.manager.impl.prefix",
     "rlmm.config.",
     MEDIUM,
-    "Prefix of the remote metadata plugin's own settings.",
-    check=_filled,
+    "Prefix of the settings of the remote metadata plugin.",
+    check=_non_empty,
     allowed="not empty",
     inert=True,
 )
 
-REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME = text(
+REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME = string(
     "remote.log.storage.manager.class.name",
     None,
     MEDIUM,
     "Class of the remote storage plugin.",
-    check=_filled,
+    check=_non_empty,
     allowed="not empty",
     inert=True,
 )
 
-REMOTE_LOG_STORAGE_MANAGER_CLASS_PATH = text(
+REMOTE_LOG_STORAGE_MANAGER_CLASS_PATH = string(
     "remote.log.storage.manager.class.path",
     None,
     MEDIUM,
@@ -71,17 +71,17 @@ REMOTE_LOG_STORAGE_MANAGER_CLASS_PATH = text(
     inert=True,
 )
 
-REMOTE_LOG_METADATA_MANAGER_CLASS_NAME = text(
+REMOTE_LOG_METADATA_MANAGER_CLASS_NAME = string(
     "remote.log.metadata.manager.class.name",
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
     MEDIUM,
     "Class of the remote metadata plugin.",
-    check=_filled,
+    check=_non_empty,
     allowed="not empty",
     inert=True,
 )
 
-REMOTE_LOG_METADATA_MANAGER_CLASS_PATH = text(
+REMOTE_LOG_METADATA_MANAGER_CLASS_PATH = string(
     "remote.log.metadata.manager.class.path",
     None,
     MEDIUM,
@@ -89,12 +89,12 @@ REMOTE_LOG_METADATA_MANAGER_CLASS_PATH = text(
     inert=True,
 )
 
-REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME = text(
+REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME = string(
     "remote.log.metadata.manager.listener.name",
     None,
     MEDIUM,
-    "Listener the remote metadata plugin connects to.",
-    check=_filled,
+    "Listener that the remote metadata plugin connects to.",
+    check=_non_empty,
     allowed="not empty",
     inert=True,
 )
@@ -103,7 +103,7 @@ REMOTE_LOG_METADATA_CUSTOM_METADATA_MAX_BYTES = int32(
     "remote.log.metadata.custom.metadata.max.bytes",
     128,
     LOW,
-    "Largest note a plugin may keep about a segment.",
+    "Maximum size of a plugin's metadata of a segment.",
     at_least=0,
     inert=True,
 )
@@ -112,7 +112,7 @@ REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES = int64(
     "remote.log.index.file.cache.total.size.bytes",
     GIB,
     LOW,
-    "Local cache of remote index files.",
+    "Size of the local cache of remote index files.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -131,7 +131,7 @@ REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE = int32(
     "remote.log.manager.copier.thread.pool.size",
     -1,
     MEDIUM,
-    "Threads that copy segments away.",
+    "Threads that copy segments to remote storage.",
     check=_pool_size,
     allowed="-1 or at least 1",
     inert=True,
@@ -151,7 +151,7 @@ REMOTE_LOG_MANAGER_TASK_INTERVAL_MS = int64(
     "remote.log.manager.task.interval.ms",
     30_000,
     LOW,
-    "How often the remote log tasks run.",
+    "Interval of the remote log tasks.",
     at_least=1,
     inert=True,
 )
@@ -160,7 +160,7 @@ REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MS = int64(
     "remote.log.manager.task.retry.backoff.ms",
     500,
     LOW,
-    "First wait after a failed remote request.",
+    "Initial backoff after a failed remote request.",
     at_least=1,
     inert=True,
     unlisted=True,
@@ -170,7 +170,7 @@ REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MAX_MS = int64(
     "remote.log.manager.task.retry.backoff.max.ms",
     30_000,
     LOW,
-    "Longest wait after failed remote requests.",
+    "Maximum backoff after failed remote requests.",
     at_least=1,
     inert=True,
     unlisted=True,
@@ -180,7 +180,7 @@ REMOTE_LOG_MANAGER_TASK_RETRY_JITTER = double(
     "remote.log.manager.task.retry.jitter",
     0.2,
     LOW,
-    "Randomness of those waits.",
+    "Random jitter of the backoff.",
     at_least=0,
     at_most=0.5,
     inert=True,
@@ -192,14 +192,19 @@ REMOTE_LOG_READER_THREADS = int32(
 )
 
 REMOTE_LOG_READER_MAX_PENDING_TASKS = int32(
-    "remote.log.reader.max.pending.tasks", 100, MEDIUM, "Remote reads that may wait.", at_least=1, inert=True
+    "remote.log.reader.max.pending.tasks",
+    100,
+    MEDIUM,
+    "Maximum number of pending remote reads.",
+    at_least=1,
+    inert=True,
 )
 
 REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND = int64(
     "remote.log.manager.copy.max.bytes.per.second",
     LONG_MAX,
     MEDIUM,
-    "Bytes per second copied away.",
+    "Maximum bytes per second copied to remote storage.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -209,7 +214,7 @@ REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM = int32(
     "remote.log.manager.copy.quota.window.num",
     11,
     MEDIUM,
-    "Samples kept to measure that rate.",
+    "Number of samples of the copy quota.",
     at_least=1,
     inert=True,
 )
@@ -218,7 +223,7 @@ REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS = int32(
     "remote.log.manager.copy.quota.window.size.seconds",
     1,
     MEDIUM,
-    "Length of one such sample.",
+    "Length of a sample of the copy quota.",
     at_least=1,
     inert=True,
 )
@@ -227,7 +232,7 @@ REMOTE_LOG_MANAGER_FETCH_MAX_BYTES_PER_SECOND = int64(
     "remote.log.manager.fetch.max.bytes.per.second",
     LONG_MAX,
     MEDIUM,
-    "Bytes per second read back.",
+    "Maximum bytes per second fetched from remote storage.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -237,7 +242,7 @@ REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM = int32(
     "remote.log.manager.fetch.quota.window.num",
     11,
     MEDIUM,
-    "Samples kept to measure that rate.",
+    "Number of samples of the fetch quota.",
     at_least=1,
     inert=True,
 )
@@ -246,7 +251,7 @@ REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = int32(
     "remote.log.manager.fetch.quota.window.size.seconds",
     1,
     MEDIUM,
-    "Length of one such sample.",
+    "Length of a sample of the fetch quota.",
     at_least=1,
     inert=True,
 )
@@ -255,7 +260,7 @@ REMOTE_FETCH_MAX_WAIT_MS = int32(
     "remote.fetch.max.wait.ms",
     500,
     MEDIUM,
-    "How long a fetch waits for remote storage.",
+    "Maximum time a fetch waits for remote storage.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -265,7 +270,7 @@ LOG_LOCAL_RETENTION_MS = int64(
     "log.local.retention.ms",
     -2,
     MEDIUM,
-    "Age after which a copied segment is deleted locally.",
+    "Age after which a segment that was copied is deleted locally.",
     at_least=-2,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -275,7 +280,7 @@ LOG_LOCAL_RETENTION_BYTES = int64(
     "log.local.retention.bytes",
     -2,
     MEDIUM,
-    "Size above which copied segments are deleted locally.",
+    "Size above which segments that were copied are deleted locally.",
     at_least=-2,
     dynamic=CLUSTER_WIDE,
     inert=True,

@@ -1,4 +1,4 @@
-"""Replicas, in-sync sets, leadership, and the requests that wait for them."""
+"""Settings of replication and leader election."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from odradek.config.types import (
     declared,
     int32,
     int64,
-    text,
+    string,
 )
 
 DEFAULT_REPLICATION_FACTOR = int32(
-    "default.replication.factor", 1, MEDIUM, "Replicas of a topic that is created without a number."
+    "default.replication.factor", 1, MEDIUM, "Default replication factor of a new topic."
 )
 
 MIN_INSYNC_REPLICAS = int32(
     "min.insync.replicas",
     1,
     HIGH,
-    "Replicas that must be in sync for a write with acks=all to be accepted.",
+    "Minimum number of in-sync replicas for a write with acks=all.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
 )
@@ -33,8 +33,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     "unclean.leader.election.enable",
     False,
     HIGH,
-    "Whether a replica out of sync may lead when none in sync is left. Availability bought with lost "
-    "records.",
+    "Whether an out-of-sync replica may become leader if no in-sync replica is left, which can lose records.",
     dynamic=CLUSTER_WIDE,
     inert=True,
 )
@@ -43,14 +42,14 @@ REPLICA_LAG_TIME_MAX_MS = int64(
     "replica.lag.time.max.ms",
     30_000,
     HIGH,
-    "A follower that has not caught up for this long leaves the in-sync set.",
+    "Time after which a follower that has not caught up is removed from the ISR.",
 )
 
 REPLICA_SOCKET_TIMEOUT_MS = int32(
     "replica.socket.timeout.ms",
     30_000,
     HIGH,
-    "How long a follower waits for the leader's answer; at least replica.fetch.wait.max.ms.",
+    "Time a follower waits for the leader's response; at least replica.fetch.wait.max.ms.",
     inert=True,
 )
 
@@ -58,7 +57,7 @@ REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = int32(
     "replica.socket.receive.buffer.bytes",
     64 * KIB,
     HIGH,
-    "Receive buffer asked of the system for a follower's connection.",
+    "Receive buffer (SO_RCVBUF) of a follower's connection.",
     inert=True,
 )
 
@@ -66,7 +65,7 @@ REPLICA_FETCH_MAX_BYTES = int32(
     "replica.fetch.max.bytes",
     MIB,
     MEDIUM,
-    "Bytes of one partition a follower asks for. A larger first batch is still sent.",
+    "Bytes of one partition that a follower fetches. A larger first batch is still returned.",
     at_least=0,
 )
 
@@ -74,19 +73,20 @@ REPLICA_FETCH_WAIT_MAX_MS = int32(
     "replica.fetch.wait.max.ms",
     500,
     HIGH,
-    "How long a leader may hold a follower's fetch when nothing is new; below replica.lag.time.max.ms.",
+    "Maximum time a leader waits for new records before it answers a follower; less than "
+    "replica.lag.time.max.ms.",
     inert=True,
 )
 
 REPLICA_FETCH_BACKOFF_MS = int32(
-    "replica.fetch.backoff.ms", 1000, MEDIUM, "Wait of a follower after a fetch that failed.", at_least=0
+    "replica.fetch.backoff.ms", 1000, MEDIUM, "Wait of a follower after a failed fetch.", at_least=0
 )
 
 REPLICA_FETCH_MIN_BYTES = int32(
     "replica.fetch.min.bytes",
     1,
     HIGH,
-    "Bytes a follower's fetch waits for, within replica.fetch.wait.max.ms.",
+    "Minimum bytes of a fetch response to a follower, within replica.fetch.wait.max.ms.",
     inert=True,
 )
 
@@ -94,7 +94,7 @@ REPLICA_FETCH_RESPONSE_MAX_BYTES = int32(
     "replica.fetch.response.max.bytes",
     10 * MIB,
     MEDIUM,
-    "Bytes a whole answer to a follower may carry.",
+    "Maximum bytes of a fetch response to a follower.",
     at_least=0,
 )
 
@@ -102,21 +102,24 @@ NUM_REPLICA_FETCHERS = int32(
     "num.replica.fetchers",
     1,
     HIGH,
-    "Fetch loops from each leader; partitions are divided among them.",
+    "Number of fetchers per leader; partitions are divided among them.",
     dynamic=CLUSTER_WIDE,
     inert=True,
 )
 
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = int64(
-    "replica.high.watermark.checkpoint.interval.ms", 5000, HIGH, "How often high watermarks are written down."
+    "replica.high.watermark.checkpoint.interval.ms",
+    5000,
+    HIGH,
+    "Interval between checkpoints of the high watermarks.",
 )
 
-REPLICA_SELECTOR_CLASS = text(
+REPLICA_SELECTOR_CLASS = string(
     "replica.selector.class",
     None,
     MEDIUM,
-    "How a consumer's read replica is chosen: not set, the leader; RackAwareReplicaSelector, one in its "
-    "rack.",
+    "Selection of the replica that a consumer reads: the leader if not set; "
+    "RackAwareReplicaSelector prefers its rack.",
     inert=True,
 )
 
@@ -124,7 +127,7 @@ FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
     "fetch.purgatory.purge.interval.requests",
     1000,
     MEDIUM,
-    "Finished fetches that may linger among the waiting ones before they are swept.",
+    "Number of completed fetches that may remain in the purgatory before it is purged.",
     inert=True,
 )
 
@@ -132,7 +135,7 @@ PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
     "producer.purgatory.purge.interval.requests",
     1000,
     MEDIUM,
-    "Finished produce requests that may linger among the waiting ones before they are swept.",
+    "Number of completed produce requests that may remain in the purgatory before it is purged.",
     inert=True,
 )
 
@@ -140,7 +143,7 @@ DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS = int32(
     "delete.records.purgatory.purge.interval.requests",
     1,
     MEDIUM,
-    "Finished DeleteRecords requests that may linger among the waiting ones before they are swept.",
+    "Number of completed DeleteRecords requests that may remain in the purgatory before it is purged.",
     inert=True,
 )
 
@@ -148,7 +151,7 @@ AUTO_LEADER_REBALANCE_ENABLE = boolean(
     "auto.leader.rebalance.enable",
     True,
     HIGH,
-    "Whether the controller moves leadership back to preferred replicas by itself.",
+    "Whether the controller moves leadership back to the preferred replicas.",
     inert=True,
 )
 
@@ -156,7 +159,7 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = int32(
     "leader.imbalance.per.broker.percentage",
     10,
     HIGH,
-    "Share of a broker's partitions led elsewhere, in percent, from which leadership is moved back.",
+    "Percentage of a broker's preferred partitions led by others at which leadership is moved back.",
     inert=True,
 )
 
@@ -164,7 +167,7 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = int64(
     "leader.imbalance.check.interval.seconds",
     300,
     HIGH,
-    "How often the controller looks at that share.",
+    "Interval between checks of the leader imbalance.",
     at_least=1,
     inert=True,
 )
@@ -173,7 +176,7 @@ UNCLEAN_LEADER_ELECTION_INTERVAL_MS = int64(
     "unclean.leader.election.interval.ms",
     5 * MINUTE_MS,
     MEDIUM,
-    "How often a KRaft controller looks for partitions to elect uncleanly.",
+    "Interval between unclean leader elections of a KRaft controller.",
     at_least=1,
     inert=True,
     unlisted=True,
@@ -183,7 +186,7 @@ CONTROLLER_SOCKET_TIMEOUT_MS = int32(
     "controller.socket.timeout.ms",
     30_000,
     MEDIUM,
-    "How long the controller waits for a broker's answer.",
+    "Time the controller waits for a broker's response.",
     inert=True,
 )
 

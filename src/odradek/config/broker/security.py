@@ -1,4 +1,4 @@
-"""TLS, SASL, tokens and passwords."""
+"""Settings of TLS, SASL, delegation tokens and passwords."""
 
 from __future__ import annotations
 
@@ -18,63 +18,63 @@ from odradek.config.types import (
     int16,
     int32,
     int64,
-    secret,
-    text,
-    words,
+    password,
+    string,
+    string_list,
 )
 
 CONNECTIONS_MAX_REAUTH_MS = int64(
     "connections.max.reauth.ms",
     0,
     MEDIUM,
-    "How long a SASL session lasts before the client must authenticate again; 0 sets no bound.",
-    refused=NO_SASL,
+    "Time after which a SASL client must re-authenticate; 0 is unlimited.",
+    unavailable=NO_SASL,
 )
 
 SASL_SERVER_MAX_RECEIVE_SIZE = int32(
     "sasl.server.max.receive.size",
     512 * KIB,
     MEDIUM,
-    "Largest message read before a connection has authenticated.",
+    "Maximum size of a request before authentication.",
     inert=True,
 )
 
-SECURITY_PROVIDERS = text(
-    "security.providers", None, LOW, "Java security providers to load.", refused=NO_CLASSES
+SECURITY_PROVIDERS = string(
+    "security.providers", None, LOW, "Java security providers to load.", unavailable=NO_CLASSES
 )
 
 PRINCIPAL_BUILDER_CLASS = class_name(
     "principal.builder.class",
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     MEDIUM,
-    "Class that names the principal of a connection. The built-in rules are used.",
+    "Class that builds the principal of a connection. The built-in one is used.",
     dynamic=PER_BROKER,
-    refused=NO_CLASSES,
+    unavailable=NO_CLASSES,
 )
 
 SSL_CLIENT_AUTH = choice(
     "ssl.client.auth",
     "none",
     MEDIUM,
-    "Whether TLS clients must, may or need not show a certificate.",
+    "Whether a client certificate is required, requested or not used.",
     among=("required", "requested", "none"),
     dynamic=PER_BROKER,
-    refused=NO_SSL,
+    unavailable=NO_SSL,
 )
 
-SSL_PRINCIPAL_MAPPING_RULES = text(
+SSL_PRINCIPAL_MAPPING_RULES = string(
     "ssl.principal.mapping.rules",
     "DEFAULT",
     LOW,
-    "How a certificate's distinguished name becomes a principal's name.",
-    refused=NO_SSL,
+    "Rules that map a certificate's distinguished name to a principal name.",
+    unavailable=NO_SSL,
 )
 
 SSL_ALLOW_DN_CHANGES = boolean(
     "ssl.allow.dn.changes",
     False,
     LOW,
-    "Whether a live certificate may be replaced by one with another distinguished name.",
+    "Whether a certificate may be replaced at run time by one with another distinguished name.",
     inert=True,
 )
 
@@ -82,101 +82,111 @@ SSL_ALLOW_SAN_CHANGES = boolean(
     "ssl.allow.san.changes",
     False,
     LOW,
-    "Whether a live certificate may be replaced by one with other alternative names.",
+    "Whether a certificate may be replaced at run time by one with other subject alternative names.",
     inert=True,
 )
 
-SSL_PROTOCOL = text(
-    "ssl.protocol", "TLSv1.3", MEDIUM, "Newest TLS version to negotiate.", dynamic=PER_BROKER, inert=True
+SSL_PROTOCOL = string(
+    "ssl.protocol", "TLSv1.3", MEDIUM, "Highest TLS version.", dynamic=PER_BROKER, inert=True
 )
 
-SSL_PROVIDER = text("ssl.provider", None, MEDIUM, "Java provider of TLS.", dynamic=PER_BROKER, inert=True)
+SSL_PROVIDER = string(
+    "ssl.provider", None, MEDIUM, "Java security provider for TLS.", dynamic=PER_BROKER, inert=True
+)
 
-SSL_ENABLED_PROTOCOLS = words(
+SSL_ENABLED_PROTOCOLS = string_list(
     "ssl.enabled.protocols",
     (
         "TLSv1.2",
         "TLSv1.3",
     ),
     MEDIUM,
-    "TLS versions on offer.",
+    "Enabled TLS versions.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_KEYSTORE_TYPE = text(
+SSL_KEYSTORE_TYPE = string(
     "ssl.keystore.type",
     "JKS",
     MEDIUM,
-    "Format of the key store. PEM is read; JKS is not.",
+    "Format of the key store. PEM is supported, JKS is not.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_KEYSTORE_LOCATION = text(
+SSL_KEYSTORE_LOCATION = string(
     "ssl.keystore.location",
     None,
     MEDIUM,
-    "File with the broker's key and certificate.",
+    "Key store file with the broker's key and certificate.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_KEYSTORE_PASSWORD = secret(
-    "ssl.keystore.password", MEDIUM, "Password of that file. PEM needs none.", dynamic=PER_BROKER, inert=True
+SSL_KEYSTORE_PASSWORD = password(
+    "ssl.keystore.password",
+    MEDIUM,
+    "Password of the key store. Not needed for PEM.",
+    dynamic=PER_BROKER,
+    inert=True,
 )
 
-SSL_KEY_PASSWORD = secret(
+SSL_KEY_PASSWORD = password(
     "ssl.key.password", MEDIUM, "Password of the private key.", dynamic=PER_BROKER, inert=True
 )
 
-SSL_KEYSTORE_KEY = secret(
-    "ssl.keystore.key", MEDIUM, "Private key as PEM text, in place of a file.", dynamic=PER_BROKER, inert=True
-)
-
-SSL_KEYSTORE_CERTIFICATE_CHAIN = secret(
-    "ssl.keystore.certificate.chain",
+SSL_KEYSTORE_KEY = password(
+    "ssl.keystore.key",
     MEDIUM,
-    "Certificates as PEM text, in place of a file.",
+    "Private key in PEM format, instead of a key store file.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_TRUSTSTORE_TYPE = text(
+SSL_KEYSTORE_CERTIFICATE_CHAIN = password(
+    "ssl.keystore.certificate.chain",
+    MEDIUM,
+    "Certificate chain in PEM format, instead of a key store file.",
+    dynamic=PER_BROKER,
+    inert=True,
+)
+
+SSL_TRUSTSTORE_TYPE = string(
     "ssl.truststore.type",
     "JKS",
     MEDIUM,
-    "Format of the trust store. PEM is read; JKS is not.",
+    "Format of the trust store. PEM is supported, JKS is not.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_TRUSTSTORE_LOCATION = text(
+SSL_TRUSTSTORE_LOCATION = string(
     "ssl.truststore.location",
     None,
     MEDIUM,
-    "File with the certificates that are trusted.",
+    "Trust store file with the trusted certificates.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_TRUSTSTORE_PASSWORD = secret(
+SSL_TRUSTSTORE_PASSWORD = password(
     "ssl.truststore.password",
     MEDIUM,
-    "Password of that file. PEM needs none.",
+    "Password of the trust store. Not needed for PEM.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_TRUSTSTORE_CERTIFICATES = secret(
+SSL_TRUSTSTORE_CERTIFICATES = password(
     "ssl.truststore.certificates",
     MEDIUM,
-    "Trusted certificates as PEM text, in place of a file.",
+    "Trusted certificates in PEM format, instead of a trust store file.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_KEYMANAGER_ALGORITHM = text(
+SSL_KEYMANAGER_ALGORITHM = string(
     "ssl.keymanager.algorithm",
     "SunX509",
     MEDIUM,
@@ -185,7 +195,7 @@ SSL_KEYMANAGER_ALGORITHM = text(
     inert=True,
 )
 
-SSL_TRUSTMANAGER_ALGORITHM = text(
+SSL_TRUSTMANAGER_ALGORITHM = string(
     "ssl.trustmanager.algorithm",
     "PKIX",
     MEDIUM,
@@ -194,16 +204,16 @@ SSL_TRUSTMANAGER_ALGORITHM = text(
     inert=True,
 )
 
-SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = text(
+SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
     "ssl.endpoint.identification.algorithm",
     "https",
     LOW,
-    "How a broker checks another broker's host name; empty turns the check off.",
+    "Algorithm that verifies the host name of another broker; empty disables it.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SSL_SECURE_RANDOM_IMPLEMENTATION = text(
+SSL_SECURE_RANDOM_IMPLEMENTATION = string(
     "ssl.secure.random.implementation",
     None,
     LOW,
@@ -212,11 +222,11 @@ SSL_SECURE_RANDOM_IMPLEMENTATION = text(
     inert=True,
 )
 
-SSL_CIPHER_SUITES = words(
+SSL_CIPHER_SUITES = string_list(
     "ssl.cipher.suites",
     (),
     MEDIUM,
-    "Cipher suites on offer; empty leaves the library's choice.",
+    "Enabled cipher suites; empty uses the library's default.",
     dynamic=PER_BROKER,
     inert=True,
 )
@@ -225,12 +235,12 @@ SSL_ENGINE_FACTORY_CLASS = class_name(
     "ssl.engine.factory.class",
     None,
     LOW,
-    "Java class that makes TLS engines.",
+    "Java class that creates TLS engines.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
-SASL_MECHANISM_INTER_BROKER_PROTOCOL = text(
+SASL_MECHANISM_INTER_BROKER_PROTOCOL = string(
     "sasl.mechanism.inter.broker.protocol",
     "GSSAPI",
     MEDIUM,
@@ -239,46 +249,46 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = text(
     inert=True,
 )
 
-SASL_ENABLED_MECHANISMS = words(
+SASL_ENABLED_MECHANISMS = string_list(
     "sasl.enabled.mechanisms",
     ("GSSAPI",),
     MEDIUM,
-    "SASL mechanisms on offer to clients. GSSAPI, Kafka's default, is not available here.",
+    "Enabled SASL mechanisms. GSSAPI, Kafka's default, is not available.",
     dynamic=PER_BROKER,
-    refused=NO_SASL,
+    unavailable=NO_SASL,
 )
 
 SASL_SERVER_CALLBACK_HANDLER_CLASS = class_name(
     "sasl.server.callback.handler.class",
     None,
     MEDIUM,
-    "Java class that answers a mechanism's questions on the server.",
-    refused=NO_SASL,
+    "Java class with the server callbacks of a SASL mechanism.",
+    unavailable=NO_SASL,
 )
 
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = class_name(
     "sasl.client.callback.handler.class",
     None,
     MEDIUM,
-    "Java class that answers a mechanism's questions between brokers.",
+    "Java class with the client callbacks of a SASL mechanism, between brokers.",
     inert=True,
 )
 
-SASL_JAAS_CONFIG = secret(
+SASL_JAAS_CONFIG = password(
     "sasl.jaas.config",
     MEDIUM,
-    "Users and passwords of a listener's mechanism, in JAAS form; with listener and mechanism prefix.",
+    "Users and passwords of a listener's mechanism in JAAS format; with listener and mechanism prefix.",
     dynamic=PER_BROKER,
-    refused=NO_SASL,
+    unavailable=NO_SASL,
 )
 
 SASL_LOGIN_CLASS = class_name("sasl.login.class", None, MEDIUM, "Java login class.", inert=True)
 
 SASL_LOGIN_CALLBACK_HANDLER_CLASS = class_name(
-    "sasl.login.callback.handler.class", None, MEDIUM, "Java login callback class.", inert=True
+    "sasl.login.callback.handler.class", None, MEDIUM, "Java class with the login callbacks.", inert=True
 )
 
-SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES = words(
+SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES = string_list(
     "sasl.kerberos.principal.to.local.rules",
     ("DEFAULT",),
     MEDIUM,
@@ -287,7 +297,7 @@ SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES = words(
     inert=True,
 )
 
-SASL_KERBEROS_SERVICE_NAME = text(
+SASL_KERBEROS_SERVICE_NAME = string(
     "sasl.kerberos.service.name",
     None,
     MEDIUM,
@@ -296,7 +306,7 @@ SASL_KERBEROS_SERVICE_NAME = text(
     inert=True,
 )
 
-SASL_KERBEROS_KINIT_CMD = text(
+SASL_KERBEROS_KINIT_CMD = string(
     "sasl.kerberos.kinit.cmd",
     "/usr/bin/kinit",
     MEDIUM,
@@ -309,7 +319,7 @@ SASL_KERBEROS_TICKET_RENEW_WINDOW_FACTOR = double(
     "sasl.kerberos.ticket.renew.window.factor",
     0.8,
     MEDIUM,
-    "When Kerberos tickets are renewed. Kerberos is not available.",
+    "Part of a Kerberos ticket's lifetime after which it is renewed. Kerberos is not available.",
     dynamic=PER_BROKER,
     inert=True,
 )
@@ -318,7 +328,7 @@ SASL_KERBEROS_TICKET_RENEW_JITTER = double(
     "sasl.kerberos.ticket.renew.jitter",
     0.05,
     MEDIUM,
-    "Randomness of that renewal. Kerberos is not available.",
+    "Random jitter of the ticket renewal. Kerberos is not available.",
     dynamic=PER_BROKER,
     inert=True,
 )
@@ -327,7 +337,7 @@ SASL_KERBEROS_MIN_TIME_BEFORE_RELOGIN = int64(
     "sasl.kerberos.min.time.before.relogin",
     60_000,
     MEDIUM,
-    "Shortest time between two Kerberos logins. Kerberos is not available.",
+    "Minimum time between two Kerberos logins. Kerberos is not available.",
     dynamic=PER_BROKER,
     inert=True,
 )
@@ -336,7 +346,7 @@ SASL_LOGIN_REFRESH_WINDOW_FACTOR = double(
     "sasl.login.refresh.window.factor",
     0.8,
     MEDIUM,
-    "When a broker's own OAuth login is refreshed, as a share of its life.",
+    "Part of an OAuth token's lifetime after which the broker refreshes its login.",
     dynamic=PER_BROKER,
     inert=True,
 )
@@ -345,7 +355,7 @@ SASL_LOGIN_REFRESH_WINDOW_JITTER = double(
     "sasl.login.refresh.window.jitter",
     0.05,
     MEDIUM,
-    "Randomness of that refresh.",
+    "Random jitter of the login refresh.",
     dynamic=PER_BROKER,
     inert=True,
 )
@@ -354,7 +364,7 @@ SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS = int16(
     "sasl.login.refresh.min.period.seconds",
     60,
     MEDIUM,
-    "Shortest time between two such refreshes.",
+    "Minimum time between two login refreshes.",
     dynamic=PER_BROKER,
     inert=True,
 )
@@ -363,52 +373,56 @@ SASL_LOGIN_REFRESH_BUFFER_SECONDS = int16(
     "sasl.login.refresh.buffer.seconds",
     300,
     MEDIUM,
-    "How long before its end a login is refreshed.",
+    "Time before the expiration at which a login is refreshed.",
     dynamic=PER_BROKER,
     inert=True,
 )
 
 SASL_LOGIN_CONNECT_TIMEOUT_MS = int32(
-    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout towards a token provider.", inert=True
+    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout to a token provider.", inert=True
 )
 
 SASL_LOGIN_READ_TIMEOUT_MS = int32(
-    "sasl.login.read.timeout.ms", None, LOW, "Read timeout towards a token provider.", inert=True
+    "sasl.login.read.timeout.ms", None, LOW, "Read timeout of a token provider.", inert=True
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MS = int64(
-    "sasl.login.retry.backoff.ms", 100, LOW, "First wait after a failed token request.", inert=True
+    "sasl.login.retry.backoff.ms", 100, LOW, "Initial backoff after a failed token request.", inert=True
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MAX_MS = int64(
-    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Longest wait after failed token requests.", inert=True
+    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Maximum backoff after failed token requests.", inert=True
 )
 
-SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = text(
-    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim of a token that holds its scope.", inert=True
+SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = string(
+    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim with the scope of a token.", inert=True
 )
 
-SASL_OAUTHBEARER_SUB_CLAIM_NAME = text(
-    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim of a token that holds its subject.", inert=True
+SASL_OAUTHBEARER_SUB_CLAIM_NAME = string(
+    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim with the subject of a token.", inert=True
 )
 
-SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = text(
-    "sasl.oauthbearer.token.endpoint.url", None, MEDIUM, "Where a broker's own token is fetched.", inert=True
+SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = string(
+    "sasl.oauthbearer.token.endpoint.url",
+    None,
+    MEDIUM,
+    "URL from which a broker fetches its own token.",
+    inert=True,
 )
 
-SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = text(
+SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = string(
     "sasl.oauthbearer.jwks.endpoint.url",
     None,
     MEDIUM,
-    "Where the keys that sign tokens are found: a file address.",
-    refused=NO_SASL,
+    "File URL of the keys that verify tokens (JWKS).",
+    unavailable=NO_SASL,
 )
 
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     HOUR_MS,
     LOW,
-    "How often those keys are read again.",
+    "Interval between refreshes of the JWKS.",
     inert=True,
 )
 
@@ -416,7 +430,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = int64(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     100,
     LOW,
-    "First wait after reading them failed.",
+    "Initial backoff after a failed JWKS refresh.",
     inert=True,
 )
 
@@ -424,7 +438,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = int64(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
     10_000,
     LOW,
-    "Longest wait after reading them failed.",
+    "Maximum backoff after failed JWKS refreshes.",
     inert=True,
 )
 
@@ -432,41 +446,41 @@ SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = int32(
     "sasl.oauthbearer.clock.skew.seconds",
     30,
     LOW,
-    "Difference between clocks that is forgiven when a token's times are checked.",
+    "Tolerated clock difference when a token is verified.",
     inert=True,
 )
 
-SASL_OAUTHBEARER_EXPECTED_AUDIENCE = words(
+SASL_OAUTHBEARER_EXPECTED_AUDIENCE = string_list(
     "sasl.oauthbearer.expected.audience",
     None,
     LOW,
-    "Audiences one of which a token must name.",
-    refused=NO_SASL,
+    "Accepted audiences; a token must have one of them.",
+    unavailable=NO_SASL,
 )
 
-SASL_OAUTHBEARER_EXPECTED_ISSUER = text(
-    "sasl.oauthbearer.expected.issuer", None, LOW, "Issuer a token must name.", refused=NO_SASL
+SASL_OAUTHBEARER_EXPECTED_ISSUER = string(
+    "sasl.oauthbearer.expected.issuer", None, LOW, "Required issuer of a token.", unavailable=NO_SASL
 )
 
-DELEGATION_TOKEN_MASTER_KEY = secret(
+DELEGATION_TOKEN_MASTER_KEY = password(
     "delegation.token.master.key",
     MEDIUM,
     "Deprecated name of delegation.token.secret.key.",
-    refused=NO_TOKENS,
+    unavailable=NO_TOKENS,
 )
 
-DELEGATION_TOKEN_SECRET_KEY = secret(
+DELEGATION_TOKEN_SECRET_KEY = password(
     "delegation.token.secret.key",
     MEDIUM,
-    "Secret that signs delegation tokens, which are off without it.",
-    refused=NO_TOKENS,
+    "Secret that signs delegation tokens; they are disabled without it.",
+    unavailable=NO_TOKENS,
 )
 
 DELEGATION_TOKEN_MAX_LIFETIME_MS = int64(
     "delegation.token.max.lifetime.ms",
     7 * DAY_MS,
     MEDIUM,
-    "Longest life of a delegation token.",
+    "Maximum lifetime of a delegation token.",
     at_least=1,
     inert=True,
 )
@@ -475,7 +489,7 @@ DELEGATION_TOKEN_EXPIRY_TIME_MS = int64(
     "delegation.token.expiry.time.ms",
     DAY_MS,
     MEDIUM,
-    "Life of a delegation token between renewals.",
+    "Time after which a delegation token must be renewed.",
     at_least=1,
     inert=True,
 )
@@ -484,46 +498,50 @@ DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = int64(
     "delegation.token.expiry.check.interval.ms",
     HOUR_MS,
     LOW,
-    "How often expired delegation tokens are removed.",
+    "Interval between checks for expired delegation tokens.",
     at_least=1,
     inert=True,
 )
 
-PASSWORD_ENCODER_SECRET = secret(
+PASSWORD_ENCODER_SECRET = password(
     "password.encoder.secret",
     MEDIUM,
-    "Secret with which passwords set at run time are encrypted in ZooKeeper.",
-    refused=NO_ENCRYPTION,
+    "Secret that encrypts passwords set at run time in ZooKeeper.",
+    unavailable=NO_ENCRYPTION,
 )
 
-PASSWORD_ENCODER_OLD_SECRET = secret(
+PASSWORD_ENCODER_OLD_SECRET = password(
     "password.encoder.old.secret",
     MEDIUM,
-    "The former such secret, while it is being changed.",
-    refused=NO_ENCRYPTION,
+    "Previous encoder secret, while it is being replaced.",
+    unavailable=NO_ENCRYPTION,
 )
 
-PASSWORD_ENCODER_KEYFACTORY_ALGORITHM = text(
-    "password.encoder.keyfactory.algorithm", None, LOW, "Java key factory for that encryption.", inert=True
+PASSWORD_ENCODER_KEYFACTORY_ALGORITHM = string(
+    "password.encoder.keyfactory.algorithm",
+    None,
+    LOW,
+    "Java key factory algorithm of the password encryption.",
+    inert=True,
 )
 
-PASSWORD_ENCODER_CIPHER_ALGORITHM = text(
+PASSWORD_ENCODER_CIPHER_ALGORITHM = string(
     "password.encoder.cipher.algorithm",
     "AES/CBC/PKCS5Padding",
     LOW,
-    "Java cipher for that encryption.",
+    "Java cipher algorithm of the password encryption.",
     inert=True,
 )
 
 PASSWORD_ENCODER_KEY_LENGTH = int32(
-    "password.encoder.key.length", 128, LOW, "Key length of that encryption.", at_least=8, inert=True
+    "password.encoder.key.length", 128, LOW, "Key length of the password encryption.", at_least=8, inert=True
 )
 
 PASSWORD_ENCODER_ITERATIONS = int32(
     "password.encoder.iterations",
     4096,
     LOW,
-    "Iterations of that encryption's key derivation.",
+    "Key derivation iterations of the password encryption.",
     at_least=1024,
     inert=True,
 )

@@ -1,4 +1,4 @@
-"""General settings of a broker: who it is, what it accepts, how it stops."""
+"""General broker settings: identity, topics, limits and shutdown."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from odradek.config.types import (
     declared,
     int32,
     int64,
-    text,
+    string,
 )
 
 BROKER_ID = int32(
     "broker.id",
     -1,
     HIGH,
-    "The number this broker is known by in the cluster. -1 lets the store hand one out, above "
-    "reserved.broker.max.id.",
+    "Id of this broker in the cluster. -1 generates one above reserved.broker.max.id.",
 )
 
 BROKER_ID_GENERATION_ENABLE = boolean(
     "broker.id.generation.enable",
     True,
     MEDIUM,
-    "Whether a broker without an id may be given one. Ids a person chooses must then stay at or below "
+    "Whether an id is generated for a broker without one. Configured ids must then be at most "
     "reserved.broker.max.id.",
 )
 
@@ -39,41 +38,42 @@ RESERVED_BROKER_MAX_ID = int32(
     "reserved.broker.max.id",
     1000,
     MEDIUM,
-    "Highest id a person may choose; ids handed out by the store start above it.",
+    "Largest broker id that may be configured; generated ids are larger.",
     at_least=0,
 )
 
-BROKER_RACK = text(
+BROKER_RACK = string(
     "broker.rack",
     None,
     MEDIUM,
-    "Where this broker stands. Replica assignment spreads over racks, and consumers may read from their own.",
+    "Rack of this broker. Replica assignment spreads over racks, and consumers may fetch from a "
+    "replica in their rack.",
 )
 
 MESSAGE_MAX_BYTES = int32(
     "message.max.bytes",
     MIB + 12,
     HIGH,
-    "Largest record batch a topic accepts, as sent, unless the topic says otherwise.",
+    "Maximum size of a record batch, as sent, unless the topic has its own max.message.bytes.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )
 
 NUM_PARTITIONS = int32(
-    "num.partitions", 1, MEDIUM, "Partitions of a topic that is created without a number.", at_least=1
+    "num.partitions", 1, MEDIUM, "Default number of partitions of a new topic.", at_least=1
 )
 
 AUTO_CREATE_TOPICS_ENABLE = boolean(
-    "auto.create.topics.enable", True, HIGH, "Whether asking for the metadata of an unknown topic creates it."
+    "auto.create.topics.enable", True, HIGH, "Whether a metadata request for an unknown topic creates it."
 )
 
-DELETE_TOPIC_ENABLE = boolean("delete.topic.enable", True, HIGH, "Whether topics may be deleted by request.")
+DELETE_TOPIC_ENABLE = boolean("delete.topic.enable", True, HIGH, "Whether topics can be deleted.")
 
 COMPRESSION_TYPE = choice(
     "compression.type",
     "producer",
     HIGH,
-    "Codec in which batches are stored; producer keeps each batch as it was sent.",
+    "Codec of stored batches; producer keeps the codec of each batch.",
     among=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     dynamic=CLUSTER_WIDE,
 )
@@ -82,7 +82,7 @@ COMPRESSION_GZIP_LEVEL = int32(
     "compression.gzip.level",
     -1,
     MEDIUM,
-    "Level used when the broker itself compresses with gzip; -1 is the library's own choice.",
+    "Compression level if the broker compresses with gzip; -1 is the library's default.",
     check=validators.gzip_level,
     allowed="-1 or 1 to 9",
     dynamic=CLUSTER_WIDE,
@@ -92,7 +92,7 @@ COMPRESSION_LZ4_LEVEL = int32(
     "compression.lz4.level",
     9,
     MEDIUM,
-    "Level used when the broker itself compresses with lz4.",
+    "Compression level if the broker compresses with lz4.",
     at_least=1,
     at_most=17,
     dynamic=CLUSTER_WIDE,
@@ -102,7 +102,7 @@ COMPRESSION_ZSTD_LEVEL = int32(
     "compression.zstd.level",
     3,
     MEDIUM,
-    "Level used when the broker itself compresses with zstd.",
+    "Compression level if the broker compresses with zstd.",
     at_least=-131072,
     at_most=22,
     dynamic=CLUSTER_WIDE,
@@ -112,8 +112,8 @@ FETCH_MAX_BYTES = int32(
     "fetch.max.bytes",
     55 * MIB,
     MEDIUM,
-    "Most bytes one fetch answer may carry, whatever the client asks for. A first batch larger than "
-    "this is still sent.",
+    "Maximum bytes of a fetch response, whatever the client requests. A larger first batch is still "
+    "returned.",
     at_least=1024,
 )
 
@@ -121,7 +121,7 @@ MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = int32(
     "max.incremental.fetch.session.cache.slots",
     1000,
     MEDIUM,
-    "How many incremental fetch sessions are remembered; further consumers fetch without one.",
+    "Maximum number of incremental fetch sessions; further consumers fetch without one.",
     at_least=0,
 )
 
@@ -129,7 +129,7 @@ MAX_REQUEST_PARTITION_SIZE_LIMIT = int32(
     "max.request.partition.size.limit",
     2000,
     MEDIUM,
-    "Most partitions one DescribeTopicPartitions answer holds; the rest is paged.",
+    "Maximum partitions in a DescribeTopicPartitions response; the rest is paged.",
     at_least=1,
     inert=True,
 )
@@ -138,14 +138,14 @@ REQUEST_TIMEOUT_MS = int32(
     "request.timeout.ms",
     30_000,
     HIGH,
-    "How long this broker waits for another broker's answer, and the controller for a broker's.",
+    "Time this broker waits for a response of another broker, and the controller for one of a broker.",
 )
 
 BACKGROUND_THREADS = int32(
     "background.threads",
     10,
     HIGH,
-    "Threads for background work. Here timers of the event loop do it.",
+    "Threads for background tasks. Odradek uses timers of its event loop.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -155,7 +155,7 @@ NUM_IO_THREADS = int32(
     "num.io.threads",
     8,
     HIGH,
-    "Threads that handle requests. Here one event loop serves all of them, so the number changes nothing.",
+    "Threads that process requests. Odradek uses one event loop, so the number has no effect.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -165,7 +165,7 @@ CONTROLLED_SHUTDOWN_ENABLE = boolean(
     "controlled.shutdown.enable",
     True,
     MEDIUM,
-    "Whether a stopping broker first hands its leaderships to others.",
+    "Whether a broker transfers its partition leaderships before it stops.",
     inert=True,
 )
 
@@ -173,33 +173,35 @@ CONTROLLED_SHUTDOWN_MAX_RETRIES = int32(
     "controlled.shutdown.max.retries",
     3,
     MEDIUM,
-    "How often a stopping broker asks the controller again when leaderships could not be moved.",
+    "Retries of a controlled shutdown if leaderships could not be transferred.",
     inert=True,
 )
 
 CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = int64(
-    "controlled.shutdown.retry.backoff.ms", 5000, MEDIUM, "Wait between two such attempts.", inert=True
+    "controlled.shutdown.retry.backoff.ms",
+    5000,
+    MEDIUM,
+    "Wait between retries of a controlled shutdown.",
+    inert=True,
 )
 
-AUTHORIZER_CLASS_NAME = text(
+AUTHORIZER_CLASS_NAME = string(
     "authorizer.class.name",
     "",
     LOW,
-    "Which authoriser decides what a principal may do; empty allows everything. Only the built-in ACL "
-    "authoriser's names are known.",
-    refused=NO_ACCESS_CONTROL,
+    "Authorizer class; empty allows all operations. Only the names of Kafka's ACL authorizers are known.",
+    unavailable=NO_ACCESS_CONTROL,
 )
 
-EARLY_START_LISTENERS = text(
-    "early.start.listeners", None, HIGH, "Listeners opened before the authoriser is ready.", inert=True
+EARLY_START_LISTENERS = string(
+    "early.start.listeners", None, HIGH, "Listeners that start before the authorizer is ready.", inert=True
 )
 
-INTER_BROKER_PROTOCOL_VERSION = text(
+INTER_BROKER_PROTOCOL_VERSION = string(
     "inter.broker.protocol.version",
     "3.9-IV0",
     MEDIUM,
-    "Version the brokers speak among themselves. Accepted and reported for tools that read it; 3.9 is "
-    "spoken.",
+    "Protocol version between brokers. Accepted and reported for tools; 3.9 is always used.",
     check=metadata_versions.check,
     allowed="a Kafka release",
     inert=True,
@@ -209,23 +211,23 @@ CREATE_TOPIC_POLICY_CLASS_NAME = class_name(
     "create.topic.policy.class.name",
     None,
     LOW,
-    "Class that may refuse new topics. Classes are not loaded from configuration.",
-    refused=NO_CLASSES,
+    "Class that validates new topics. Classes are not loaded from configuration.",
+    unavailable=NO_CLASSES,
 )
 
 ALTER_CONFIG_POLICY_CLASS_NAME = class_name(
     "alter.config.policy.class.name",
     None,
     LOW,
-    "Class that may refuse configuration changes. Classes are not loaded from configuration.",
-    refused=NO_CLASSES,
+    "Class that validates configuration changes. Classes are not loaded from configuration.",
+    unavailable=NO_CLASSES,
 )
 
 UNSTABLE_API_VERSIONS_ENABLE = boolean(
     "unstable.api.versions.enable",
     False,
     HIGH,
-    "Whether protocol versions still under development are offered. None are.",
+    "Whether API versions under development are enabled. There are none.",
     inert=True,
     unlisted=True,
 )
@@ -234,7 +236,7 @@ UNSTABLE_FEATURE_VERSIONS_ENABLE = boolean(
     "unstable.feature.versions.enable",
     False,
     HIGH,
-    "Whether feature levels still under development are offered. None are.",
+    "Whether feature versions under development are enabled. There are none.",
     inert=True,
     unlisted=True,
 )

@@ -1,6 +1,6 @@
-"""Settings of a broker that exist only while they are set at run time: the replication throttles.
+"""Replication throttles: broker settings that can only be set at run time.
 
-They cannot stand in a configuration file and are described only when they have been set.
+They cannot be in a configuration file, and are only described if they are set.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ LEADER_REPLICATION_THROTTLED_RATE = int64(
     "leader.replication.throttled.rate",
     LONG_MAX,
     MEDIUM,
-    "Bytes per second this broker sends to throttled followers.",
+    "Maximum bytes per second this broker sends to throttled followers.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -22,7 +22,7 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
     "follower.replication.throttled.rate",
     LONG_MAX,
     MEDIUM,
-    "Bytes per second this broker fetches for throttled replicas.",
+    "Maximum bytes per second this broker fetches for throttled replicas.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
     inert=True,
@@ -32,7 +32,7 @@ REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = int64(
     "replica.alter.log.dirs.io.max.bytes.per.second",
     LONG_MAX,
     MEDIUM,
-    "Bytes per second used for moving replicas between this broker's directories.",
+    "Maximum bytes per second for moving replicas between log directories.",
     at_least=0,
     dynamic=CLUSTER_WIDE,
 )

@@ -1,4 +1,4 @@
-"""Transactions and idempotent producers."""
+"""Settings of transactions and idempotent producers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE = int32(
     "transaction.state.log.load.buffer.size",
     5 * MIB,
     HIGH,
-    "Bytes read at a time while a coordinator loads its part of the transaction topic.",
+    "Size of a read while a coordinator loads a partition of the transaction topic.",
     at_least=1,
 )
 
@@ -32,7 +32,7 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR = int16(
     "transaction.state.log.replication.factor",
     3,
     HIGH,
-    "Replicas of the transaction topic; it is not created while fewer brokers are alive.",
+    "Replication factor of the transaction topic; it is not created while fewer brokers are alive.",
     at_least=1,
 )
 
@@ -40,7 +40,7 @@ TRANSACTION_STATE_LOG_NUM_PARTITIONS = int32(
     "transaction.state.log.num.partitions",
     50,
     HIGH,
-    "Partitions of the transaction topic. Not to be changed once it exists.",
+    "Number of partitions of the transaction topic. Must not be changed once it exists.",
     at_least=1,
 )
 
@@ -56,8 +56,8 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
     "transaction.partition.verification.enable",
     True,
     LOW,
-    "Whether a transactional write is checked with the coordinator before it is appended, so that none "
-    "is left hanging.",
+    "Whether a transactional write is verified with the coordinator before it is appended, which "
+    "prevents hanging transactions.",
     dynamic=CLUSTER_WIDE,
 )
 
@@ -65,7 +65,7 @@ TRANSACTION_MAX_TIMEOUT_MS = int32(
     "transaction.max.timeout.ms",
     15 * MINUTE_MS,
     HIGH,
-    "Longest transaction timeout a producer may ask for.",
+    "Maximum transaction timeout of a producer.",
     at_least=1,
 )
 
@@ -73,7 +73,7 @@ TRANSACTIONAL_ID_EXPIRATION_MS = int32(
     "transactional.id.expiration.ms",
     7 * DAY_MS,
     HIGH,
-    "How long a transactional id without a transaction is remembered.",
+    "Time an unused transactional id is kept.",
     at_least=1,
 )
 
@@ -81,7 +81,7 @@ TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS = int32(
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     10_000,
     LOW,
-    "How often transactions past their timeout are looked for and aborted.",
+    "Interval between checks for transactions to abort because they timed out.",
     at_least=1,
 )
 
@@ -89,7 +89,7 @@ TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS = int32(
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     HOUR_MS,
     LOW,
-    "How often expired transactional ids are looked for and forgotten.",
+    "Interval between checks for expired transactional ids.",
     at_least=1,
 )
 
@@ -97,7 +97,7 @@ PRODUCER_ID_EXPIRATION_MS = int32(
     "producer.id.expiration.ms",
     DAY_MS,
     LOW,
-    "How long a partition remembers an idempotent producer that no longer writes.",
+    "Time a partition keeps the state of an idempotent producer that no longer writes.",
     at_least=1,
     dynamic=CLUSTER_WIDE,
 )
@@ -106,7 +106,7 @@ PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = int32(
     "producer.id.expiration.check.interval.ms",
     10 * MINUTE_MS,
     LOW,
-    "How often such producers are looked for.",
+    "Interval between checks for expired producer ids.",
     at_least=1,
     unlisted=True,
 )

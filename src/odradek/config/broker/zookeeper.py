@@ -1,24 +1,24 @@
-"""The ZooKeeper session."""
+"""Settings of the ZooKeeper client."""
 
 from __future__ import annotations
 
 from odradek.config.broker.unavailable_reasons import NO_ZOOKEEPER
-from odradek.config.types import HIGH, LOW, MEDIUM, boolean, declared, int32, secret, text, words
+from odradek.config.types import HIGH, LOW, MEDIUM, boolean, declared, int32, password, string, string_list
 
-ZOOKEEPER_CONNECT = text(
+ZOOKEEPER_CONNECT = string(
     "zookeeper.connect",
     None,
     HIGH,
-    "Where the cluster's state lives: host:port, comma separated, with an optional path at the end. Not "
-    "set, one broker keeps it in its own data directory.",
-    refused=NO_ZOOKEEPER,
+    "ZooKeeper servers: host:port, comma-separated, with an optional path at the end. If not set, a "
+    "single broker keeps the cluster's state in its log directory.",
+    unavailable=NO_ZOOKEEPER,
 )
 
 ZOOKEEPER_SESSION_TIMEOUT_MS = int32(
     "zookeeper.session.timeout.ms",
     18_000,
     HIGH,
-    "A broker ZooKeeper has not heard of for this long counts as dead.",
+    "ZooKeeper session timeout, after which a broker is considered dead.",
     inert=True,
 )
 
@@ -26,19 +26,19 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
     "zookeeper.connection.timeout.ms",
     None,
     HIGH,
-    "How long a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms if not set.",
+    "Time a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms if not set.",
     inert=True,
 )
 
 ZOOKEEPER_SET_ACL = boolean(
-    "zookeeper.set.acl", False, HIGH, "Whether nodes are created with access rules.", refused=NO_ZOOKEEPER
+    "zookeeper.set.acl", False, HIGH, "Whether znodes are created with ACLs.", unavailable=NO_ZOOKEEPER
 )
 
 ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = int32(
     "zookeeper.max.in.flight.requests",
     10,
     HIGH,
-    "Unanswered requests to ZooKeeper at one time.",
+    "Maximum number of unacknowledged requests to ZooKeeper.",
     at_least=1,
     inert=True,
 )
@@ -47,63 +47,63 @@ ZOOKEEPER_SSL_CLIENT_ENABLE = boolean(
     "zookeeper.ssl.client.enable",
     False,
     MEDIUM,
-    "Whether ZooKeeper is spoken to over TLS.",
-    refused=NO_ZOOKEEPER,
+    "Whether connections to ZooKeeper use TLS.",
+    unavailable=NO_ZOOKEEPER,
 )
 
-ZOOKEEPER_CLIENT_CNXN_SOCKET = text(
+ZOOKEEPER_CLIENT_CNXN_SOCKET = string(
     "zookeeper.clientCnxnSocket", None, MEDIUM, "Java class of ZooKeeper connections.", inert=True
 )
 
-ZOOKEEPER_SSL_KEYSTORE_LOCATION = text(
+ZOOKEEPER_SSL_KEYSTORE_LOCATION = string(
     "zookeeper.ssl.keystore.location",
     None,
     MEDIUM,
-    "File with this broker's key towards ZooKeeper.",
+    "Key store file for ZooKeeper.",
     inert=True,
 )
 
-ZOOKEEPER_SSL_KEYSTORE_PASSWORD = secret(
-    "zookeeper.ssl.keystore.password", MEDIUM, "Password of that file.", inert=True
+ZOOKEEPER_SSL_KEYSTORE_PASSWORD = password(
+    "zookeeper.ssl.keystore.password", MEDIUM, "Password of the key store for ZooKeeper.", inert=True
 )
 
-ZOOKEEPER_SSL_KEYSTORE_TYPE = text(
-    "zookeeper.ssl.keystore.type", None, MEDIUM, "Format of that file.", inert=True
+ZOOKEEPER_SSL_KEYSTORE_TYPE = string(
+    "zookeeper.ssl.keystore.type", None, MEDIUM, "Format of the key store for ZooKeeper.", inert=True
 )
 
-ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = text(
+ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = string(
     "zookeeper.ssl.truststore.location",
     None,
     MEDIUM,
-    "File with the certificates trusted towards ZooKeeper.",
+    "Trust store file for ZooKeeper.",
     inert=True,
 )
 
-ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = secret(
-    "zookeeper.ssl.truststore.password", MEDIUM, "Password of that file.", inert=True
+ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = password(
+    "zookeeper.ssl.truststore.password", MEDIUM, "Password of the trust store for ZooKeeper.", inert=True
 )
 
-ZOOKEEPER_SSL_TRUSTSTORE_TYPE = text(
-    "zookeeper.ssl.truststore.type", None, MEDIUM, "Format of that file.", inert=True
+ZOOKEEPER_SSL_TRUSTSTORE_TYPE = string(
+    "zookeeper.ssl.truststore.type", None, MEDIUM, "Format of the trust store for ZooKeeper.", inert=True
 )
 
-ZOOKEEPER_SSL_PROTOCOL = text(
-    "zookeeper.ssl.protocol", "TLSv1.2", LOW, "TLS version towards ZooKeeper.", inert=True
+ZOOKEEPER_SSL_PROTOCOL = string(
+    "zookeeper.ssl.protocol", "TLSv1.2", LOW, "TLS version for ZooKeeper.", inert=True
 )
 
-ZOOKEEPER_SSL_ENABLED_PROTOCOLS = words(
-    "zookeeper.ssl.enabled.protocols", None, LOW, "TLS versions on offer towards ZooKeeper.", inert=True
+ZOOKEEPER_SSL_ENABLED_PROTOCOLS = string_list(
+    "zookeeper.ssl.enabled.protocols", None, LOW, "Enabled TLS versions for ZooKeeper.", inert=True
 )
 
-ZOOKEEPER_SSL_CIPHER_SUITES = words(
-    "zookeeper.ssl.cipher.suites", None, LOW, "Cipher suites on offer towards ZooKeeper.", inert=True
+ZOOKEEPER_SSL_CIPHER_SUITES = string_list(
+    "zookeeper.ssl.cipher.suites", None, LOW, "Enabled cipher suites for ZooKeeper.", inert=True
 )
 
-ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = text(
+ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
     "zookeeper.ssl.endpoint.identification.algorithm",
     "HTTPS",
     LOW,
-    "How ZooKeeper's host name is checked.",
+    "Algorithm that verifies ZooKeeper's host name.",
     inert=True,
 )
 
@@ -111,12 +111,12 @@ ZOOKEEPER_SSL_CRL_ENABLE = boolean(
     "zookeeper.ssl.crl.enable",
     False,
     LOW,
-    "Whether revocation lists are checked towards ZooKeeper.",
+    "Whether certificate revocation lists are checked for ZooKeeper.",
     inert=True,
 )
 
 ZOOKEEPER_SSL_OCSP_ENABLE = boolean(
-    "zookeeper.ssl.ocsp.enable", False, LOW, "Whether OCSP is checked towards ZooKeeper.", inert=True
+    "zookeeper.ssl.ocsp.enable", False, LOW, "Whether OCSP is used for ZooKeeper.", inert=True
 )
 
 ZOOKEEPER_SETTINGS = declared(globals())

@@ -1,7 +1,8 @@
-"""Every option of Kafka 3.9's clients, by kind: ``PRODUCER``, ``CONSUMER`` and ``ADMIN``.
+"""Options of Kafka 3.9's clients: ``PRODUCER``, ``CONSUMER`` and ``ADMIN``.
 
-Each option is a constant named like it, in the module of its kind or in ``connection`` if all clients share
-it: ``linger.ms`` is ``producer.LINGER_MS``, ``bootstrap.servers`` is ``connection.BOOTSTRAP_SERVERS``.
+Each option is a constant of the same name, in the module of its client or, if all clients have it, in
+``connection``: ``linger.ms`` is ``producer.LINGER_MS``, ``bootstrap.servers`` is
+``connection.BOOTSTRAP_SERVERS``.
 """
 
 from odradek.config.client.admin import ADMIN as ADMIN

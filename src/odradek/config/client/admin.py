@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from odradek.config.client import connection
 from odradek.config.client.definition import ClientConfigDef
-from odradek.config.types import HIGH, INT_MAX, LOW, MINUTE_MS, declared, int32, words
+from odradek.config.types import HIGH, INT_MAX, LOW, MINUTE_MS, declared, int32, string_list
 
 RETRIES = int32(
     "retries",
     INT_MAX,
     LOW,
-    "How often a request that failed is sent again; default.api.timeout.ms bounds the whole.",
+    "Maximum number of retries of a request; default.api.timeout.ms bounds them.",
     at_least=0,
     at_most=INT_MAX,
 )
 
-BOOTSTRAP_CONTROLLERS = words(
+BOOTSTRAP_CONTROLLERS = string_list(
     "bootstrap.controllers",
     (),
     HIGH,
-    "KRaft controllers to ask in place of brokers. Not available: brokers are always asked.",
-    check=lambda value: "KRaft controllers cannot be asked: give bootstrap.servers" if value else None,
-    allowed="nothing",
+    "KRaft controllers for the initial connection. Not available: use bootstrap.servers.",
+    check=lambda value: "KRaft controllers are not supported, use bootstrap.servers" if value else None,
+    allowed="empty",
 )
 
 ADMIN_SETTINGS = declared(globals())
@@ -35,7 +35,7 @@ ADMIN = ClientConfigDef(
         connection.ALLOW_AUTO_CREATE_TOPICS,
         connection.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION,
     ),
-    # One request at a time, as in Kafka's: the time of a request begins when it is sent, not while it waits
+    # One request at a time, as in Kafka: the timeout of a request starts when it is sent, not while it waits
     # behind a slow one.
     fixed={
         connection.ALLOW_AUTO_CREATE_TOPICS: False,

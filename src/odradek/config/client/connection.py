@@ -1,7 +1,7 @@
-"""Options of all clients: where the cluster is, how connections are made and kept, what is retried.
+"""Options of all clients: bootstrap servers, connections, metadata and retries.
 
-``Cluster`` reads these from the settings of any client. Those that a kind of client does not offer have their
-default there (see ``tables.ClientConfigDef.fixed``), so that shared parts need not ask whom they serve.
+``Cluster`` reads these from the settings of any client. Options that a client does not have get a fixed value
+(see ``ClientConfigDef.fixed``), so that shared code need not distinguish clients.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from odradek.config.types import (
     declared,
     int32,
     int64,
-    text,
+    string,
 )
 from odradek.model.protocol_enums import ConfigType
 
-# A listener's name may stand before the address, as in a broker's advertised.listeners.
+# A listener name may precede the address, as in advertised.listeners.
 _ADDRESS: Final = re.compile(r"(?:[0-9A-Za-z\-%._]*://)?\[?([0-9A-Za-z\-%._:]+)\]?:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 
 
-def parse_address(given: str) -> tuple[str, int] | None:
-    """Host and port of ``host:port``, ``[::1]:9092`` or ``PLAINTEXT://host:port``; None for other texts."""
-    match = _ADDRESS.fullmatch(given)
+def parse_address(text: str) -> tuple[str, int] | None:
+    """Parse ``host:port``, ``[::1]:9092`` or ``PLAINTEXT://host:port``; return None if it is malformed."""
+    match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match[2]) <= _PORT_MAX:
         return None
     return match[1], int(match[2])
 
 
 def bootstrap_addresses(settings: Settings) -> tuple[tuple[str, int], ...]:
-    """The addresses of ``bootstrap.servers``, each once, in the order given."""
-    found = (parse_address(server) for server in settings[BOOTSTRAP_SERVERS])
-    return tuple(dict.fromkeys(address for address in found if address is not None))
+    """Return the distinct addresses of ``bootstrap.servers``, in order."""
+    addresses = (parse_address(server) for server in settings[BOOTSTRAP_SERVERS])
+    return tuple(dict.fromkeys(address for address in addresses if address is not None))
 
 
 def _addresses(servers: tuple[str, ...]) -> str | None:
-    wrong = [server for server in servers if parse_address(server) is None]
-    return f"{wrong[0]!r} is not of the form host:port" if wrong else None
+    malformed = [server for server in servers if parse_address(server) is None]
+    return f"{malformed[0]!r} is not of the form host:port" if malformed else None
 
 
 def _security_protocol(value: str) -> str | None:
@@ -59,8 +59,10 @@ def _security_protocol(value: str) -> str | None:
 
 
 def _recovery(value: str) -> str | None:
-    words = ("none", "rebootstrap")
-    return None if value in words else f"String must be one of (case insensitive): {', '.join(words)}"
+    strategies = ("none", "rebootstrap")
+    if value in strategies:
+        return None
+    return f"String must be one of (case insensitive): {', '.join(strategies)}"
 
 
 BOOTSTRAP_SERVERS: Setting[tuple[str, ...]] = Setting(
@@ -68,43 +70,43 @@ BOOTSTRAP_SERVERS: Setting[tuple[str, ...]] = Setting(
     ConfigType.LIST,
     (),
     HIGH,
-    "Brokers to ask first, as host:port; the others are learned from them. Name two or three, in case one is "
-    "away. Also called metadata.broker.list.",
-    lambda given: tuple(split_list(given)),
+    "Brokers for the initial connection, as host:port; the others are discovered. Use two or three, "
+    "in case one is down. Alias: metadata.broker.list.",
+    lambda text: tuple(split_list(text)),
     check=_addresses,
     allowed="host:port, …",
 )
 
-CLIENT_ID = text(
+CLIENT_ID = string(
     "client.id",
     "",
     MEDIUM,
-    "Name of this client in the broker's logs, metrics and quotas. Without one it is made: producer-1, "
-    "consumer-{group}-1, adminclient-1.",
+    "Name of this client in the broker's logs, metrics and quotas. Generated if not set: "
+    "producer-1, consumer-{group}-1, adminclient-1.",
 )
 
 CLIENT_DNS_LOOKUP = choice(
     "client.dns.lookup",
     "use_all_dns_ips",
     MEDIUM,
-    "Whether bootstrap names are first replaced by the canonical names of their addresses. Here all "
-    "addresses of a name are tried in turn, whatever is chosen.",
+    "Whether bootstrap host names are replaced by canonical names. All addresses of a host name are "
+    "tried in any case.",
     among=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     inert=True,
 )
 
-CLIENT_RACK = text(
+CLIENT_RACK = string(
     "client.rack",
     "",
     LOW,
-    "Where this client runs: a broker with a replica in the same rack may be read instead of the leader.",
+    "Rack of this client. It may fetch from a replica in the same rack instead of the leader.",
 )
 
 METADATA_MAX_AGE_MS = int64(
     "metadata.max.age.ms",
     5 * MINUTE_MS,
     LOW,
-    "Metadata older than this is asked for again, even if nothing seems to have changed.",
+    "Age after which metadata is refreshed, even without a known change.",
     at_least=0,
 )
 
@@ -112,7 +114,7 @@ METADATA_MAX_IDLE_MS = int64(
     "metadata.max.idle.ms",
     5 * MINUTE_MS,
     LOW,
-    "A topic that nothing was sent to for so long is no longer asked about.",
+    "Time after which the metadata of an unused topic is no longer refreshed.",
     at_least=5000,
 )
 
@@ -121,8 +123,8 @@ METADATA_RECOVERY_STRATEGY = Setting(
     ConfigType.STRING,
     "none",
     LOW,
-    "What to do when none of the known brokers can be reached: go on trying them (none), or begin again with "
-    "bootstrap.servers (rebootstrap).",
+    "Behavior if none of the known brokers is reachable: keep trying them (none), or start again "
+    "with bootstrap.servers (rebootstrap).",
     str.lower,
     check=_recovery,
     allowed="one of none, rebootstrap",
@@ -132,15 +134,15 @@ ALLOW_AUTO_CREATE_TOPICS = boolean(
     "allow.auto.create.topics",
     True,
     MEDIUM,
-    "Whether asking about a topic may create it, if the broker allows that too.",
+    "Whether a metadata request may create a topic, if the broker allows it too.",
 )
 
 SEND_BUFFER_BYTES = int32(
     "send.buffer.bytes",
     -1,
     MEDIUM,
-    "Size of a socket's send buffer. -1 leaves it to the system, whose buffers grow with traffic; Kafka's "
-    "default, 131072, is less than a large request.",
+    "Send buffer (SO_SNDBUF). -1 uses the system's default, which grows with traffic; Kafka's "
+    "default, 131072, is smaller than a large request.",
     at_least=-1,
 )
 
@@ -148,7 +150,7 @@ RECEIVE_BUFFER_BYTES = int32(
     "receive.buffer.bytes",
     64 * KIB,
     MEDIUM,
-    "Least size of a socket's receive buffer, which the system may make larger; -1 leaves it to the system.",
+    "Minimum receive buffer (SO_RCVBUF), which the system may enlarge; -1 uses the system's default.",
     at_least=-1,
 )
 
@@ -156,7 +158,7 @@ RECONNECT_BACKOFF_MS = int64(
     "reconnect.backoff.ms",
     50,
     LOW,
-    "First wait before a broker that could not be reached is tried again.",
+    "Initial backoff before an unreachable broker is tried again.",
     at_least=0,
 )
 
@@ -164,8 +166,8 @@ RECONNECT_BACKOFF_MAX_MS = int64(
     "reconnect.backoff.max.ms",
     1000,
     LOW,
-    "Longest such wait: it doubles with each failure, and varies by a fifth. Is reconnect.backoff.ms if only "
-    "that is given.",
+    "Maximum reconnect backoff. It doubles with each failure, with 20% jitter. Equals "
+    "reconnect.backoff.ms if only that is set.",
     at_least=0,
 )
 
@@ -173,7 +175,7 @@ RETRY_BACKOFF_MS = int64(
     "retry.backoff.ms",
     100,
     LOW,
-    "First wait before a request that failed is sent again.",
+    "Initial backoff before a failed request is retried.",
     at_least=0,
 )
 
@@ -181,7 +183,7 @@ RETRY_BACKOFF_MAX_MS = int64(
     "retry.backoff.max.ms",
     1000,
     LOW,
-    "Longest such wait: it doubles with each failure, and varies by a fifth.",
+    "Maximum retry backoff. It doubles with each failure, with 20% jitter.",
     at_least=0,
 )
 
@@ -189,7 +191,7 @@ REQUEST_TIMEOUT_MS = int32(
     "request.timeout.ms",
     30_000,
     MEDIUM,
-    "How long an answer is waited for. An overdue one ends its connection.",
+    "Maximum time to wait for a response. A timeout closes the connection.",
     at_least=0,
 )
 
@@ -197,7 +199,7 @@ DEFAULT_API_TIMEOUT_MS = int32(
     "default.api.timeout.ms",
     60_000,
     MEDIUM,
-    "How long a call may take, retries included, if it is not given a time of its own.",
+    "Default timeout of a call, including retries.",
     at_least=0,
 )
 
@@ -205,29 +207,29 @@ CONNECTIONS_MAX_IDLE_MS = int64(
     "connections.max.idle.ms",
     9 * MINUTE_MS,
     MEDIUM,
-    "A connection unused for so long is closed; a negative number keeps it.",
+    "Idle time after which a connection is closed; a negative value disables this.",
 )
 
 SOCKET_CONNECTION_SETUP_TIMEOUT_MS = int64(
     "socket.connection.setup.timeout.ms",
     10_000,
     MEDIUM,
-    "How long the first attempt to connect may take.",
+    "Timeout of the first connection attempt.",
 )
 
 SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS = int64(
     "socket.connection.setup.timeout.max.ms",
     30_000,
     MEDIUM,
-    "How long later attempts may take: the time doubles with each failure up to this, and varies by a fifth.",
+    "Maximum timeout of later attempts. It doubles with each failure, with 20% jitter.",
 )
 
 MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION = int32(
     "max.in.flight.requests.per.connection",
     5,
     LOW,
-    "Requests sent to a broker and not yet answered. More than one may change the order of records when a "
-    "request is retried, unless the producer is idempotent; then at most 5 are allowed.",
+    "Maximum number of unacknowledged requests per connection. More than one may reorder records on "
+    "retries, unless the producer is idempotent, which allows at most 5.",
     at_least=1,
 )
 
@@ -236,7 +238,7 @@ SECURITY_PROTOCOL = Setting(
     ConfigType.STRING,
     "PLAINTEXT",
     MEDIUM,
-    "How brokers are spoken to. Only PLAINTEXT is available yet.",
+    "Security protocol. Only PLAINTEXT is available.",
     str.upper,
     check=_security_protocol,
     allowed="PLAINTEXT",

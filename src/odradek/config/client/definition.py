@@ -1,4 +1,4 @@
-"""The options of one kind of client: what may be given, and which values differ from a setting's default."""
+"""Definition of a client's options, and of values that differ from a setting's default."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from odradek.config.definition import Setting, by_name
 
 
 class ClientConfigDef:
-    """Options by name. ``fixed`` holds values for this kind of client where they are not the setting's own.
+    """Options by name. ``fixed`` has this client's values of settings with another default.
 
-    Settings of connections that are not in ``by_name`` cannot be given, and still have a value: a consumer
-    has no ``max.in.flight.requests.per.connection``, and its connections need one.
+    Connection settings that are not in ``by_name`` cannot be set, but still have a value: a consumer has no
+    ``max.in.flight.requests.per.connection``, but its connections need one.
     """
 
     __slots__ = ("by_name", "fixed", "kind")
@@ -23,19 +23,19 @@ class ClientConfigDef:
     def __init__(
         self,
         kind: str,
-        own: Iterable[Setting[Any]],
+        settings: Iterable[Setting[Any]],
         *,
         without: Iterable[Setting[Any]],
         fixed: Mapping[Setting[Any], Any],
     ) -> None:
-        withheld = set(without)
+        excluded = set(without)
         shared = (*CONNECTION_SETTINGS, *METRICS_SETTINGS, *SECURITY_SETTINGS)
         self.kind = kind
-        self.by_name = by_name((*(s for s in shared if s not in withheld), *own))
+        self.by_name = by_name((*(setting for setting in shared if setting not in excluded), *settings))
         self.fixed = fixed
 
     def defaults(self) -> dict[Setting[Any], Any]:
-        """The value of each setting when nothing is given."""
+        """Return the default of each setting."""
         values = {setting: setting.default for setting in CONNECTION_SETTINGS}
         values.update((setting, setting.default) for setting in self.by_name.values())
         return {**values, **self.fixed}
@@ -44,7 +44,7 @@ class ClientConfigDef:
         return self.fixed.get(setting, setting.default)
 
 
-def reject_class_name(keyword: str, what: str) -> Callable[[object], str | None]:
-    """A check for options that name Java classes in Kafka: nothing can be loaded by name here."""
-    reason = f"Java classes cannot be loaded: give {what} as the keyword argument {keyword}"
+def reject_class_name(keyword: str, value_description: str) -> Callable[[object], str | None]:
+    """Return a check for options that name Java classes in Kafka: classes are not loaded by name."""
+    reason = f"Java classes cannot be loaded, pass {value_description} in the keyword argument {keyword}"
     return lambda value: reason if value else None

@@ -1,4 +1,4 @@
-"""Options of producers: what a record must outlive, how batches are filled, and who gets them."""
+"""Options of producers: acknowledgements, batching and partitioning."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from odradek.config.types import (
     declared,
     int32,
     int64,
-    text,
-    words,
+    string,
+    string_list,
 )
 from odradek.config.validators import gzip_level
 from odradek.model.protocol_enums import ConfigType
@@ -31,12 +31,12 @@ _ACKS: Final = {"all": -1, "0": 0, "1": 1}
 
 
 def required_acks(settings: Settings) -> int:
-    """``acks`` as a request says it: -1 for all."""
+    """Return ``acks`` as in a produce request: -1 for all."""
     return _ACKS[settings[ACKS]]
 
 
-def _read_acks(given: str) -> str:
-    return "all" if given == "-1" else given
+def _parse_acks(text: str) -> str:
+    return "all" if text == "-1" else text
 
 
 def _not_empty(value: str | None) -> str | None:
@@ -47,8 +47,7 @@ KEY_SERIALIZER = class_name(
     "key.serializer",
     None,
     HIGH,
-    'What turns keys into bytes: here the keyword argument key_serializer, a function or "bytes", "str" or '
-    '"json".',
+    'Serializer of keys: use the keyword argument key_serializer, a function or "bytes", "str" or "json".',
     check=reject_class_name("key_serializer", 'a function or "bytes", "str" or "json"'),
     allowed="nothing",
 )
@@ -57,7 +56,7 @@ VALUE_SERIALIZER = class_name(
     "value.serializer",
     None,
     HIGH,
-    "What turns values into bytes: here the keyword argument value_serializer.",
+    "Serializer of values: use the keyword argument value_serializer.",
     check=reject_class_name("value_serializer", 'a function or "bytes", "str" or "json"'),
     allowed="nothing",
 )
@@ -66,16 +65,17 @@ PARTITIONER_CLASS = class_name(
     "partitioner.class",
     None,
     MEDIUM,
-    "What chooses a record's partition: here the keyword argument partitioner.",
+    "Partitioner: use the keyword argument partitioner.",
     check=reject_class_name("partitioner", "an object that chooses partitions"),
     allowed="nothing",
 )
 
-INTERCEPTOR_CLASSES = words(
+INTERCEPTOR_CLASSES = string_list(
     "interceptor.classes",
     (),
     LOW,
-    "Who sees records before they are sent, and what became of them: here the keyword argument interceptors.",
+    "Interceptors of records before they are sent, and of their results: use the keyword argument "
+    "interceptors.",
     check=reject_class_name("interceptors", "objects with on_send and on_acknowledgement"),
     allowed="nothing",
 )
@@ -85,9 +85,9 @@ ACKS = Setting(
     ConfigType.STRING,
     "all",
     LOW,
-    "Who must have a record before it counts as sent: all in-sync replicas (all or -1), the leader (1), or "
-    "nobody (0: no answer, no offset, no retry).",
-    _read_acks,
+    "Acknowledgements before a record counts as sent: all in-sync replicas (all or -1), the leader "
+    "(1), or none (0: no response, no offset, no retries).",
+    _parse_acks,
     check=lambda value: None if value in _ACKS else "String must be one of: all, -1, 0, 1",
     allowed="one of all, -1, 0, 1",
 )
@@ -96,15 +96,15 @@ ENABLE_IDEMPOTENCE = boolean(
     "enable.idempotence",
     True,
     LOW,
-    "Whether retries can neither double records nor change their order. Needs acks=all, retries and at most "
-    "5 requests in flight; is off if those are set otherwise, and refused if it was asked for besides.",
+    "Whether retries can neither duplicate nor reorder records. Requires acks=all, retries and at "
+    "most 5 requests in flight; otherwise it is disabled, or an error if it was set explicitly.",
 )
 
-TRANSACTIONAL_ID = text(
+TRANSACTIONAL_ID = string(
     "transactional.id",
     None,
     LOW,
-    "Name under which transactions are made; a new producer of the same name puts out the old one.",
+    "Id for transactions. A new producer with the same id fences the old one.",
     check=_not_empty,
     allowed="not empty",
 )
@@ -113,14 +113,15 @@ TRANSACTION_TIMEOUT_MS = int32(
     "transaction.timeout.ms",
     MINUTE_MS,
     LOW,
-    "A transaction open for longer is aborted by the broker, which may bound this.",
+    "Time after which the broker aborts an open transaction. The broker limits it.",
 )
 
 RETRIES = int32(
     "retries",
     INT_MAX,
     HIGH,
-    "How often a batch is sent again; better left alone, as delivery.timeout.ms bounds the whole.",
+    "Maximum number of retries of a batch; better left at its default, because delivery.timeout.ms "
+    "bounds them.",
     at_least=0,
     at_most=INT_MAX,
 )
@@ -129,8 +130,7 @@ DELIVERY_TIMEOUT_MS = int32(
     "delivery.timeout.ms",
     2 * MINUTE_MS,
     MEDIUM,
-    "When a record has succeeded or failed at the latest, counted from send. Not less than linger.ms and "
-    "request.timeout.ms together.",
+    "Maximum time from send to success or failure of a record. At least linger.ms plus request.timeout.ms.",
     at_least=0,
 )
 
@@ -138,7 +138,7 @@ LINGER_MS = int64(
     "linger.ms",
     0,
     MEDIUM,
-    "How long a batch that has room waits for more records. A little more makes fewer and larger requests.",
+    "Time a batch that is not full waits for more records. Larger values give fewer and larger requests.",
     at_least=0,
 )
 
@@ -146,7 +146,7 @@ BATCH_SIZE = int32(
     "batch.size",
     16 * KIB,
     MEDIUM,
-    "Bytes of a batch; a larger record has a batch of its own. 0 sends each record alone.",
+    "Maximum batch size; a larger record gets its own batch. 0 disables batching.",
     at_least=0,
 )
 
@@ -154,8 +154,8 @@ BATCH_BACKLOG_SIZE = int32(
     "batch.backlog.size",
     256 * KIB,
     MEDIUM,
-    "Bytes up to which a full batch grows on while it cannot be sent yet, so that what must wait does so in "
-    "fewer batches; nothing waits in order to grow. 0 is Kafka's rule: a full batch takes no more.",
+    "Size up to which a full batch may grow while it cannot be sent yet, so that a backlog has "
+    "fewer batches; batches never wait to grow. 0 is Kafka's behavior: a full batch is closed.",
     at_least=0,
 )
 
@@ -163,7 +163,7 @@ BUFFER_MEMORY = int64(
     "buffer.memory",
     32 * MIB,
     HIGH,
-    "Bytes that records not yet acknowledged may take. When they are used up, send waits for max.block.ms.",
+    "Memory for records that are not acknowledged. If it is exhausted, send blocks for up to max.block.ms.",
     at_least=0,
 )
 
@@ -171,7 +171,7 @@ MAX_BLOCK_MS = int64(
     "max.block.ms",
     MINUTE_MS,
     MEDIUM,
-    "How long send may wait for metadata and room, and calls of transactions for their answer.",
+    "Maximum time that send blocks for metadata and memory, and transaction calls for their response.",
     at_least=0,
 )
 
@@ -179,7 +179,7 @@ MAX_REQUEST_SIZE = int32(
     "max.request.size",
     MIB,
     MEDIUM,
-    "Largest request, and with it the largest record before compression.",
+    "Maximum size of a request, and of an uncompressed record.",
     at_least=0,
 )
 
@@ -187,7 +187,7 @@ COMPRESSION_TYPE = choice(
     "compression.type",
     "none",
     HIGH,
-    "How batches are compressed.",
+    "Compression of batches.",
     among=("none", "gzip", "snappy", "lz4", "zstd"),
 )
 
@@ -195,7 +195,7 @@ COMPRESSION_GZIP_LEVEL = int32(
     "compression.gzip.level",
     -1,
     MEDIUM,
-    "How hard gzip tries; more is smaller and slower, -1 the library's default.",
+    "Compression level of gzip; higher is smaller and slower, -1 is the library's default.",
     check=gzip_level,
     allowed="-1 or 1 to 9",
 )
@@ -204,7 +204,7 @@ COMPRESSION_LZ4_LEVEL = int32(
     "compression.lz4.level",
     9,
     MEDIUM,
-    "How hard lz4 tries; more is smaller and slower.",
+    "Compression level of lz4; higher is smaller and slower.",
     at_least=1,
     at_most=17,
 )
@@ -213,7 +213,7 @@ COMPRESSION_ZSTD_LEVEL = int32(
     "compression.zstd.level",
     3,
     MEDIUM,
-    "How hard zstd tries; more is smaller and slower.",
+    "Compression level of zstd; higher is smaller and slower.",
     at_least=-131_072,
     at_most=22,
 )
@@ -222,21 +222,21 @@ PARTITIONER_IGNORE_KEYS = boolean(
     "partitioner.ignore.keys",
     False,
     MEDIUM,
-    "Whether records with a key are spread like those without, not by the key's hash.",
+    "Whether records with a key are partitioned like those without, instead of by the key's hash.",
 )
 
 PARTITIONER_ADAPTIVE_PARTITIONING_ENABLE = boolean(
     "partitioner.adaptive.partitioning.enable",
     True,
     LOW,
-    "Whether brokers that are faster get more of the records without a key.",
+    "Whether faster brokers get more of the records without a key.",
 )
 
 PARTITIONER_AVAILABILITY_TIMEOUT_MS = int64(
     "partitioner.availability.timeout.ms",
     0,
     LOW,
-    "A broker that took no batch for so long gets no records without a key; 0 never leaves one out.",
+    "Time after which a broker that accepts no batches gets no records without a key; 0 disables this.",
     at_least=0,
 )
 

@@ -1,6 +1,6 @@
-"""TLS and SASL: every option is known and checked, and has no effect while connections are plain.
+"""TLS and SASL options. They are checked but have no effect.
 
-Only ``security.protocol=PLAINTEXT`` can be chosen yet; with it Kafka's clients pass these over too.
+Only ``security.protocol=PLAINTEXT`` is available, with which Kafka's clients ignore them too.
 """
 
 from __future__ import annotations
@@ -16,126 +16,132 @@ from odradek.config.types import (
     int16,
     int32,
     int64,
-    secret,
-    text,
-    words,
+    password,
+    string,
+    string_list,
 )
 
-SECURITY_PROVIDERS = text("security.providers", None, LOW, "Java security providers to load.", inert=True)
+SECURITY_PROVIDERS = string("security.providers", None, LOW, "Java security providers to load.", inert=True)
 
-SSL_PROTOCOL = text("ssl.protocol", "TLSv1.3", MEDIUM, "Newest TLS version to negotiate.", inert=True)
+SSL_PROTOCOL = string("ssl.protocol", "TLSv1.3", MEDIUM, "Highest TLS version.", inert=True)
 
-SSL_PROVIDER = text("ssl.provider", None, MEDIUM, "Java provider of TLS.", inert=True)
+SSL_PROVIDER = string("ssl.provider", None, MEDIUM, "Java security provider for TLS.", inert=True)
 
-SSL_ENABLED_PROTOCOLS = words(
-    "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), MEDIUM, "TLS versions on offer.", inert=True
+SSL_ENABLED_PROTOCOLS = string_list(
+    "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), MEDIUM, "Enabled TLS versions.", inert=True
 )
 
-SSL_KEYSTORE_TYPE = text("ssl.keystore.type", "JKS", MEDIUM, "Format of the key store.", inert=True)
+SSL_KEYSTORE_TYPE = string("ssl.keystore.type", "JKS", MEDIUM, "Format of the key store.", inert=True)
 
-SSL_KEYSTORE_LOCATION = text(
-    "ssl.keystore.location", None, HIGH, "File with this client's key and certificate.", inert=True
+SSL_KEYSTORE_LOCATION = string(
+    "ssl.keystore.location", None, HIGH, "Key store file with the client's key and certificate.", inert=True
 )
 
-SSL_KEYSTORE_PASSWORD = secret("ssl.keystore.password", HIGH, "Password of that file.", inert=True)
+SSL_KEYSTORE_PASSWORD = password("ssl.keystore.password", HIGH, "Password of the key store.", inert=True)
 
-SSL_KEY_PASSWORD = secret("ssl.key.password", HIGH, "Password of the private key.", inert=True)
+SSL_KEY_PASSWORD = password("ssl.key.password", HIGH, "Password of the private key.", inert=True)
 
-SSL_KEYSTORE_KEY = secret(
-    "ssl.keystore.key", HIGH, "Private key as PEM text, in place of a file.", inert=True
+SSL_KEYSTORE_KEY = password(
+    "ssl.keystore.key", HIGH, "Private key in PEM format, instead of a key store file.", inert=True
 )
 
-SSL_KEYSTORE_CERTIFICATE_CHAIN = secret(
-    "ssl.keystore.certificate.chain", HIGH, "Certificates as PEM text, in place of a file.", inert=True
-)
-
-SSL_TRUSTSTORE_TYPE = text("ssl.truststore.type", "JKS", MEDIUM, "Format of the trust store.", inert=True)
-
-SSL_TRUSTSTORE_LOCATION = text(
-    "ssl.truststore.location", None, HIGH, "File with the certificates that are trusted.", inert=True
-)
-
-SSL_TRUSTSTORE_PASSWORD = secret("ssl.truststore.password", HIGH, "Password of that file.", inert=True)
-
-SSL_TRUSTSTORE_CERTIFICATES = secret(
-    "ssl.truststore.certificates", HIGH, "Trusted certificates as PEM text, in place of a file.", inert=True
-)
-
-SSL_KEYMANAGER_ALGORITHM = text(
-    "ssl.keymanager.algorithm", "SunX509", LOW, "Java key manager algorithm.", inert=True
-)
-
-SSL_TRUSTMANAGER_ALGORITHM = text(
-    "ssl.trustmanager.algorithm", "PKIX", LOW, "Java trust manager algorithm.", inert=True
-)
-
-SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = text(
-    "ssl.endpoint.identification.algorithm",
-    "https",
-    LOW,
-    "How a broker's host name is checked; empty turns the check off.",
+SSL_KEYSTORE_CERTIFICATE_CHAIN = password(
+    "ssl.keystore.certificate.chain",
+    HIGH,
+    "Certificate chain in PEM format, instead of a key store file.",
     inert=True,
 )
 
-SSL_SECURE_RANDOM_IMPLEMENTATION = text(
+SSL_TRUSTSTORE_TYPE = string("ssl.truststore.type", "JKS", MEDIUM, "Format of the trust store.", inert=True)
+
+SSL_TRUSTSTORE_LOCATION = string(
+    "ssl.truststore.location", None, HIGH, "Trust store file with the trusted certificates.", inert=True
+)
+
+SSL_TRUSTSTORE_PASSWORD = password(
+    "ssl.truststore.password", HIGH, "Password of the trust store.", inert=True
+)
+
+SSL_TRUSTSTORE_CERTIFICATES = password(
+    "ssl.truststore.certificates",
+    HIGH,
+    "Trusted certificates in PEM format, instead of a trust store file.",
+    inert=True,
+)
+
+SSL_KEYMANAGER_ALGORITHM = string(
+    "ssl.keymanager.algorithm", "SunX509", LOW, "Java key manager algorithm.", inert=True
+)
+
+SSL_TRUSTMANAGER_ALGORITHM = string(
+    "ssl.trustmanager.algorithm", "PKIX", LOW, "Java trust manager algorithm.", inert=True
+)
+
+SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = string(
+    "ssl.endpoint.identification.algorithm",
+    "https",
+    LOW,
+    "Algorithm that verifies a broker's host name; empty disables it.",
+    inert=True,
+)
+
+SSL_SECURE_RANDOM_IMPLEMENTATION = string(
     "ssl.secure.random.implementation", None, LOW, "Java random number generator for TLS.", inert=True
 )
 
-SSL_CIPHER_SUITES = words(
-    "ssl.cipher.suites", None, LOW, "Cipher suites on offer; none leaves the library's choice.", inert=True
+SSL_CIPHER_SUITES = string_list(
+    "ssl.cipher.suites", None, LOW, "Enabled cipher suites; the library's default if not set.", inert=True
 )
 
 SSL_ENGINE_FACTORY_CLASS = class_name(
-    "ssl.engine.factory.class", None, LOW, "Java class that makes TLS engines.", inert=True
+    "ssl.engine.factory.class", None, LOW, "Java class that creates TLS engines.", inert=True
 )
 
-SASL_MECHANISM = text(
-    "sasl.mechanism", "GSSAPI", MEDIUM, "SASL mechanism by which this client says who it is.", inert=True
-)
+SASL_MECHANISM = string("sasl.mechanism", "GSSAPI", MEDIUM, "SASL mechanism of this client.", inert=True)
 
-SASL_JAAS_CONFIG = secret(
-    "sasl.jaas.config", MEDIUM, "Name and password of that mechanism, in JAAS form.", inert=True
+SASL_JAAS_CONFIG = password(
+    "sasl.jaas.config", MEDIUM, "User name and password of the SASL mechanism in JAAS format.", inert=True
 )
 
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = class_name(
     "sasl.client.callback.handler.class",
     None,
     MEDIUM,
-    "Java class that answers a mechanism's questions.",
+    "Java class with the callbacks of a SASL mechanism.",
     inert=True,
 )
 
-SASL_LOGIN_CLASS = class_name("sasl.login.class", None, MEDIUM, "Java class that logs in.", inert=True)
+SASL_LOGIN_CLASS = class_name("sasl.login.class", None, MEDIUM, "Java login class.", inert=True)
 
 SASL_LOGIN_CALLBACK_HANDLER_CLASS = class_name(
-    "sasl.login.callback.handler.class", None, MEDIUM, "Java login callback class.", inert=True
+    "sasl.login.callback.handler.class", None, MEDIUM, "Java class with the login callbacks.", inert=True
 )
 
-SASL_KERBEROS_SERVICE_NAME = text(
-    "sasl.kerberos.service.name", None, MEDIUM, "Kerberos name of the brokers.", inert=True
+SASL_KERBEROS_SERVICE_NAME = string(
+    "sasl.kerberos.service.name", None, MEDIUM, "Kerberos service name of the brokers.", inert=True
 )
 
-SASL_KERBEROS_KINIT_CMD = text(
-    "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", LOW, "Path of the program kinit.", inert=True
+SASL_KERBEROS_KINIT_CMD = string(
+    "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", LOW, "Path of the kinit command.", inert=True
 )
 
 SASL_KERBEROS_TICKET_RENEW_WINDOW_FACTOR = double(
     "sasl.kerberos.ticket.renew.window.factor",
     0.8,
     LOW,
-    "When Kerberos tickets are renewed, as a share of their life.",
+    "Part of a Kerberos ticket's lifetime after which it is renewed.",
     inert=True,
 )
 
 SASL_KERBEROS_TICKET_RENEW_JITTER = double(
-    "sasl.kerberos.ticket.renew.jitter", 0.05, LOW, "Randomness of that renewal.", inert=True
+    "sasl.kerberos.ticket.renew.jitter", 0.05, LOW, "Random jitter of the ticket renewal.", inert=True
 )
 
 SASL_KERBEROS_MIN_TIME_BEFORE_RELOGIN = int64(
     "sasl.kerberos.min.time.before.relogin",
     60_000,
     LOW,
-    "Shortest time between two Kerberos logins.",
+    "Minimum time between two Kerberos logins.",
     inert=True,
 )
 
@@ -143,7 +149,7 @@ SASL_LOGIN_REFRESH_WINDOW_FACTOR = double(
     "sasl.login.refresh.window.factor",
     0.8,
     LOW,
-    "When an OAuth login is refreshed, as a share of its life.",
+    "Part of an OAuth token's lifetime after which the login is refreshed.",
     at_least=0.5,
     at_most=1.0,
     inert=True,
@@ -153,7 +159,7 @@ SASL_LOGIN_REFRESH_WINDOW_JITTER = double(
     "sasl.login.refresh.window.jitter",
     0.05,
     LOW,
-    "Randomness of that refresh.",
+    "Random jitter of the login refresh.",
     at_least=0.0,
     at_most=0.25,
     inert=True,
@@ -163,7 +169,7 @@ SASL_LOGIN_REFRESH_MIN_PERIOD_SECONDS = int16(
     "sasl.login.refresh.min.period.seconds",
     60,
     LOW,
-    "Shortest time between two such refreshes.",
+    "Minimum time between two login refreshes.",
     at_least=0,
     at_most=900,
     inert=True,
@@ -173,53 +179,53 @@ SASL_LOGIN_REFRESH_BUFFER_SECONDS = int16(
     "sasl.login.refresh.buffer.seconds",
     300,
     LOW,
-    "How long before its end a login is refreshed.",
+    "Time before the expiration at which a login is refreshed.",
     at_least=0,
     at_most=3600,
     inert=True,
 )
 
 SASL_LOGIN_CONNECT_TIMEOUT_MS = int32(
-    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout towards a token provider.", inert=True
+    "sasl.login.connect.timeout.ms", None, LOW, "Connect timeout to a token provider.", inert=True
 )
 
 SASL_LOGIN_READ_TIMEOUT_MS = int32(
-    "sasl.login.read.timeout.ms", None, LOW, "Read timeout towards a token provider.", inert=True
+    "sasl.login.read.timeout.ms", None, LOW, "Read timeout of a token provider.", inert=True
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MS = int64(
-    "sasl.login.retry.backoff.ms", 100, LOW, "First wait after a failed token request.", inert=True
+    "sasl.login.retry.backoff.ms", 100, LOW, "Initial backoff after a failed token request.", inert=True
 )
 
 SASL_LOGIN_RETRY_BACKOFF_MAX_MS = int64(
-    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Longest wait after failed token requests.", inert=True
+    "sasl.login.retry.backoff.max.ms", 10_000, LOW, "Maximum backoff after failed token requests.", inert=True
 )
 
-SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = text(
-    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim of a token that holds its scope.", inert=True
+SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = string(
+    "sasl.oauthbearer.scope.claim.name", "scope", LOW, "Claim with the scope of a token.", inert=True
 )
 
-SASL_OAUTHBEARER_SUB_CLAIM_NAME = text(
-    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim of a token that holds its subject.", inert=True
+SASL_OAUTHBEARER_SUB_CLAIM_NAME = string(
+    "sasl.oauthbearer.sub.claim.name", "sub", LOW, "Claim with the subject of a token.", inert=True
 )
 
-SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = text(
-    "sasl.oauthbearer.token.endpoint.url", None, MEDIUM, "Where tokens are fetched.", inert=True
+SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = string(
+    "sasl.oauthbearer.token.endpoint.url", None, MEDIUM, "URL from which tokens are fetched.", inert=True
 )
 
 SASL_OAUTHBEARER_HEADER_URLENCODE = boolean(
     "sasl.oauthbearer.header.urlencode",
     False,
     LOW,
-    "Whether name and secret are URL-encoded when a token is fetched.",
+    "Whether client id and secret are URL-encoded when a token is fetched.",
     inert=True,
 )
 
-SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = text(
+SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = string(
     "sasl.oauthbearer.jwks.endpoint.url",
     None,
     MEDIUM,
-    "Where the keys that sign tokens are found.",
+    "URL of the keys that verify tokens (JWKS).",
     inert=True,
 )
 
@@ -227,7 +233,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     3_600_000,
     LOW,
-    "How often those keys are read again.",
+    "Interval between refreshes of the JWKS.",
     inert=True,
 )
 
@@ -235,7 +241,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = int64(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     100,
     LOW,
-    "First wait after reading them failed.",
+    "Initial backoff after a failed JWKS refresh.",
     inert=True,
 )
 
@@ -243,7 +249,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = int64(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
     10_000,
     LOW,
-    "Longest wait after reading them failed.",
+    "Maximum backoff after failed JWKS refreshes.",
     inert=True,
 )
 
@@ -251,16 +257,20 @@ SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = int32(
     "sasl.oauthbearer.clock.skew.seconds",
     30,
     LOW,
-    "Difference between clocks that is forgiven when a token is checked.",
+    "Tolerated clock difference when a token is verified.",
     inert=True,
 )
 
-SASL_OAUTHBEARER_EXPECTED_AUDIENCE = words(
-    "sasl.oauthbearer.expected.audience", None, LOW, "Audiences one of which a token must name.", inert=True
+SASL_OAUTHBEARER_EXPECTED_AUDIENCE = string_list(
+    "sasl.oauthbearer.expected.audience",
+    None,
+    LOW,
+    "Accepted audiences; a token must have one of them.",
+    inert=True,
 )
 
-SASL_OAUTHBEARER_EXPECTED_ISSUER = text(
-    "sasl.oauthbearer.expected.issuer", None, LOW, "Issuer a token must name.", inert=True
+SASL_OAUTHBEARER_EXPECTED_ISSUER = string(
+    "sasl.oauthbearer.expected.issuer", None, LOW, "Required issuer of a token.", inert=True
 )
 
 SECURITY_SETTINGS = declared(globals())

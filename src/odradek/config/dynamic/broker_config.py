@@ -1,11 +1,10 @@
-"""Settings in layers: default < static < cluster-wide < this broker's < the topic's own.
+"""A broker's configuration in layers: default < static < cluster-wide < per-broker < topic override.
 
-``DynamicBrokerConfig`` holds a broker's layers as texts and gives typed values of all of them together. The
-static layer
-is fixed at start; the two dynamic ones are replaced whole when the store says so, and what in them cannot be
-used is passed over, as it may have been written by another version.
+``DynamicBrokerConfig`` holds a broker's layers as raw values, and the typed values of all of them together.
+The static layer is fixed at start; the two dynamic ones are replaced as a whole when the store changes.
+Invalid overrides in them are skipped, because another version may have written them.
 
-A topic without an override follows the broker: its settings are computed from the broker's by ``SYNONYMS``.
+A topic setting without an override has the broker's value, according to ``SYNONYMS``.
 """
 
 from __future__ import annotations
@@ -15,15 +14,21 @@ from typing import Any, Final
 
 from odradek.config import availability, broker, constraints, derived, topic
 from odradek.config.broker.throttles import THROTTLES_BY_NAME
-from odradek.config.definition import InvalidValue, Setting, Settings, UpdateMode, read, split_listener_name
+from odradek.config.definition import (
+    InvalidValue,
+    Setting,
+    Settings,
+    UpdateMode,
+    parse_settings,
+    split_listener_name,
+)
 from odradek.config.lookup import DYNAMIC_BY_NAME, find_broker_setting
 from odradek.model.errors import ConfigError
 
-# Distinct sets of overrides whose settings are kept computed. Topics mostly share a few; a cluster that has
-# more different ones computes some of them anew.
+# Distinct sets of topic overrides whose settings are cached. Most topics share a few sets.
 _CACHED_MAX: Final = 1024
 
-# These may differ only by listener while a broker runs, so their plain names cannot be changed then.
+# At run time these can only be changed with a listener prefix.
 PER_LISTENER_ONLY: Final = frozenset(
     {
         "ssl.keystore.type",
@@ -39,14 +44,14 @@ PER_LISTENER_ONLY: Final = frozenset(
     }
 )
 
-# With a listener prefix these are still set for the whole cluster.
+# These can be changed cluster-wide even with a listener prefix.
 CLUSTER_LEVEL_ON_LISTENERS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
 
 
 class DynamicBrokerConfig:
-    """One broker's settings, live. ``broker`` is replaced when a layer changes; ``version`` then grows."""
+    """A broker's current settings. A change replaces ``broker`` and increments ``version``."""
 
     __slots__ = (
         "_topics",
@@ -60,57 +65,57 @@ class DynamicBrokerConfig:
     )
 
     def __init__(self, static: Mapping[str, str]) -> None:
-        """``static`` are the texts given in file, variables and arguments; raises ConfigError if unusable."""
+        """Create from the raw values of the static sources; raises ConfigError if they are invalid."""
         self.static = _with_both_ids(static)
         self.cluster_overrides: Mapping[str, str] = {}
         self.broker_overrides: Mapping[str, str] = {}
         self.version = 0
         self.observers: list[Callable[[Settings], None]] = []
-        """Called with the values of ``broker`` when they have changed."""
+        """Called with ``broker`` after each change."""
         self._topics: dict[tuple[tuple[str, str], ...], Settings] = {}
-        self.broker = read(broker.BY_NAME, self.static)
-        self.throttles = read(THROTTLES_BY_NAME, {})
+        self.broker = parse_settings(broker.BY_NAME, self.static)
+        self.throttles = parse_settings(THROTTLES_BY_NAME, {})
 
     def set_broker_id(self, broker_id: int) -> None:
-        """Enter the id that this broker was given by the store."""
+        """Set the generated broker id."""
         self.static = {**self.static, "broker.id": str(broker_id), "node.id": str(broker_id)}
         self._rebuild()
 
     def set_cluster_overrides(self, overrides: Mapping[str, str]) -> list[str]:
-        """Replace the cluster-wide dynamic layer. Gives a line for each override that was passed over."""
-        self.cluster_overrides, problems = _usable(overrides, per_broker=False)
+        """Replace the cluster-wide overrides. Returns a line for each override that was skipped."""
+        self.cluster_overrides, problems = _valid_overrides(overrides, per_broker=False)
         return problems + self._rebuild()
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> list[str]:
-        """Replace this broker's own dynamic layer. Gives a line for each override that was passed over."""
-        self.broker_overrides, problems = _usable(overrides, per_broker=True)
+        """Replace this broker's overrides. Returns a line for each override that was skipped."""
+        self.broker_overrides, problems = _valid_overrides(overrides, per_broker=True)
         return problems + self._rebuild()
 
-    def effective(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """Texts that count with these dynamic layers over the static one."""
-        return lay(self.static, cluster, own)
+    def effective(self, cluster: Mapping[str, str], per_broker: Mapping[str, str]) -> dict[str, str]:
+        """Return the effective raw values with these dynamic layers over the static one."""
+        return merge_layers(self.static, cluster, per_broker)
 
     def topic_settings(self, overrides: Mapping[str, str]) -> Settings:
-        """A topic's settings. Overrides that cannot be used are passed over; see ``topic_problems``."""
+        """Return a topic's settings. Invalid overrides are skipped; see ``topic_problems``."""
         key = tuple(sorted(overrides.items()))
-        found = self._topics.get(key)
-        if found is None:
+        settings = self._topics.get(key)
+        if settings is None:
             if len(self._topics) >= _CACHED_MAX:
                 self._topics.clear()
-            found = self._topics[key] = _topic_settings(self.broker, overrides)
-        return found
+            settings = self._topics[key] = _topic_settings(self.broker, overrides)
+        return settings
 
     def _rebuild(self) -> list[str]:
-        """Compute anew; if the layers do not fit together, keep the values there were and say why."""
-        texts = self.effective(self.cluster_overrides, self.broker_overrides)
+        """Recompute the settings; if they are inconsistent, keep the current ones and return the reasons."""
+        raw_values = self.effective(self.cluster_overrides, self.broker_overrides)
         try:
-            settings = read(broker.BY_NAME, texts)
-        except ConfigError as wrong:
-            return list(wrong.problems)
-        if found := constraints.live_problems(settings, texts):
-            return found
+            settings = parse_settings(broker.BY_NAME, raw_values)
+        except ConfigError as error:
+            return list(error.problems)
+        if problems := constraints.live_problems(settings, raw_values):
+            return problems
         self.broker = settings
-        self.throttles = read(THROTTLES_BY_NAME, texts)
+        self.throttles = parse_settings(THROTTLES_BY_NAME, raw_values)
         self._topics.clear()
         self.version += 1
         for observer in self.observers:
@@ -118,52 +123,52 @@ class DynamicBrokerConfig:
         return []
 
 
-def lay(*layers: Mapping[str, str]) -> dict[str, str]:
-    """Later layers over earlier ones. A name puts out its synonyms of the layers below."""
-    texts: dict[str, str] = {}
+def merge_layers(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Merge layers, later over earlier. A name also overrides its synonyms in earlier layers."""
+    merged: dict[str, str] = {}
     for layer in layers:
         for group in derived.SYNONYM_GROUPS:
             if any(name in layer for name in group):
                 for name in group:
-                    texts.pop(name, None)
-        texts.update(layer)
-    return texts
+                    merged.pop(name, None)
+        merged.update(layer)
+    return merged
 
 
 def topic_problems(overrides: Mapping[str, str]) -> list[str]:
-    """What in a topic's stored overrides cannot be used, one line each."""
-    found = []
+    """Return one line for each invalid override of a topic."""
+    problems = []
     for name, text in overrides.items():
         setting = topic.BY_NAME.get(name)
         if setting is None:
-            found.append(f"Unknown topic config name: {name}")
+            problems.append(f"Unknown topic config name: {name}")
             continue
         try:
-            setting.read(text)
-        except InvalidValue as wrong:
-            found.append(str(wrong))
-    return found
+            setting.parse_value(text)
+        except InvalidValue as error:
+            problems.append(str(error))
+    return problems
 
 
 def dynamic_update_error(name: str, *, per_broker: bool) -> str | None:
-    """Why a known name cannot stand in a dynamic layer, or None if it can."""
+    """Return why a known setting cannot be updated dynamically, or None if it can."""
     plain = DYNAMIC_BY_NAME.get(name)
     if plain is None:
         split = split_listener_name(name)
         cluster_level = split is not None and split[1] in CLUSTER_LEVEL_ON_LISTENERS
-        return None if per_broker or cluster_level else _NOT_FOR_ALL
+        return None if per_broker or cluster_level else _PER_BROKER_ONLY
     if plain.dynamic is UpdateMode.READ_ONLY:
         return "Cannot update these configs dynamically"
     if name in PER_LISTENER_ONLY:
         return "These security configs can be dynamically updated only per-listener using the listener prefix"
-    return None if per_broker or plain.dynamic is UpdateMode.CLUSTER_WIDE else _NOT_FOR_ALL
+    return None if per_broker or plain.dynamic is UpdateMode.CLUSTER_WIDE else _PER_BROKER_ONLY
 
 
-_NOT_FOR_ALL: Final = "Cannot update these configs at default cluster level, broker id must be specified"
+_PER_BROKER_ONLY: Final = "Cannot update these configs at default cluster level, broker id must be specified"
 
 
-def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    kept: dict[str, str] = {}
+def _valid_overrides(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
+    valid: dict[str, str] = {}
     problems: list[str] = []
     for name, text in overrides.items():
         setting = find_broker_setting(name)
@@ -174,24 +179,24 @@ def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
             problems.append(f"{reason}: {name}")
             continue
         try:
-            setting.read(text)
-        except InvalidValue as wrong:
-            problems.append(str(wrong))
+            setting.parse_value(text)
+        except InvalidValue as error:
+            problems.append(str(error))
             continue
-        if refused := availability.unavailable_setting_problems({name: text}):
-            problems += refused
+        if unavailable := availability.unavailable_setting_problems({name: text}):
+            problems += unavailable
             continue
-        kept[name] = text
-    return kept, problems
+        valid[name] = text
+    return valid, problems
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """``broker.id`` and ``node.id`` are one thing; whichever is given is entered under both names."""
-    texts = dict(static)
-    for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
-        if one in texts:
-            texts.setdefault(other, texts[one])
-    return texts
+    """Copy ``broker.id`` to ``node.id`` or vice versa: they are the same setting."""
+    raw_values = dict(static)
+    for name, synonym in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in raw_values:
+            raw_values.setdefault(synonym, raw_values[name])
+    return raw_values
 
 
 def _topic_settings(settings: Settings, overrides: Mapping[str, str]) -> Settings:
@@ -201,16 +206,16 @@ def _topic_settings(settings: Settings, overrides: Mapping[str, str]) -> Setting
         if setting is None:
             continue
         try:
-            values[setting] = setting.read(text)
+            values[setting] = setting.parse_value(text)
         except InvalidValue:
             continue
     return Settings(values)
 
 
 def _inherited(settings: Settings, setting: Setting[Any]) -> Any:
-    """What a topic without an override has."""
-    if (rule := _DERIVED.get(setting)) is not None:
-        return rule(settings)
+    """Return the value of a topic setting without an override."""
+    if (derive := _DERIVED.get(setting)) is not None:
+        return derive(settings)
     synonyms = topic.SYNONYMS.get(setting)
     return setting.default if synonyms is None else settings[synonyms[0].setting]
 

@@ -1,9 +1,9 @@
-"""What DescribeConfigs tells: for each setting its value, where it came from, and what lies beneath.
+"""DescribeConfigs: the value of each setting, its source, and its synonyms.
 
-The list of synonyms is ordered as values count: this broker's dynamic layer, the cluster's, the static one,
-the default; within a layer the finer unit first. As in Kafka it begins with the described name itself: what
-stands before that is left out, so that a setting that has a value only under another unit's name has none.
-Values of secrets are never given, nor are those of names that no table knows.
+Synonyms are in order of precedence: this broker's dynamic configuration, the cluster's, the static one, the
+default; within each the finer unit first. As in Kafka, the list starts with the described name: preceding
+synonyms are omitted, so a setting that is only set by another unit's name has none. Values of secrets are
+never included, nor are those of unknown names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DescribedSynonym(NamedTuple):
 
 
 class DescribedSetting(NamedTuple):
-    """One setting as described; ``value`` is None if it has none or must not be told."""
+    """Description of one setting; ``value`` is None if it has none or is a secret."""
 
     name: str
     value: str | None
@@ -43,84 +43,84 @@ class DescribedSetting(NamedTuple):
 
 
 def describe_broker(
-    layers: DynamicBrokerConfig, names: Collection[str] | None = None
+    config: DynamicBrokerConfig, names: Collection[str] | None = None
 ) -> list[DescribedSetting]:
-    """All settings of this broker, or those of the given names that exist."""
-    texts = layers.effective(layers.cluster_overrides, layers.broker_overrides)
-    facts = []
+    """Describe the settings of this broker: all, or those with these names."""
+    raw_values = config.effective(config.cluster_overrides, config.broker_overrides)
+    described = []
     for setting in broker.BROKER:
-        if not setting.unlisted and _wanted(setting.name, names):
-            value = setting.text(layers.broker[setting])
-            facts.append(_broker_fact(layers, setting.name, setting, value))
-    for name, text in texts.items():
-        if name not in broker.BY_NAME and _wanted(name, names):
-            facts.append(_broker_fact(layers, name, find_broker_setting(name), text))
-    return facts
+        if not setting.unlisted and _is_requested(setting.name, names):
+            value = setting.format_value(config.broker[setting])
+            described.append(_describe(config, setting.name, setting, value))
+    for name, text in raw_values.items():
+        if name not in broker.BY_NAME and _is_requested(name, names):
+            described.append(_describe(config, name, find_broker_setting(name), text))
+    return described
 
 
 def describe_cluster(
-    layers: DynamicBrokerConfig, names: Collection[str] | None = None
+    config: DynamicBrokerConfig, names: Collection[str] | None = None
 ) -> list[DescribedSetting]:
-    """What has been set for all brokers at run time, and nothing else."""
-    facts = []
-    for name, text in layers.cluster_overrides.items():
-        if _wanted(name, names):
-            fact = _broker_fact(layers, name, find_broker_setting(name), text)
+    """Describe the settings that were set for all brokers at run time."""
+    described = []
+    for name, text in config.cluster_overrides.items():
+        if _is_requested(name, names):
+            setting = _describe(config, name, find_broker_setting(name), text)
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-            kept = tuple(synonym for synonym in fact.synonyms if synonym.source is source)
-            facts.append(fact._replace(source=source, synonyms=kept))
-    return facts
+            synonyms = tuple(synonym for synonym in setting.synonyms if synonym.source is source)
+            described.append(setting._replace(source=source, synonyms=synonyms))
+    return described
 
 
 def describe_topic(
-    layers: DynamicBrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
+    config: DynamicBrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[DescribedSetting]:
-    """All settings of a topic with these overrides, or those of the given names that exist."""
-    settings = layers.topic_settings(overrides)
-    facts = []
+    """Describe the settings of a topic: all, or those with these names."""
+    settings = config.topic_settings(overrides)
+    described = []
     for setting in topic.TOPIC:
-        if not _wanted(setting.name, names):
+        if not _is_requested(setting.name, names):
             continue
-        value = setting.text(settings[setting])
-        synonyms = _topic_synonyms(layers, setting)
+        value = setting.format_value(settings[setting])
+        synonyms = _topic_synonyms(config, setting)
         if setting.name in overrides:
-            own = DescribedSynonym(setting.name, value, ConfigSource.TOPIC_CONFIG)
-            synonyms = (own, *synonyms)
+            override = DescribedSynonym(setting.name, value, ConfigSource.TOPIC_CONFIG)
+            synonyms = (override, *synonyms)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
-        facts.append(
+        described.append(
             DescribedSetting(
                 setting.name, value, source, False, False, synonyms, setting.type, setting.documentation
             )
         )
-    return facts
+    return described
 
 
 def describe_loggers(
     levels: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[DescribedSetting]:
-    """All loggers with their levels, or those of the given names that exist."""
+    """Describe the loggers and their levels: all, or those with these names."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return [
         DescribedSetting(name, level, source, False, False, (), ConfigType.UNKNOWN, None)
         for name, level in levels.items()
-        if _wanted(name, names)
+        if _is_requested(name, names)
     ]
 
 
-def _wanted(name: str, names: Collection[str] | None) -> bool:
+def _is_requested(name: str, names: Collection[str] | None) -> bool:
     return names is None or name in names
 
 
-def _topic_synonyms(layers: DynamicBrokerConfig, setting: Setting[Any]) -> tuple[DescribedSynonym, ...]:
+def _topic_synonyms(config: DynamicBrokerConfig, setting: Setting[Any]) -> tuple[DescribedSynonym, ...]:
     synonyms = topic.SYNONYMS.get(setting)
-    return () if synonyms is None else _synonyms(layers, synonyms[0].setting.name, sensitive=False)
+    return () if synonyms is None else _synonyms(config, synonyms[0].setting.name, sensitive=False)
 
 
-def _broker_fact(
-    layers: DynamicBrokerConfig, name: str, setting: Setting[Any] | None, value: str | None
+def _describe(
+    config: DynamicBrokerConfig, name: str, setting: Setting[Any] | None, value: str | None
 ) -> DescribedSetting:
     sensitive = setting is None or setting.sensitive
-    synonyms = _synonyms(layers, name, sensitive=sensitive)
+    synonyms = _synonyms(config, name, sensitive=sensitive)
     dynamic = setting is not None and setting.name == name and setting.dynamic is not UpdateMode.READ_ONLY
     return DescribedSetting(
         name,
@@ -134,31 +134,33 @@ def _broker_fact(
     )
 
 
-def _synonyms(layers: DynamicBrokerConfig, name: str, *, sensitive: bool) -> tuple[DescribedSynonym, ...]:
-    found = list(_all_synonyms(layers, _names(name)))
-    while found and found[0].name != name:
-        found.pop(0)
-    return tuple(fact._replace(value=None) for fact in found) if sensitive else tuple(found)
+def _synonyms(config: DynamicBrokerConfig, name: str, *, sensitive: bool) -> tuple[DescribedSynonym, ...]:
+    synonyms = list(_all_synonyms(config, _names(name)))
+    while synonyms and synonyms[0].name != name:
+        synonyms.pop(0)
+    if sensitive:
+        return tuple(synonym._replace(value=None) for synonym in synonyms)
+    return tuple(synonyms)
 
 
-def _all_synonyms(layers: DynamicBrokerConfig, names: Iterable[str]) -> Iterator[DescribedSynonym]:
+def _all_synonyms(config: DynamicBrokerConfig, names: Iterable[str]) -> Iterator[DescribedSynonym]:
     for layer, source in (
-        (layers.broker_overrides, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (layers.cluster_overrides, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (layers.static, ConfigSource.STATIC_BROKER_CONFIG),
+        (config.broker_overrides, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (config.cluster_overrides, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (config.static, ConfigSource.STATIC_BROKER_CONFIG),
     ):
         for name in names:
             if name in layer:
                 yield DescribedSynonym(name, layer[name], source)
     for name in names:
         setting = broker.BY_NAME.get(name) or THROTTLES_BY_NAME.get(name)
-        text = None if setting is None else setting.text(setting.default)
+        text = None if setting is None else setting.format_value(setting.default)
         if text is not None:
             yield DescribedSynonym(name, text, ConfigSource.DEFAULT_CONFIG)
 
 
 def _names(name: str) -> tuple[str, ...]:
-    """The names under which a value of this one may be given, the one that counts first."""
+    """Return the names that can set this setting, in order of precedence."""
     group = _GROUPS.get(name)
     if group is not None:
         return group

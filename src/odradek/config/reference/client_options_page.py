@@ -1,4 +1,7 @@
-"""The reference page of the clients' options: ``python -m odradek.config.reference.client_options_page``."""
+"""Reference page of the client options, ``docs/client-options.md``.
+
+Generated with ``python -m odradek.config.reference.client_options_page``.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,24 @@ from odradek.config.client.metrics import METRICS_SETTINGS
 from odradek.config.client.producer import PRODUCER, PRODUCER_SETTINGS
 from odradek.config.client.security import SECURITY_SETTINGS
 from odradek.config.definition import Setting
-from odradek.config.reference.table_cells import default_cell, escaped, meaning_cell, type_cell, value_cell
+from odradek.config.reference.table_cells import (
+    default_cell,
+    description_cell,
+    escaped,
+    type_cell,
+    value_cell,
+)
 
 _TABLES: Final = (PRODUCER, CONSUMER, ADMIN)
 
 _INTRODUCTION: Final = """\
-# Options of the clients
+# Client options
 
-Made from the tables in `src/odradek/config/client` by `python -m
-odradek.config.reference.client_options_page`. Do not edit by hand.
+Generated from the tables in `src/odradek/config/client` by `make docs`. Do not edit by hand.
 
-Options have the names and defaults of Kafka 3.9's clients, and all of them are known. Two things are our own:
-`batch.backlog.size`, and that `send.buffer.bytes` is left to the system. Options are given as a mapping, as
-keyword arguments, or both, with dots or with underscores:
+Options have the names and defaults of Kafka 3.9's clients, and all of them are known. There are two
+differences: `batch.backlog.size` is an addition, and `send.buffer.bytes` defaults to the system's choice.
+Pass options as a mapping, as keyword arguments, or both, with dots or with underscores:
 
 ```python
 from datetime import timedelta
@@ -39,78 +47,80 @@ with Producer(bootstrap_servers=["127.0.0.1:9092"], linger_ms=timedelta(millisec
     pass
 ```
 
-Values are texts as in a `.properties` file, or Python's own: numbers, truth values, lists of texts, a
-`timedelta` for what ends in `.ms`. `None` is as good as nothing given. A name that is no option is refused,
-and the nearest right one is named; so is everything else that is wrong, all at once, before the client does
-anything.
+Values are strings as in a `.properties` file, or Python values: numbers, booleans, lists of strings, and a
+`timedelta` for options that end in `.ms`. `None` is the same as not setting the option. An unknown option is
+an error that names the nearest known one. All errors are reported at once, before the client does anything.
 
-Options marked *inert* are known and checked, and change nothing. What names a class in Java is a keyword
-argument here: `key_serializer`, `value_serializer`, `key_deserializer`, `value_deserializer`, `partitioner`,
-`assignors`, `interceptors`.
+Options marked *inert* are checked but have no effect. Options that name a Java class are keyword arguments:
+`key_serializer`, `value_serializer`, `key_deserializer`, `value_deserializer`, `partitioner`, `assignors`,
+`interceptors`.
 """
 
 _COMBINATIONS: Final = """
-## Together
+## Dependent options
 
-- `enable.idempotence` needs `acks=all`, `retries` other than 0, and at most 5 for
-  `max.in.flight.requests.per.connection`. If it was asked for, anything else is refused; if it is only on by
-  default, it is switched off, with a warning in the log.
-- `transactional.id` needs `enable.idempotence`.
-- `delivery.timeout.ms` is at least `linger.ms` and `request.timeout.ms` together: a smaller one is refused,
-  the default one raised.
-- `heartbeat.interval.ms` is lower than `session.timeout.ms`.
-- `enable.auto.commit` is off without a `group.id`, and refused if it was asked for.
-- `default.api.timeout.ms` of an admin client is at least `request.timeout.ms`: a smaller one is refused, the
-  default one raised.
-- `reconnect.backoff.max.ms` is `reconnect.backoff.ms` if only that is given.
+- `enable.idempotence` requires `acks=all`, `retries` other than 0, and at most 5 for
+  `max.in.flight.requests.per.connection`. If you set it explicitly, anything else is an error; if it is only
+  enabled by default, it is disabled with a warning in the log.
+- `transactional.id` requires `enable.idempotence`.
+- `delivery.timeout.ms` must be at least `linger.ms` plus `request.timeout.ms`: a smaller value is an error,
+  the default is raised.
+- `heartbeat.interval.ms` must be lower than `session.timeout.ms`.
+- `enable.auto.commit` is disabled without a `group.id`, and an error if you set it explicitly.
+- `default.api.timeout.ms` of an admin client must be at least `request.timeout.ms`: a smaller value is an
+  error, the default is raised.
+- `reconnect.backoff.max.ms` is `reconnect.backoff.ms` if you only set the latter.
 """
 
-_HEAD: Final = "| option | type | default | allowed | importance | meaning |\n|---|---|---|---|---|---|\n"
+_HEAD: Final = (
+    "| option | type | default | valid values | importance | description |\n|---|---|---|---|---|---|\n"
+)
 _SHARED_HEAD: Final = (
-    "| option | of | type | default | allowed | importance | meaning |\n|---|---|---|---|---|---|---|\n"
+    "| option | clients | type | default | valid values | importance | description |\n"
+    "|---|---|---|---|---|---|---|\n"
 )
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Return the page as Markdown."""
     return "".join(_parts())
 
 
 def _parts() -> Iterator[str]:
     yield _INTRODUCTION
     yield _COMBINATIONS
-    yield "\n## Producer\n\n" + _own(PRODUCER, PRODUCER_SETTINGS)
-    yield "\n## Consumer\n\n" + _own(CONSUMER, CONSUMER_SETTINGS)
-    yield "\n## Admin\n\n" + _own(ADMIN, ADMIN_SETTINGS)
-    yield "\n## Connections and metadata\n\n" + _shared(CONNECTION_SETTINGS)
-    yield "\n## Metrics\n\n" + _shared(METRICS_SETTINGS)
-    yield "\n## TLS and SASL\n\n" + _shared(SECURITY_SETTINGS)
+    yield "\n## Producer\n\n" + _client_table(PRODUCER, PRODUCER_SETTINGS)
+    yield "\n## Consumer\n\n" + _client_table(CONSUMER, CONSUMER_SETTINGS)
+    yield "\n## Admin\n\n" + _client_table(ADMIN, ADMIN_SETTINGS)
+    yield "\n## Connections and metadata\n\n" + _shared_table(CONNECTION_SETTINGS)
+    yield "\n## Metrics\n\n" + _shared_table(METRICS_SETTINGS)
+    yield "\n## TLS and SASL\n\n" + _shared_table(SECURITY_SETTINGS)
 
 
-def _own(table: ClientConfigDef, settings: Iterable[Setting[Any]]) -> str:
+def _client_table(table: ClientConfigDef, settings: Iterable[Setting[Any]]) -> str:
     return _HEAD + "".join(
         f"| `{setting.name}` | {type_cell(setting)} | {value_cell(setting, table.default_of(setting))} | "
-        f"{escaped(setting.allowed)} | {setting.importance.value} | {meaning_cell(setting)} |\n"
+        f"{escaped(setting.allowed)} | {setting.importance.value} | {description_cell(setting)} |\n"
         for setting in settings
         if not setting.unlisted
     )
 
 
-def _shared(settings: Iterable[Setting[Any]]) -> str:
+def _shared_table(settings: Iterable[Setting[Any]]) -> str:
     return _SHARED_HEAD + "".join(
-        f"| `{setting.name}` | {_owners(setting)} | {type_cell(setting)} | {_defaults(setting)} | "
-        f"{escaped(setting.allowed)} | {setting.importance.value} | {meaning_cell(setting)} |\n"
+        f"| `{setting.name}` | {_clients(setting)} | {type_cell(setting)} | {_defaults(setting)} | "
+        f"{escaped(setting.allowed)} | {setting.importance.value} | {description_cell(setting)} |\n"
         for setting in settings
     )
 
 
-def _owners(setting: Setting[Any]) -> str:
-    owners = [table.kind for table in _TABLES if setting.name in table.by_name]
-    return "all" if len(owners) == len(_TABLES) else ", ".join(owners)
+def _clients(setting: Setting[Any]) -> str:
+    kinds = [table.kind for table in _TABLES if setting.name in table.by_name]
+    return "all" if len(kinds) == len(_TABLES) else ", ".join(kinds)
 
 
 def _defaults(setting: Setting[Any]) -> str:
-    """The default, and which kinds of clients have another."""
+    """Return the default, and the defaults of clients with another one."""
     others = [
         f"{value_cell(setting, table.fixed[setting])} ({table.kind})"
         for table in _TABLES

@@ -1,4 +1,4 @@
-"""Cells of the tables on reference pages."""
+"""Table cells of the reference pages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def default_cell(setting: Setting[Any]) -> str:
 
 
 def value_cell(setting: Setting[Any], value: Any) -> str:
-    text = setting.text(value)
+    text = setting.format_value(value)
     if text is None:
         return "none"
     return f"`{text}`" if text else "empty"
 
 
-def meaning_cell(setting: Setting[Any]) -> str:
-    mark = "*Inert.* " if setting.inert else "*Not available.* " if setting.refused else ""
+def description_cell(setting: Setting[Any]) -> str:
+    mark = "*Inert.* " if setting.inert else "*Not available.* " if setting.unavailable else ""
     return mark + escaped(setting.doc)
 
 

@@ -59,11 +59,11 @@ def test_values_may_be_texts_or_pythons_own(
 @pytest.mark.parametrize("table", [PRODUCER, CONSUMER, ADMIN], ids=lambda table: table.kind)
 def test_every_option_can_be_given_its_default_under_both_names(table: ClientConfigDef) -> None:
     for name, setting in table.by_name.items():
-        text = setting.text(table.default_of(setting))
+        text = setting.format_value(table.default_of(setting))
         group = {"group.id": "g"} if table is CONSUMER else {}
         for spelled in (name, name.replace(".", "_")) if text else ():
             read = read_options(table, {**SERVERS, **group, spelled: text}, {})
-            assert setting.text(read[setting]) == text
+            assert setting.format_value(read[setting]) == text
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_every_option_can_be_given_its_default_under_both_names(table: ClientCon
         ("security.protocol", "TLS", "String must be one of (case insensitive): PLAINTEXT, SSL"),
         ("transactional.id", "", "String must be non-empty"),
         ("key.serializer", "org.example.Thing", "give a function or"),
-        ("partitioner.class", "org.example.Thing", "as the keyword argument partitioner"),
-        ("interceptor.classes", "org.example.Thing", "as the keyword argument interceptors"),
+        ("partitioner.class", "org.example.Thing", "in the keyword argument partitioner"),
+        ("interceptor.classes", "org.example.Thing", "in the keyword argument interceptors"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_the_reason(name: str, value: object, reason: str) -> None:

@@ -66,7 +66,7 @@ def test_every_option_is_typed_and_every_typed_option_exists(kind: str) -> None:
 def test_words_and_types_are_those_of_the_table(setting: Setting[Any], hint: Any) -> None:
     words = literals(hint)
     for word in words:
-        setting.read(_text(setting, word))
+        setting.parse_value(_text(setting, word))
     if setting.allowed.startswith("one of "):
         assert {str(word) for word in words} == set(setting.allowed.removeprefix("one of ").split(", "))
     elif setting.allowed == "nothing":

@@ -1,3 +1,5 @@
+"""AlterConfigs and IncrementalAlterConfigs."""
+
 import pytest
 
 from odradek.config.dynamic.alter_configs import (
@@ -17,12 +19,12 @@ REQUEST, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 
 
 @pytest.fixture
-def layers() -> DynamicBrokerConfig:
+def config() -> DynamicBrokerConfig:
     return DynamicBrokerConfig({"log.retention.hours": "5"})
 
 
 @pytest.mark.parametrize(
-    ("current", "operations", "after"),
+    ("current", "operations", "expected"),
     [
         ({}, [("retention.ms", SET, "5")], {"retention.ms": "5"}),
         ({"retention.ms": "5"}, [("retention.ms", SET, "6")], {"retention.ms": "6"}),
@@ -53,17 +55,17 @@ def layers() -> DynamicBrokerConfig:
         ({}, [], {}),
     ],
 )
-def test_operations_change_a_topics_overrides(
-    layers: DynamicBrokerConfig,
+def test_operations_change_topic_overrides(
+    config: DynamicBrokerConfig,
     current: dict[str, str],
     operations: list[tuple[str, int, str | None]],
-    after: dict[str, str],
+    expected: dict[str, str],
 ) -> None:
-    assert alter_topic(layers, current, [AlterOperation(*each) for each in operations]) == after
+    assert alter_topic(config, current, [AlterOperation(*each) for each in operations]) == expected
 
 
 @pytest.mark.parametrize(
-    ("operations", "code", "words"),
+    ("operations", "code", "message"),
     [
         ([("nope", SET, "1")], CONFIG, "Unknown topic config name: nope"),
         ([("log.segment.bytes", SET, "100")], CONFIG, "Unknown topic config name: log.segment.bytes"),
@@ -89,41 +91,41 @@ def test_operations_change_a_topics_overrides(
         ([("remote.log.copy.disable", SET, "true")], CONFIG, "tiered storage is not available"),
     ],
 )
-def test_a_topic_cannot_have_everything(
-    layers: DynamicBrokerConfig, operations: list[tuple[str, int, str | None]], code: ErrorCode, words: str
+def test_invalid_topic_overrides_are_rejected(
+    config: DynamicBrokerConfig, operations: list[tuple[str, int, str | None]], code: ErrorCode, message: str
 ) -> None:
-    with pytest.raises(BrokerError) as refused:
-        alter_topic(layers, {}, [AlterOperation(*each) for each in operations])
-    assert refused.value.code is code
-    assert words in (refused.value.message or "")
+    with pytest.raises(BrokerError) as error:
+        alter_topic(config, {}, [AlterOperation(*each) for each in operations])
+    assert error.value.code is code
+    assert message in (error.value.message or "")
 
 
-def test_replacing_forgets_what_is_not_named(layers: DynamicBrokerConfig) -> None:
-    assert replace_topic(layers, [("segment.ms", "5")]) == {"segment.ms": "5"}
-    layers.set_broker_overrides({"message.max.bytes": "5"})
-    assert replace_broker(layers, [("log.retention.ms", "6")], per_broker=True) == {"log.retention.ms": "6"}
+def test_replace_removes_overrides_that_are_not_listed(config: DynamicBrokerConfig) -> None:
+    assert replace_topic(config, [("segment.ms", "5")]) == {"segment.ms": "5"}
+    config.set_broker_overrides({"message.max.bytes": "5"})
+    assert replace_broker(config, [("log.retention.ms", "6")], per_broker=True) == {"log.retention.ms": "6"}
 
 
 @pytest.mark.parametrize("entries", [[("segment.ms", None)], [("segment.ms", "1"), ("segment.ms", "2")]])
-def test_replacing_refuses_nulls_and_duplicates(
-    layers: DynamicBrokerConfig, entries: list[tuple[str, str | None]]
+def test_replace_rejects_nulls_and_duplicates(
+    config: DynamicBrokerConfig, entries: list[tuple[str, str | None]]
 ) -> None:
-    with pytest.raises(BrokerError) as refused:
-        replace_topic(layers, entries)
-    assert refused.value.code is REQUEST
+    with pytest.raises(BrokerError) as error:
+        replace_topic(config, entries)
+    assert error.value.code is REQUEST
 
 
-def test_a_topic_is_created_with_checked_overrides(layers: DynamicBrokerConfig) -> None:
-    assert create_topic(layers, [("cleanup.policy", "compact")]) == {"cleanup.policy": "compact"}
+def test_new_topic_overrides_are_checked(config: DynamicBrokerConfig) -> None:
+    assert create_topic(config, [("cleanup.policy", "compact")]) == {"cleanup.policy": "compact"}
     for entries in ([("cleanup.policy", None)], [("cleanup.policy", "x")], [("x", "y")]):
-        with pytest.raises(BrokerError) as refused:
-            create_topic(layers, entries)
-        assert refused.value.code is CONFIG
+        with pytest.raises(BrokerError) as error:
+            create_topic(config, entries)
+        assert error.value.code is CONFIG
 
 
 @pytest.mark.parametrize("per_broker", [True, False])
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "message"),
     [
         ("log.retention.hours", "100", "Cannot update these configs dynamically: log.retention.hours"),
         ("broker.id", "5", "Cannot update these configs dynamically: broker.id"),
@@ -138,13 +140,13 @@ def test_a_topic_is_created_with_checked_overrides(layers: DynamicBrokerConfig) 
         ("no.such", "1", "Unknown broker config name: no.such"),
     ],
 )
-def test_a_broker_cannot_have_everything(
-    layers: DynamicBrokerConfig, name: str, value: str, words: str, per_broker: bool
+def test_invalid_broker_overrides_are_rejected(
+    config: DynamicBrokerConfig, name: str, value: str, message: str, per_broker: bool
 ) -> None:
-    with pytest.raises(BrokerError) as refused:
-        alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=per_broker)
-    assert refused.value.code is REQUEST
-    assert words in (refused.value.message or "")
+    with pytest.raises(BrokerError) as error:
+        alter_broker(config, [AlterOperation(name, SET, value)], per_broker=per_broker)
+    assert error.value.code is REQUEST
+    assert message in (error.value.message or "")
 
 
 @pytest.mark.parametrize("per_broker", [True, False])
@@ -159,47 +161,47 @@ def test_a_broker_cannot_have_everything(
         ("min.insync.replicas", "2"),
     ],
 )
-def test_dynamic_settings_may_be_changed_for_one_broker_and_for_all(
-    layers: DynamicBrokerConfig, name: str, value: str, per_broker: bool
+def test_cluster_wide_settings_can_be_changed_for_one_or_all_brokers(
+    config: DynamicBrokerConfig, name: str, value: str, per_broker: bool
 ) -> None:
-    assert alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=per_broker) == {name: value}
+    assert alter_broker(config, [AlterOperation(name, SET, value)], per_broker=per_broker) == {name: value}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("listeners", "PLAINTEXT://127.0.0.1:1"), ("listener.name.plaintext.ssl.keystore.type", "PEM")],
 )
-def test_some_settings_may_be_changed_only_for_one_broker(
-    layers: DynamicBrokerConfig, name: str, value: str
+def test_per_broker_settings_cannot_be_changed_cluster_wide(
+    config: DynamicBrokerConfig, name: str, value: str
 ) -> None:
-    assert alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=True) == {name: value}
-    with pytest.raises(BrokerError) as refused:
-        alter_broker(layers, [AlterOperation(name, SET, value)], per_broker=False)
-    assert "broker id must be specified" in (refused.value.message or "")
+    assert alter_broker(config, [AlterOperation(name, SET, value)], per_broker=True) == {name: value}
+    with pytest.raises(BrokerError) as error:
+        alter_broker(config, [AlterOperation(name, SET, value)], per_broker=False)
+    assert "broker id must be specified" in (error.value.message or "")
 
 
-def test_a_change_is_checked_together_with_the_other_layers() -> None:
-    layers = DynamicBrokerConfig({})
-    layers.set_broker_overrides({"log.cleaner.threads": "4"})
+def test_change_is_checked_together_with_the_other_layers() -> None:
+    config = DynamicBrokerConfig({})
+    config.set_broker_overrides({"log.cleaner.threads": "4"})
     with pytest.raises(BrokerError, match="1MB per cleaner thread"):
         alter_broker(
-            layers, [AlterOperation("log.cleaner.dedupe.buffer.size", SET, "2000000")], per_broker=False
+            config, [AlterOperation("log.cleaner.dedupe.buffer.size", SET, "2000000")], per_broker=False
         )
 
 
-def test_no_listener_is_opened_to_strangers_at_run_time() -> None:
-    layers = DynamicBrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:1"})
-    opened = [AlterOperation("listeners", SET, "PLAINTEXT://10.0.0.1:1")]
+def test_anonymous_listener_cannot_be_added_at_run_time() -> None:
+    config = DynamicBrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:1"})
+    operations = [AlterOperation("listeners", SET, "PLAINTEXT://10.0.0.1:1")]
     with pytest.raises(BrokerError, match=r"odradek\.allow\.anonymous"):
-        alter_broker(layers, opened, per_broker=True)
+        alter_broker(config, operations, per_broker=True)
 
 
-def test_nothing_is_changed_by_asking(layers: DynamicBrokerConfig) -> None:
+def test_alter_does_not_change_the_current_configuration(config: DynamicBrokerConfig) -> None:
     current = {"retention.ms": "5"}
-    alter_topic(layers, current, [AlterOperation("retention.ms", SET, "6")])
-    alter_broker(layers, [AlterOperation("message.max.bytes", SET, "6")], per_broker=True)
+    alter_topic(config, current, [AlterOperation("retention.ms", SET, "6")])
+    alter_broker(config, [AlterOperation("message.max.bytes", SET, "6")], per_broker=True)
     assert current == {"retention.ms": "5"}
-    assert layers.broker_overrides == {}
+    assert config.broker_overrides == {}
 
 
 POOLS = [
@@ -213,25 +215,25 @@ POOLS = [
 
 
 @pytest.mark.parametrize("name", [*POOLS, "listener.name.internal.num.network.threads"])
-def test_a_thread_pool_is_at_most_halved_or_doubled_at_once(name: str) -> None:
+def test_thread_pool_can_at_most_be_halved_or_doubled(name: str) -> None:
     pool = name.removeprefix("listener.name.internal.")
-    layers = DynamicBrokerConfig({pool: "9"})
+    config = DynamicBrokerConfig({pool: "9"})
     for count in ("4", "9", "18"):
-        assert alter_broker(layers, [AlterOperation(name, SET, count)], per_broker=True) == {name: count}
-    for count, words in (
+        assert alter_broker(config, [AlterOperation(name, SET, count)], per_broker=True) == {name: count}
+    for count, message in (
         ("3", "at least half the current value 9"),
         ("19", "greater than double the current"),
     ):
-        with pytest.raises(BrokerError) as refused:
-            alter_broker(layers, [AlterOperation(name, SET, count)], per_broker=True)
-        assert refused.value.code is REQUEST
-        assert words in (refused.value.message or "")
+        with pytest.raises(BrokerError) as error:
+            alter_broker(config, [AlterOperation(name, SET, count)], per_broker=True)
+        assert error.value.code is REQUEST
+        assert message in (error.value.message or "")
 
 
-def test_a_thread_pool_is_compared_with_what_it_is_now() -> None:
-    layers = DynamicBrokerConfig({"num.io.threads": "8"})
-    layers.set_cluster_overrides({"num.io.threads": "16"})
-    assert alter_broker(layers, [AlterOperation("num.io.threads", SET, "32")], per_broker=False)
-    layers.set_cluster_overrides({"num.io.threads": "32"})
+def test_thread_pool_is_compared_with_its_current_size() -> None:
+    config = DynamicBrokerConfig({"num.io.threads": "8"})
+    config.set_cluster_overrides({"num.io.threads": "16"})
+    assert alter_broker(config, [AlterOperation("num.io.threads", SET, "32")], per_broker=False)
+    config.set_cluster_overrides({"num.io.threads": "32"})
     with pytest.raises(BrokerError):
-        alter_broker(layers, [AlterOperation("num.io.threads", DELETE, None)], per_broker=False)
+        alter_broker(config, [AlterOperation("num.io.threads", DELETE, None)], per_broker=False)

@@ -1,6 +1,4 @@
-"""DynamicBrokerConfig and descriptions. The expected facts of the first tests were printed by Kafka 3.9.1
-itself.
-"""
+"""Dynamic broker configuration and DescribeConfigs. Expected descriptions were printed by Kafka 3.9.1."""
 
 import pytest
 
@@ -26,7 +24,7 @@ STATIC = {
     "listener.name.plaintext.ssl.keystore.type": "PEM",
     "log.cleanup.policy": " compact , delete",
 }
-DEFAULT, FILE, CLUSTER, OWN, TOPIC = (
+DEFAULT, FILE, CLUSTER, BROKER, TOPIC = (
     ConfigSource.DEFAULT_CONFIG,
     ConfigSource.STATIC_BROKER_CONFIG,
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -36,16 +34,16 @@ DEFAULT, FILE, CLUSTER, OWN, TOPIC = (
 
 
 @pytest.fixture
-def layers() -> DynamicBrokerConfig:
-    made = DynamicBrokerConfig(STATIC)
-    assert made.set_cluster_overrides({"log.retention.ms": "777", "message.max.bytes": "1000"}) == []
-    assert made.set_broker_overrides({"message.max.bytes": "2000", "log.flush.interval.ms": "99"}) == []
-    return made
+def config() -> DynamicBrokerConfig:
+    config = DynamicBrokerConfig(STATIC)
+    assert config.set_cluster_overrides({"log.retention.ms": "777", "message.max.bytes": "1000"}) == []
+    assert config.set_broker_overrides({"message.max.bytes": "2000", "log.flush.interval.ms": "99"}) == []
+    return config
 
 
-def fact(facts: list[DescribedSetting], name: str) -> DescribedSetting:
-    (found,) = [each for each in facts if each.name == name]
-    return found
+def find(settings: list[DescribedSetting], name: str) -> DescribedSetting:
+    (setting,) = [each for each in settings if each.name == name]
+    return setting
 
 
 @pytest.mark.parametrize(
@@ -55,7 +53,7 @@ def fact(facts: list[DescribedSetting], name: str) -> DescribedSetting:
             "message.max.bytes",
             "2000",
             [
-                ("message.max.bytes", "2000", OWN),
+                ("message.max.bytes", "2000", BROKER),
                 ("message.max.bytes", "1000", CLUSTER),
                 ("message.max.bytes", "1048588", DEFAULT),
             ],
@@ -81,7 +79,7 @@ def fact(facts: list[DescribedSetting], name: str) -> DescribedSetting:
             "log.flush.interval.ms",
             "99",
             [
-                ("log.flush.interval.ms", "99", OWN),
+                ("log.flush.interval.ms", "99", BROKER),
                 ("log.flush.scheduler.interval.ms", "9223372036854775807", DEFAULT),
             ],
         ),
@@ -117,57 +115,57 @@ def fact(facts: list[DescribedSetting], name: str) -> DescribedSetting:
         ("delete.topic.enable", "true", [("delete.topic.enable", "true", DEFAULT)]),
     ],
 )
-def test_a_broker_is_described_as_kafka_does(
-    layers: DynamicBrokerConfig,
+def test_broker_description_equals_kafkas(
+    config: DynamicBrokerConfig,
     name: str,
     value: str | None,
     synonyms: list[tuple[str, str | None, ConfigSource]],
 ) -> None:
-    found = fact(describe_broker(layers), name)
-    assert (found.value, list(found.synonyms)) == (value, synonyms)
-    assert found.source == (synonyms[0][2] if synonyms else DEFAULT)
-    assert found.is_default == (found.source is DEFAULT)
+    setting = find(describe_broker(config), name)
+    assert (setting.value, list(setting.synonyms)) == (value, synonyms)
+    assert setting.source == (synonyms[0][2] if synonyms else DEFAULT)
+    assert setting.is_default == (setting.source is DEFAULT)
 
 
-def test_read_only_sensitive_and_type_are_told(layers: DynamicBrokerConfig) -> None:
-    facts = describe_broker(layers)
-    assert not fact(facts, "message.max.bytes").read_only
-    assert fact(facts, "broker.id").read_only
-    assert fact(facts, "listener.name.plaintext.ssl.keystore.type").read_only
-    assert fact(facts, "ssl.keystore.password").sensitive
-    assert fact(facts, "ssl.keystore.password").type is ConfigType.PASSWORD
-    unknown = fact(facts, "unknown.name")
+def test_description_has_read_only_sensitive_and_type(config: DynamicBrokerConfig) -> None:
+    settings = describe_broker(config)
+    assert not find(settings, "message.max.bytes").read_only
+    assert find(settings, "broker.id").read_only
+    assert find(settings, "listener.name.plaintext.ssl.keystore.type").read_only
+    assert find(settings, "ssl.keystore.password").sensitive
+    assert find(settings, "ssl.keystore.password").type is ConfigType.PASSWORD
+    unknown = find(settings, "unknown.name")
     assert (unknown.sensitive, unknown.read_only, unknown.type) == (True, True, ConfigType.UNKNOWN)
-    assert fact(facts, "broker.id").documentation == broker.BROKER_ID.documentation
+    assert find(settings, "broker.id").documentation == broker.BROKER_ID.documentation
 
 
-def test_no_secret_is_ever_described() -> None:
-    layers = DynamicBrokerConfig(
+def test_secrets_are_never_described() -> None:
+    config = DynamicBrokerConfig(
         {"ssl.key.password": "hunter2", "listener.name.lan.ssl.key.password": "hunter2"}
     )
-    layers.set_broker_overrides({"listener.name.wan.ssl.key.password": "hunter2"})
-    assert "hunter2" not in repr(describe_broker(layers))
+    config.set_broker_overrides({"listener.name.wan.ssl.key.password": "hunter2"})
+    assert "hunter2" not in repr(describe_broker(config))
 
 
-def test_every_listed_setting_is_described_and_no_unlisted_one(layers: DynamicBrokerConfig) -> None:
-    names = {each.name for each in describe_broker(layers)}
+def test_exactly_the_listed_settings_are_described(config: DynamicBrokerConfig) -> None:
+    names = {each.name for each in describe_broker(config)}
     listed = {setting.name for setting in broker.BROKER if not setting.unlisted}
     assert names == listed | {"unknown.name", "listener.name.plaintext.ssl.keystore.type"}
 
 
-def test_names_can_be_asked_for(layers: DynamicBrokerConfig) -> None:
-    assert [each.name for each in describe_broker(layers, {"broker.id", "no.such"})] == ["broker.id"]
-    assert [each.name for each in describe_topic(layers, {}, {"retention.ms"})] == ["retention.ms"]
-    assert [each.name for each in describe_cluster(layers, {"log.retention.ms"})] == ["log.retention.ms"]
+def test_description_can_be_limited_to_names(config: DynamicBrokerConfig) -> None:
+    assert [each.name for each in describe_broker(config, {"broker.id", "no.such"})] == ["broker.id"]
+    assert [each.name for each in describe_topic(config, {}, {"retention.ms"})] == ["retention.ms"]
+    assert [each.name for each in describe_cluster(config, {"log.retention.ms"})] == ["log.retention.ms"]
 
 
-def test_the_cluster_is_described_by_what_was_set_for_it(layers: DynamicBrokerConfig) -> None:
-    facts = describe_cluster(layers)
-    assert {(each.name, each.value, each.source) for each in facts} == {
+def test_cluster_description_has_only_cluster_overrides(config: DynamicBrokerConfig) -> None:
+    settings = describe_cluster(config)
+    assert {(each.name, each.value, each.source) for each in settings} == {
         ("log.retention.ms", "777", CLUSTER),
         ("message.max.bytes", "1000", CLUSTER),
     }
-    assert fact(facts, "message.max.bytes").synonyms == (("message.max.bytes", "1000", CLUSTER),)
+    assert find(settings, "message.max.bytes").synonyms == (("message.max.bytes", "1000", CLUSTER),)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +193,7 @@ def test_the_cluster_is_described_by_what_was_set_for_it(layers: DynamicBrokerCo
             "flush.ms",
             "99",
             [
-                ("log.flush.interval.ms", "99", OWN),
+                ("log.flush.interval.ms", "99", BROKER),
                 ("log.flush.scheduler.interval.ms", "9223372036854775807", DEFAULT),
             ],
         ),
@@ -203,7 +201,7 @@ def test_the_cluster_is_described_by_what_was_set_for_it(layers: DynamicBrokerCo
             "max.message.bytes",
             "2000",
             [
-                ("message.max.bytes", "2000", OWN),
+                ("message.max.bytes", "2000", BROKER),
                 ("message.max.bytes", "1000", CLUSTER),
                 ("message.max.bytes", "1048588", DEFAULT),
             ],
@@ -211,42 +209,42 @@ def test_the_cluster_is_described_by_what_was_set_for_it(layers: DynamicBrokerCo
         ("min.cleanable.dirty.ratio", "0.5", [("log.cleaner.min.cleanable.ratio", "0.5", DEFAULT)]),
     ],
 )
-def test_a_topic_is_described_as_kafka_does(
-    layers: DynamicBrokerConfig, name: str, value: str, synonyms: list[tuple[str, str, ConfigSource]]
+def test_topic_description_equals_kafkas(
+    config: DynamicBrokerConfig, name: str, value: str, synonyms: list[tuple[str, str, ConfigSource]]
 ) -> None:
-    found = fact(describe_topic(layers, {"retention.ms": "42", "message.format.version": "2.0"}), name)
-    assert (found.value, list(found.synonyms)) == (value, synonyms)
-    assert found.source == (synonyms[0][2] if synonyms else DEFAULT)
+    setting = find(describe_topic(config, {"retention.ms": "42", "message.format.version": "2.0"}), name)
+    assert (setting.value, list(setting.synonyms)) == (value, synonyms)
+    assert setting.source == (synonyms[0][2] if synonyms else DEFAULT)
 
 
-def test_topics_follow_the_broker_and_their_own_overrides(layers: DynamicBrokerConfig) -> None:
-    own = layers.topic_settings({"retention.ms": "42"})
-    assert own[topic.RETENTION_MS] == 42
-    assert own[topic.MAX_MESSAGE_BYTES] == 2000
-    assert own[topic.CLEANUP_POLICY] == ("compact", "delete")
-    assert layers.topic_settings({})[topic.RETENTION_MS] == 777
+def test_topic_settings_inherit_from_the_broker(config: DynamicBrokerConfig) -> None:
+    settings = config.topic_settings({"retention.ms": "42"})
+    assert settings[topic.RETENTION_MS] == 42
+    assert settings[topic.MAX_MESSAGE_BYTES] == 2000
+    assert settings[topic.CLEANUP_POLICY] == ("compact", "delete")
+    assert config.topic_settings({})[topic.RETENTION_MS] == 777
 
 
-def test_topic_settings_are_kept_until_a_layer_changes(layers: DynamicBrokerConfig) -> None:
-    before = layers.topic_settings({"retention.ms": "42"})
-    assert layers.topic_settings({"retention.ms": "42"}) is before
-    version = layers.version
-    layers.set_broker_overrides({})
-    assert layers.version > version
-    after = layers.topic_settings({"retention.ms": "42"})
+def test_topic_settings_are_cached_until_a_layer_changes(config: DynamicBrokerConfig) -> None:
+    before = config.topic_settings({"retention.ms": "42"})
+    assert config.topic_settings({"retention.ms": "42"}) is before
+    version = config.version
+    config.set_broker_overrides({})
+    assert config.version > version
+    after = config.topic_settings({"retention.ms": "42"})
     assert after[topic.MAX_MESSAGE_BYTES] == 1000
 
 
-def test_the_number_of_kept_topic_settings_is_bounded() -> None:
-    layers = DynamicBrokerConfig({})
+def test_cache_of_topic_settings_is_bounded() -> None:
+    config = DynamicBrokerConfig({})
     for number in range(3000):
-        layers.topic_settings({"retention.ms": str(number)})
-    assert len(layers._topics) <= 1024
+        config.topic_settings({"retention.ms": str(number)})
+    assert len(config._topics) <= 1024
 
 
-def test_overrides_that_cannot_be_used_are_passed_over_and_told() -> None:
-    layers = DynamicBrokerConfig({})
-    problems = layers.set_cluster_overrides(
+def test_invalid_overrides_are_skipped_and_reported() -> None:
+    config = DynamicBrokerConfig({})
+    problems = config.set_cluster_overrides(
         {
             "message.max.bytes": "x",
             "listeners": "PLAINTEXT://:1",
@@ -257,17 +255,17 @@ def test_overrides_that_cannot_be_used_are_passed_over_and_told() -> None:
         }
     )
     assert len(problems) == 5
-    assert layers.cluster_overrides == {"log.retention.ms": "9"}
-    assert layers.broker[broker.LOG_RETENTION_MS] == 9
+    assert config.cluster_overrides == {"log.retention.ms": "9"}
+    assert config.broker[broker.LOG_RETENTION_MS] == 9
 
 
-def test_layers_that_contradict_each_other_leave_the_values_there_were() -> None:
-    layers = DynamicBrokerConfig({})
-    assert layers.set_cluster_overrides({"log.retention.ms": "0"}) != []
-    assert layers.broker[broker.LOG_RETENTION_MS] is None
+def test_inconsistent_layers_keep_the_current_values() -> None:
+    config = DynamicBrokerConfig({})
+    assert config.set_cluster_overrides({"log.retention.ms": "0"}) != []
+    assert config.broker[broker.LOG_RETENTION_MS] is None
 
 
-def test_bad_topic_overrides_are_passed_over_and_told() -> None:
+def test_invalid_topic_overrides_are_skipped_and_reported() -> None:
     overrides = {"retention.ms": "x", "no.such": "1", "segment.bytes": "100"}
     settings = DynamicBrokerConfig({}).topic_settings(overrides)
     assert settings[topic.SEGMENT_BYTES] == 100
@@ -275,23 +273,23 @@ def test_bad_topic_overrides_are_passed_over_and_told() -> None:
     assert len(topic_problems(overrides)) == 2
 
 
-def test_throttles_exist_once_they_are_set() -> None:
-    layers = DynamicBrokerConfig({})
+def test_throttles_are_described_only_if_set() -> None:
+    config = DynamicBrokerConfig({})
     name = "leader.replication.throttled.rate"
-    assert name not in {each.name for each in describe_broker(layers)}
-    assert layers.set_broker_overrides({name: "1000"}) == []
-    assert layers.throttles[LEADER_REPLICATION_THROTTLED_RATE] == 1000
-    assert fact(describe_broker(layers), name).value == "1000"
+    assert name not in {each.name for each in describe_broker(config)}
+    assert config.set_broker_overrides({name: "1000"}) == []
+    assert config.throttles[LEADER_REPLICATION_THROTTLED_RATE] == 1000
+    assert find(describe_broker(config), name).value == "1000"
 
 
-def test_an_id_handed_out_is_entered() -> None:
-    layers = DynamicBrokerConfig({})
-    layers.set_broker_id(1001)
-    assert layers.broker[broker.BROKER_ID] == 1001
-    assert fact(describe_broker(layers), "node.id").value == "1001"
-    assert layers.set_broker_overrides({"message.max.bytes": "1"}) == []
+def test_generated_broker_id_is_set() -> None:
+    config = DynamicBrokerConfig({})
+    config.set_broker_id(1001)
+    assert config.broker[broker.BROKER_ID] == 1001
+    assert find(describe_broker(config), "node.id").value == "1001"
+    assert config.set_broker_overrides({"message.max.bytes": "1"}) == []
 
 
-def test_static_texts_that_are_no_values_are_refused() -> None:
+def test_invalid_static_values_are_rejected() -> None:
     with pytest.raises(ConfigError):
         DynamicBrokerConfig({"num.partitions": "0"})
