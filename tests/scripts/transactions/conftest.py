@@ -39,13 +39,13 @@ from odradek.coordinators.effects import (
     StartTask,
 )
 from odradek.coordinators.transactions import commands as c
+from odradek.coordinators.transactions.handlers import TIMEOUT_TIMER
 from odradek.coordinators.transactions.records import (
     StoredTransaction,
     read_key,
     read_transaction,
     transaction_record,
 )
-from odradek.coordinators.transactions.shard import TIMEOUT_TIMER
 from odradek.coordinators.transactions.transition_appends import RetryTimer
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition

@@ -7,6 +7,7 @@ command intervenes; if the append fails, it is Empty again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.coordinators.append_errors import deletion_error
@@ -115,6 +116,37 @@ def handle_partitions_deleted(
             count += len(deleted)
             delete_partitions(groups, group, deleted, _ignore_result, context)
     context.reply(to, count)
+
+
+# Expiration.
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationTimer:
+    """Timer of the check for expired offsets."""
+
+
+EXPIRATION_TIMER: Final = ExpirationTimer()
+
+EXPIRATION_OFFSETS_MAX: Final = 1_000
+"""Offsets checked in one run of the timer, plus the rest of the last group's, so that a group with many
+offsets does not block others. This takes less than a millisecond."""
+NEXT_RUN_MS: Final = 1
+
+
+def on_expiration_timer(groups: dict[str, Group], _timer: ExpirationTimer, context: EventContext) -> None:
+    """Continue the current check for expired offsets, or start the next one."""
+    queue = context.expiration_queue
+    if not queue:
+        queue.extend(groups)
+    checked = 0
+    while queue and checked < EXPIRATION_OFFSETS_MAX:
+        group = groups.get(queue.popleft())
+        if group is not None:
+            checked += 1 + len(group.offsets)
+            delete_expired(groups, group, context)
+    delay_ms = NEXT_RUN_MS if queue else context.settings.offsets_check_interval_ms
+    context.schedule_timer(EXPIRATION_TIMER, delay_ms)
 
 
 def delete_expired(groups: dict[str, Group], group: Group, context: EventContext) -> None:

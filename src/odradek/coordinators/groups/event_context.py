@@ -5,6 +5,7 @@ Handlers receive an ``EventContext``, read the time and the settings from it, an
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
@@ -40,7 +41,7 @@ class AppendCompletion(Protocol):
 
 
 class EventContext:
-    __slots__ = ("_settings", "effects", "new_id", "now", "pending_appends")
+    __slots__ = ("_settings", "effects", "expiration_queue", "new_id", "now", "pending_appends")
 
     def __init__(
         self,
@@ -48,11 +49,14 @@ class EventContext:
         settings: Callable[[], GroupSettings],
         new_id: Callable[[], str],
         pending_appends: dict[AppendCompletion, None],
+        expiration_queue: deque[str],
     ) -> None:
         self.now = now
         self.new_id = new_id
         self.effects: Effects = []
         self.pending_appends = pending_appends
+        self.expiration_queue = expiration_queue
+        """Groups that the current expiration check has not reached yet."""
         self._settings = settings
 
     @property

@@ -27,18 +27,27 @@ from odradek.coordinators.groups.commands import (
 )
 from odradek.coordinators.groups.committed_offsets import CommittedOffsets
 from odradek.coordinators.groups.deletion import (
-    delete_expired,
+    EXPIRATION_TIMER,
+    ExpirationTimer,
     handle_delete_group,
     handle_delete_offsets,
     handle_partitions_deleted,
+    on_expiration_timer,
 )
 from odradek.coordinators.groups.description import describe_group, list_groups
 from odradek.coordinators.groups.event_context import AppendCompletion, EventContext
 from odradek.coordinators.groups.group import Group, restore_group
-from odradek.coordinators.groups.membership import lifecycle
 from odradek.coordinators.groups.membership.heartbeat import handle_heartbeat
 from odradek.coordinators.groups.membership.join_group import handle_join_group
 from odradek.coordinators.groups.membership.leave_group import handle_leave_group
+from odradek.coordinators.groups.membership.lifecycle import (
+    on_group_loaded,
+    on_group_unloaded,
+    on_join_timer,
+    on_session_timer,
+    on_sync_timer,
+)
+from odradek.coordinators.groups.membership.rebalance import JoinTimer, SessionTimer, SyncTimer
 from odradek.coordinators.groups.membership.sync_group import handle_sync_group
 from odradek.coordinators.groups.offset_commit import handle_commit_offsets
 from odradek.coordinators.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
@@ -60,12 +69,15 @@ COMMAND_HANDLERS: Final[dict[type, CommandHandler]] = {
     PartitionsDeleted: handle_partitions_deleted,
 }
 
-EXPIRATION_TIMER: Final = "expiry"
+TimerHandler = Callable[[dict[str, Group], Any, EventContext], None]
+"""Takes the groups, a timer and the context."""
 
-EXPIRATION_OFFSETS_MAX: Final = 1_000
-"""Offsets checked in one run of the expiration timer, plus the rest of the last group's, so that a group with
-many offsets does not block others. This takes less than a millisecond."""
-NEXT_RUN_MS: Final = 1
+TIMER_HANDLERS: Final[dict[type, TimerHandler]] = {
+    SessionTimer: on_session_timer,
+    JoinTimer: on_join_timer,
+    SyncTimer: on_sync_timer,
+    ExpirationTimer: on_expiration_timer,
+}
 
 
 class GroupCoordinatorShard:
@@ -78,10 +90,10 @@ class GroupCoordinatorShard:
         self._pending_appends: dict[AppendCompletion, None] = {}
         self._open_transactions: dict[int, set[str]] = {}
         """Groups with offsets in the open transaction of a producer."""
-        self._to_expire: deque[str] = deque()
+        self._expiration_queue: deque[str] = deque()
 
     def _context(self, now: Now) -> EventContext:
-        return EventContext(now, self._settings, self._new_id, self._pending_appends)
+        return EventContext(now, self._settings, self._new_id, self._pending_appends, self._expiration_queue)
 
     # Events.
 
@@ -92,10 +104,7 @@ class GroupCoordinatorShard:
 
     def on_timer(self, timer: Hashable, now: Now) -> Effects:
         context = self._context(now)
-        if timer == EXPIRATION_TIMER:
-            self._delete_expired(context)
-        else:
-            lifecycle.on_timer(self.groups, timer, context)
+        TIMER_HANDLERS[type(timer)](self.groups, timer, context)
         return context.effects
 
     def on_append_committed(self, completion: AppendCompletion, now: Now) -> Effects:
@@ -111,20 +120,6 @@ class GroupCoordinatorShard:
             del self._pending_appends[completion]
             completion.on_failed(code, context)
         return context.effects
-
-    def _delete_expired(self, context: EventContext) -> None:
-        """Continue the current check for expired offsets, or start the next one."""
-        waiting = self._to_expire
-        if not waiting:
-            waiting.extend(self.groups)
-        checked = 0
-        while waiting and checked < EXPIRATION_OFFSETS_MAX:
-            group = self.groups.get(waiting.popleft())
-            if group is not None:
-                checked += 1 + len(group.offsets)
-                delete_expired(self.groups, group, context)
-        delay_ms = NEXT_RUN_MS if waiting else context.settings.offsets_check_interval_ms
-        context.schedule_timer(EXPIRATION_TIMER, delay_ms)
 
     # Replay.
 
@@ -162,14 +157,14 @@ class GroupCoordinatorShard:
             if group.stored is not None or not group.offsets.is_empty:
                 restored = self.groups[group_id] = restore_group(group_id, group.stored, now.wall_ms)
                 restored.offsets = group.offsets
-                lifecycle.on_group_loaded(restored, context)
+                on_group_loaded(restored, context)
         context.schedule_timer(EXPIRATION_TIMER, context.settings.offsets_check_interval_ms)
         return context.effects
 
     def on_unloaded(self) -> Effects:
         context = self._context(Now(0, 0))
         for group in self.groups.values():
-            lifecycle.on_group_unloaded(group, context)
+            on_group_unloaded(group, context)
         for completion in self._pending_appends:
             completion.on_unloaded(context)
         self.groups.clear()

@@ -5,7 +5,8 @@ Handlers receive an ``EventContext``, read the time and the settings from it, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections import deque
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from odradek.coordinators.effects import (
@@ -21,11 +22,34 @@ from odradek.coordinators.transactions.settings import TransactionSettings
 
 
 class EventContext:
-    __slots__ = ("_settings", "effects", "now")
+    __slots__ = (
+        "_settings",
+        "effects",
+        "expiration_queue",
+        "now",
+        "pending_appends",
+        "timeout_queue",
+        "unfinished",
+    )
 
-    def __init__(self, now: Now, settings: Callable[[], TransactionSettings]) -> None:
+    def __init__(
+        self,
+        now: Now,
+        settings: Callable[[], TransactionSettings],
+        pending_appends: dict[Any, None],
+        unfinished: Collection[str],
+        timeout_queue: deque[str],
+        expiration_queue: deque[str],
+    ) -> None:
         self.now = now
         self.effects: Effects = []
+        self.pending_appends = pending_appends
+        self.unfinished = unfinished
+        """Ids whose transaction is open or ending."""
+        self.timeout_queue = timeout_queue
+        """Ids that the current timeout check has not reached yet."""
+        self.expiration_queue = expiration_queue
+        """Ids that the current expiration check has not reached yet."""
         self._settings = settings
 
     @property
@@ -39,6 +63,7 @@ class EventContext:
         self.effects.append(ScheduleTimer(timer, delay_ms))
 
     def append(self, records: tuple[CoordinatorRecord, ...], completion: Any) -> None:
+        self.pending_appends[completion] = None
         self.effects.append(AppendRecords(records, completion))
 
     def start_task(self, task: Any) -> None:

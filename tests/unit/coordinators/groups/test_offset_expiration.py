@@ -6,6 +6,7 @@ import pytest
 from tests.support.simulation.group_simulation import T0, GroupSimulation
 
 from odradek.coordinators.groups.commands import CommitOffsets, OffsetAndMetadata
+from odradek.coordinators.groups.deletion import EXPIRATION_OFFSETS_MAX
 from odradek.coordinators.groups.group import Group, GroupState
 from odradek.coordinators.groups.group_member import GroupMember
 from odradek.coordinators.groups.offset_expiration import (
@@ -14,7 +15,6 @@ from odradek.coordinators.groups.offset_expiration import (
     expired_partitions,
 )
 from odradek.coordinators.groups.records import GroupKey, read_key
-from odradek.coordinators.groups.shard import EXPIRATION_OFFSETS_MAX
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.wire.consumer_protocol import ConsumerProtocolSubscription

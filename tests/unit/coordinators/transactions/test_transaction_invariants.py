@@ -23,17 +23,14 @@ from odradek.coordinators.transactions.commands import (
     MarkersWritten,
     WriteMarkers,
 )
+from odradek.coordinators.transactions.handlers import EXPIRATION_TIMER, TIMEOUT_TIMER
 from odradek.coordinators.transactions.records import (
     StoredTransaction,
     read_key,
     read_transaction,
     transaction_record,
 )
-from odradek.coordinators.transactions.shard import (
-    EXPIRATION_TIMER,
-    TIMEOUT_TIMER,
-    TransactionCoordinatorShard,
-)
+from odradek.coordinators.transactions.shard import TransactionCoordinatorShard
 from odradek.coordinators.transactions.transaction_metadata import (
     NO_PRODUCER,
     ProducerIdAndEpoch,

@@ -15,14 +15,14 @@ from odradek.coordinators.transactions.commands import (
     MarkersWritten,
     TransactionListing,
 )
-from odradek.coordinators.transactions.records import read_key, read_transaction, transaction_record
-from odradek.coordinators.transactions.shard import (
+from odradek.coordinators.transactions.handlers import (
     EXPIRATION_TIMER,
     IDS_PER_RUN_MAX,
     NEXT_RUN_MS,
     TIMEOUT_TIMER,
     TOMBSTONES_BYTES_MAX,
 )
+from odradek.coordinators.transactions.records import read_key, read_transaction, transaction_record
 from odradek.coordinators.transactions.transaction_state import (
     STATE_IDS,
     STATE_NAMES,

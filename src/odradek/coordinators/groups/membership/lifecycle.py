@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 
 from odradek.coordinators.groups.commands import JoinGroupResult, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
@@ -22,21 +22,28 @@ from odradek.coordinators.groups.membership.rebalance import (
 from odradek.model.errors import ErrorCode
 
 
-def on_timer(groups: Mapping[str, Group], timer: Hashable, context: EventContext) -> None:
-    """Handle a timer; a timer of a group that no longer exists is ignored."""
-    match timer:
-        case SessionTimer(group_id, member_id):
-            _with_group(groups, group_id, lambda group: on_session_expired(group, member_id, context))
-        case JoinTimer(group_id):
-            _with_group(groups, group_id, lambda group: on_join_expired(group, context))
-        case SyncTimer(group_id):
-            _with_group(groups, group_id, lambda group: on_sync_expired(group, context))
+def on_session_timer(groups: Mapping[str, Group], timer: SessionTimer, context: EventContext) -> None:
+    group = _live_group(groups, timer.group_id)
+    if group is not None:
+        on_session_expired(group, timer.member_id, context)
 
 
-def _with_group(groups: Mapping[str, Group], group_id: str, handle: Callable[[Group], None]) -> None:
+def on_join_timer(groups: Mapping[str, Group], timer: JoinTimer, context: EventContext) -> None:
+    group = _live_group(groups, timer.group_id)
+    if group is not None:
+        on_join_expired(group, context)
+
+
+def on_sync_timer(groups: Mapping[str, Group], timer: SyncTimer, context: EventContext) -> None:
+    group = _live_group(groups, timer.group_id)
+    if group is not None:
+        on_sync_expired(group, context)
+
+
+def _live_group(groups: Mapping[str, Group], group_id: str) -> Group | None:
+    """Return a group, unless it is deleted or being deleted."""
     group = groups.get(group_id)
-    if group is not None and group.state is not GroupState.DEAD:
-        handle(group)
+    return None if group is None or group.state is GroupState.DEAD else group
 
 
 def on_group_loaded(group: Group, context: EventContext) -> None:

@@ -8,7 +8,8 @@ DelayedJoin, DelayedSync and DelayedHeartbeat.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from odradek.coordinators.groups.commands import NO_MEMBER, JoinGroupResult, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
@@ -22,16 +23,19 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 first member id delays the rebalance."""
 
 
-class SessionTimer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SessionTimer:
     group_id: str
     member_id: str
 
 
-class JoinTimer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JoinTimer:
     group_id: str
 
 
-class SyncTimer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SyncTimer:
     group_id: str
 
 

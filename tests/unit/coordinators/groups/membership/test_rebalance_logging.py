@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -137,7 +138,7 @@ def test_sync_timer_removes_no_member_if_all_synced_or_during_a_rebalance(
     assert simulation.shard.on_timer(SyncTimer("g"), simulation.now) == []
     assert len(simulation.reasons()) == 1
     group = simulation.shard.groups["g"]
-    context = EventContext(simulation.now, lambda: simulation.settings, str, {})
+    context = EventContext(simulation.now, lambda: simulation.settings, str, {}, deque())
     prepare_rebalance(group, "test", context)
     group.pending_sync_members.add(member_id)
     context.effects.clear()
