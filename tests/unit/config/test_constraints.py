@@ -1,0 +1,66 @@
+"""Constraints between settings."""
+
+import pytest
+
+from odradek.config import broker
+from odradek.config.constraints import live_problems, problems
+from odradek.config.definition import Settings, parse_settings
+
+
+def settings(raw_values: dict[str, str]) -> Settings:
+    return parse_settings(broker.BY_NAME, raw_values)
+
+
+@pytest.mark.parametrize(
+    ("raw_values", "message"),
+    [
+        ({"broker.id": "-2"}, "broker.id must be greater than or equal to -1"),
+        ({"broker.id": "1001"}, "not greater than reserved.broker.max.id"),
+        ({"broker.id": "-1", "broker.id.generation.enable": "false"}, "greater than or equal to 0"),
+        ({"broker.id": "5", "node.id": "6"}, "same value"),
+        ({"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or"),
+        ({"log.roll.ms": "0"}, "log.roll.ms must be"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms must be"),
+        ({"log.dirs": ""}, "At least one log directory"),
+        ({"offsets.commit.required.acks": "-2"}, "offsets.commit.required.acks"),
+        ({"offsets.commit.required.acks": "4"}, "offsets.commit.required.acks"),
+        ({"offsets.topic.compression.codec": "9"}, "offsets.topic.compression.codec"),
+        ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes must be larger"),
+        ({"log.cleaner.dedupe.buffer.size": "1000"}, "at least 1MB per cleaner thread"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms should always"),
+        ({"replica.lag.time.max.ms": "1"}, "replica.lag.time.max.ms"),
+        ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol"),
+        ({"group.coordinator.rebalance.protocols": "classic,consumer"}, "'consumer' protocol is only"),
+        ({"process.roles": "broker"}, "process.roles must be empty"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "Only one of",
+        ),
+        ({"listeners": "SSL://:1"}, "inter.broker.listener.name"),
+    ],
+)
+def test_inconsistent_settings_are_reported(raw_values: dict[str, str], message: str) -> None:
+    assert any(message in line for line in problems(settings(raw_values), raw_values))
+
+
+@pytest.mark.parametrize(
+    "raw_values",
+    [
+        {},
+        {"broker.id": "1000"},
+        {"broker.id": "1001", "broker.id.generation.enable": "false"},
+        {"node.id": "6"},
+        {"log.retention.ms": "-1"},
+        {"queued.max.request.bytes": "0"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
+        {"offsets.commit.required.acks": "3"},
+    ],
+)
+def test_settings_that_kafka_accepts_are_accepted(raw_values: dict[str, str]) -> None:
+    assert problems(settings(raw_values), raw_values) == []
+
+
+def test_generated_broker_id_is_not_checked_at_run_time() -> None:
+    raw_values = {"broker.id": "1001"}
+    assert live_problems(settings(raw_values), raw_values) == []
