@@ -14,33 +14,33 @@ STORE = "src/odradek/store"
 BROKER_PLANTS: list[Plant] = [
     Plant(
         "members of an older generation cannot commit",
-        f"{GROUPS}/membership/heartbeat.py",
+        f"{GROUPS}/offset_commit.py",
         "    if command.generation != group.generation:\n        return ErrorCode.ILLEGAL_GENERATION\n    if group",
         "    if group",
         (
-            "unit/coordinators/groups/test_offset_commit_validation.py::test_zombies_are_fenced",
+            "unit/coordinators/groups/test_offset_commit_validation.py::test_commit_of_an_old_member_is_fenced",
             "faults/test_group_faults.py::test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances",
-            "unit/coordinators/groups/test_group_invariants.py::test_books_timers_answers_and_the_log_agree_whatever_happens",
+            "unit/coordinators/groups/test_group_invariants.py::test_group_invariants_hold_for_any_sequence_of_events",
         ),
     ),
     Plant(
         "a refused commit changes nothing",
         f"{GROUPS}/offset_commit.py",
-        "        _refuse(command, code, to, turn)\n        return\n    has_committed",
-        "        pass\n    has_committed",
+        "        _reject(command, code, to, context)\n        return\n    _renew_session",
+        "        pass\n    _renew_session",
         (
-            "unit/coordinators/groups/test_group_invariants.py::test_books_timers_answers_and_the_log_agree_whatever_happens",
+            "unit/coordinators/groups/test_group_invariants.py::test_group_invariants_hold_for_any_sequence_of_events",
         ),
     ),
     Plant(
         "a late transaction does not override a newer commit",
         f"{GROUPS}/committed_offsets.py",
-        "if known is None or known.place < placed.place:",
+        "if current is None or current.sequence < sequenced.sequence:",
         "if True:",
         (
-            "unit/coordinators/groups/test_committed_offsets.py::test_the_last_record_counts_but_for_open_and_aborted_transactions",
-            "unit/coordinators/groups/test_committed_offsets.py::test_a_load_after_compaction_gives_the_same",
-            "unit/coordinators/groups/test_committed_offsets.py::test_a_transaction_that_ends_late_does_not_bring_back_what_is_older",
+            "unit/coordinators/groups/test_committed_offsets.py::test_last_record_wins_except_open_and_aborted_transactions",
+            "unit/coordinators/groups/test_committed_offsets.py::test_load_after_compaction_gives_the_same_offsets",
+            "unit/coordinators/groups/test_committed_offsets.py::test_late_transaction_does_not_override_a_newer_commit",
         ),
     ),
     Plant(
@@ -86,28 +86,28 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a refused commit leaves nothing under way",
         f"{GROUPS}/offset_commit.py",
-        "    def refused(self, code: ErrorCode, turn: EventContext) -> None:\n        self.offsets.end(self.written)\n",
-        "    def refused(self, code: ErrorCode, turn: EventContext) -> None:\n",
+        "    def on_failed(self, code: ErrorCode, context: EventContext) -> None:\n        self.offsets.remove_pending(self.appended)\n",
+        "    def on_failed(self, code: ErrorCode, context: EventContext) -> None:\n",
         (
-            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_what_the_log_refuses_is_told_as_a_coordinators_error_and_nothing_is_changed",
+            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_failed_append_returns_a_coordinator_error_and_changes_nothing",
         ),
     ),
     Plant(
         "of commits under way together the last in the log stays",
         f"{GROUPS}/committed_offsets.py",
-        "            self._committed[partition] = placed\n        else:",
-        "            self._committed.setdefault(partition, placed)\n        else:",
+        "            self._committed[partition] = sequenced\n        else:",
+        "            self._committed.setdefault(partition, sequenced)\n        else:",
         (
-            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_of_commits_under_way_together_the_last_in_the_log_stays",
+            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_last_of_concurrent_commits_in_the_log_wins",
         ),
     ),
     Plant(
         "a commit that took too long counts once it is in the log",
         f"{GROUPS}/shard.py",
-        "                group.offsets.apply(TopicPartition(key.topic, key.partition), offset, producer_id)",
-        "                if key in {one for one in ()}: group.offsets.apply(TopicPartition(key.topic, key.partition), offset, producer_id)",
+        "                group.offsets.replay(TopicPartition(key.topic, key.partition), offset, producer_id)",
+        "                if key in set(): group.offsets.replay(TopicPartition(key.topic, key.partition), offset, producer_id)",
         (
-            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_a_commit_that_took_too_long_counts_once_it_is_in_the_log",
+            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_timed_out_commit_takes_effect_once_it_is_committed",
             "unit/broker/coordinators/test_group_coordinator.py::test_committed_offsets_survive_a_broker_restart",
         ),
     ),
@@ -126,17 +126,17 @@ BROKER_PLANTS: list[Plant] = [
         "        if not commits:\n            return\n",
         "",
         (
-            "unit/coordinators/groups/test_committed_offsets.py::test_the_last_record_counts_but_for_open_and_aborted_transactions",
-            "unit/coordinators/groups/test_group_invariants.py::test_books_timers_answers_and_the_log_agree_whatever_happens",
+            "unit/coordinators/groups/test_committed_offsets.py::test_last_record_wins_except_open_and_aborted_transactions",
+            "unit/coordinators/groups/test_group_invariants.py::test_group_invariants_hold_for_any_sequence_of_events",
         ),
     ),
     Plant(
         "who asks for stable offsets is told of open ones",
         f"{GROUPS}/committed_offsets.py",
-        "        if require_stable and self.is_unsettled(partition):\n            return _UNSTABLE\n",
+        "        if require_stable and self.has_pending_commit(partition):\n            return _UNSTABLE\n",
         "",
         (
-            "unit/coordinators/groups/test_committed_offsets.py::test_an_offset_of_a_transaction_counts_once_that_is_committed",
+            "unit/coordinators/groups/test_committed_offsets.py::test_transactional_offset_takes_effect_when_the_transaction_commits",
         ),
     ),
     Plant(
@@ -144,40 +144,42 @@ BROKER_PLANTS: list[Plant] = [
         f"{GROUPS}/committed_offsets.py",
         "            self._committed.pop(partition, None)",
         "            pass",
-        ("unit/coordinators/groups/test_committed_offsets.py::test_a_load_after_compaction_gives_the_same",),
+        (
+            "unit/coordinators/groups/test_committed_offsets.py::test_load_after_compaction_gives_the_same_offsets",
+        ),
     ),
     Plant(
         "subscribed topics keep their offsets",
         f"{GROUPS}/offset_expiration.py",
-        "if partition.topic not in rule.spared and now_ms",
+        "if partition.topic not in condition.subscribed_topics\n        and now_ms",
         "if now_ms",
         (
-            "unit/coordinators/groups/test_offset_expiration.py::test_a_stable_group_of_consumers_keeps_offsets_in_topics_it_subscribes_to",
+            "unit/coordinators/groups/test_offset_expiration.py::test_offsets_of_subscribed_topics_do_not_expire",
         ),
     ),
     Plant(
         "the week of a group begins when its last member leaves",
         f"{GROUPS}/offset_expiration.py",
-        "        return Rule(_NO_TOPICS, group.state_since_ms)",
-        "        return Rule(_NO_TOPICS, None)",
+        "        return ExpirationCondition(_NO_TOPICS, group.state_since_ms)",
+        "        return ExpirationCondition(_NO_TOPICS, None)",
         (
-            "unit/coordinators/groups/test_offset_expiration.py::test_without_members_all_may_go_some_time_after_the_last_member_left",
+            "unit/coordinators/groups/test_offset_expiration.py::test_offsets_of_an_empty_group_expire_after_the_last_member_left",
         ),
     ),
     Plant(
         "what is being committed anew does not expire",
         f"{GROUPS}/deletion.py",
-        "    going = [partition for partition in old if not group.offsets.is_unsettled(partition)]",
-        "    going = list(old)",
+        "    deleted = [partition for partition in expired if not group.offsets.has_pending_commit(partition)]",
+        "    deleted = list(expired)",
         (
-            "unit/coordinators/groups/test_offset_expiration.py::test_what_is_being_committed_anew_does_not_expire",
+            "unit/coordinators/groups/test_offset_expiration.py::test_offset_with_pending_commit_does_not_expire",
         ),
     ),
     Plant(
         "offsets go with their topic",
         f"{GROUPS}/deletion.py",
-        "            remove(groups, group, going, _tell_nobody, turn)\n    turn.reply(to, count)",
-        "            pass\n    turn.reply(to, count)",
+        "            delete_partitions(groups, group, deleted, _ignore_result, context)\n    context.reply(to, count)",
+        "            pass\n    context.reply(to, count)",
         (
             "unit/broker/coordinators/test_group_coordinator.py::test_deleting_a_topic_deletes_its_committed_offsets",
         ),
@@ -203,8 +205,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "offsets of a transaction count from its commit on",
         f"{GROUPS}/shard.py",
-        "                self.groups[name].offsets.end_transaction(producer_id, commits=commits)",
-        "                self.groups[name].offsets.end_transaction(producer_id, commits=False)",
+        "                self.groups[group_id].offsets.end_transaction(producer_id, commits=commits)",
+        "                self.groups[group_id].offsets.end_transaction(producer_id, commits=False)",
         (
             "unit/broker/handlers/test_transactions.py::test_transactional_offsets_are_visible_after_the_commit",
         ),
@@ -212,8 +214,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a settled commit is carried out by the next broker",
         f"{TRANSACTIONS}/shard.py",
-        "            resume(self.ids[name], turn)\n        turn.arm(TIMEOUT_TIMER, turn",
-        "            pass\n        turn.arm(TIMEOUT_TIMER, turn",
+        "            resume(self.ids[transactional_id], context)\n        context.schedule_timer(TIMEOUT_TIMER, context",
+        "            pass\n        context.schedule_timer(TIMEOUT_TIMER, context",
         (
             "unit/broker/handlers/test_transactions.py::test_prepared_transaction_is_completed_after_a_restart",
         ),
@@ -231,8 +233,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a late write begins no transaction",
         f"{TRANSACTIONS}/transitions.py",
-        "        partition: refusal or (ErrorCode.NONE if partition in added else missing)",
-        "        partition: refusal or ErrorCode.NONE",
+        "        partition: rejection or (ErrorCode.NONE if partition in added else missing)",
+        "        partition: rejection or ErrorCode.NONE",
         (
             "unit/broker/handlers/test_transactions.py::test_write_to_a_partition_outside_the_transaction_is_rejected",
         ),
@@ -257,16 +259,16 @@ BROKER_PLANTS: list[Plant] = [
         "        for producer in [producer_id] if producer_id != NO_PRODUCER_ID else list(self._in_transactions):",
         "        for producer in [producer_id]:",
         (
-            "unit/coordinators/groups/test_committed_offsets.py::test_a_deleted_offset_does_not_come_back_with_a_transaction_that_wrote_before",
+            "unit/coordinators/groups/test_committed_offsets.py::test_late_transaction_does_not_restore_a_deleted_offset",
         ),
     ),
     Plant(
         "a commit of an older generation is refused by the coordinator",
         f"{GROUPS}/offset_commit.py",
-        "        _refuse(command, code, to, turn)\n        return\n    has_committed",
-        "        pass\n    has_committed",
+        "        _reject(command, code, to, context)\n        return\n    _renew_session",
+        "        pass\n    _renew_session",
         (
-            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_a_commit_of_a_generation_that_is_over_is_refused_and_changes_nothing",
+            "unit/coordinators/groups/test_offset_commit_and_delete.py::test_commit_of_an_old_generation_is_rejected_and_changes_nothing",
         ),
     ),
     Plant(
@@ -293,8 +295,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "offsets count with the transaction",
         f"{GROUPS}/shard.py",
-        "                self.groups[name].offsets.end_transaction(producer_id, commits=commits)",
-        "                self.groups[name].offsets.end_transaction(producer_id, commits=False)",
+        "                self.groups[group_id].offsets.end_transaction(producer_id, commits=commits)",
+        "                self.groups[group_id].offsets.end_transaction(producer_id, commits=False)",
         ("unit/client/producer/transactions/test_transactions.py::test_offsets_count_with_the_transaction",),
     ),
     Plant(

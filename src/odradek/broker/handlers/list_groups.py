@@ -22,7 +22,8 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
     return ListGroupsResponse(
         error_code=code,
         groups=[
-            ListedGroup(listing.group, listing.protocol_type, listing.state, CLASSIC) for listing in listings
+            ListedGroup(listing.group_id, listing.protocol_type, listing.state, CLASSIC)
+            for listing in listings
         ],
     )
 

@@ -275,7 +275,7 @@ def test_stable_group_keeps_its_generation_after_a_broker_restart(kill: bool) ->
     async def first(harness: BrokerHarness) -> None:
         nonlocal member
         response = await joined(harness)
-        member = response.member
+        member = response.member_id
         assert re.fullmatch(r"app-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member)
         harness.request("g", SyncGroup("g", 1, member, None, "consumer", "range", {member: b"all of it"}))
         assert beats(harness, 1) == [ErrorCode.NONE]
