@@ -48,14 +48,14 @@ BROKER_PLANTS: list[Plant] = [
         f"{REPLICATION}/acks.py",
         "return min_isr if min_isr < replica_count else replica_count",
         "return min_isr",
-        ("unit/replication/test_acks.py::test_no_more_is_asked_than_there_are_replicas",),
+        ("unit/replication/test_acks.py::test_min_isr_is_capped_at_replication_factor",),
     ),
     Plant(
         "with one replica the high watermark is the end of the log",
         f"{REPLICATION}/isr_state.py",
         "            return end_offset if end_offset > current else current\n",
         "            return current\n",
-        ("unit/replication/test_isr_state.py::test_with_one_replica_the_watermark_is_the_end",),
+        ("unit/replication/test_isr_state.py::test_high_watermark_of_single_replica_is_log_end_offset",),
     ),
     Plant(
         "read_committed stops where a transaction is open",
@@ -276,7 +276,7 @@ BROKER_PLANTS: list[Plant] = [
         f"{STORE}/producer_id_manager.py",
         "            await store.set(path, encode_producer_id_block(block), stat.version)\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
         "            await store.set(path, encode_producer_id_block(block))\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
-        ("unit/store/test_producer_id_manager.py::test_no_two_brokers_give_out_the_same_id",),
+        ("unit/store/test_producer_id_manager.py::test_brokers_never_share_a_producer_id",),
     ),
     Plant(
         "a log is flushed when its time is up",
@@ -305,7 +305,7 @@ BROKER_PLANTS: list[Plant] = [
         "        end_offset = min(end_offset, epoch_end, future_end)",
         "        end_offset = min(end_offset, epoch_end)",
         (
-            "unit/replication/test_future_log_truncation.py::test_logs_are_the_same_up_to_where_their_epochs_part",
+            "unit/replication/test_future_log_truncation.py::test_common_end_by_leader_epochs",
         ),
     ),
     Plant(

@@ -61,7 +61,7 @@ from odradek.ports.entropy import Entropy
 from odradek.ports.files import FileSystem
 from odradek.ports.network import Connection, Network
 from odradek.ports.workers import Workers
-from odradek.replication.alter_log_dirs_throttle import PIECE_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
+from odradek.replication.alter_log_dirs_throttle import CHUNK_BYTES_MAX, RETRY_MS_MIN, AlterLogDirsLimits
 from odradek.replication.fetch_session import FetchSessionCache
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.store import meta_properties, znode_paths, znodes
@@ -411,7 +411,7 @@ class Broker:
         values = self.config.broker
         return AlterLogDirsLimits(
             min(
-                PIECE_BYTES_MAX,
+                CHUNK_BYTES_MAX,
                 values[settings.REPLICA_FETCH_MAX_BYTES],
                 values[settings.REPLICA_FETCH_RESPONSE_MAX_BYTES],
             ),

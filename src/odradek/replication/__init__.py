@@ -1,1 +1,1 @@
-"""Partitions and their replicas: who leads, what is committed, what a client may read."""
+"""Partitions and their replicas: roles, the ISR, the high watermark, fetch sessions, log directory moves."""

@@ -1,8 +1,9 @@
-"""What acks and min.insync.replicas demand of an append, before it and after it.
+"""The rules of acks and min.insync.replicas: checks before an append, and its outcome after.
 
-With acks=all a leader appends only while enough replicas are in sync, and answers once the high watermark has
-passed the records; if the in-sync set shrank too far in between, the answer says so, though the records are
-in the log. acks 0 and 1 ask nothing of followers.
+With acks=all a leader appends only while the ISR has at least min.insync.replicas members, and acknowledges
+once the high watermark has passed the records. If the ISR shrank below the minimum in between, the response
+is NOT_ENOUGH_REPLICAS_AFTER_APPEND although the records are in the log. acks=0 and acks=1 require nothing
+of followers.
 """
 
 from __future__ import annotations
@@ -12,37 +13,38 @@ from typing import Final
 from odradek.model.errors import BrokerError, ErrorCode
 from odradek.model.protocol_enums import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
-_KNOWN: Final = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
+_VALID_ACKS: Final = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 
 
 def is_valid_required_acks(acks: int) -> bool:
-    """Whether a produce request may ask for this; otherwise it is refused with INVALID_REQUIRED_ACKS."""
-    return acks in _KNOWN
+    """Return whether a produce request may carry this value; if not, it fails with INVALID_REQUIRED_ACKS."""
+    return acks in _VALID_ACKS
 
 
 def effective_min_isr(min_isr: int, replica_count: int) -> int:
-    """min.insync.replicas, but never more than there are replicas."""
+    """Return min.insync.replicas, capped at the replication factor."""
     return min_isr if min_isr < replica_count else replica_count
 
 
 def check_before_append(acks: int, isr_count: int, replica_count: int, min_isr: int) -> None:
-    """Refuse with NOT_ENOUGH_REPLICAS what could not be acknowledged as asked; nothing is written then."""
+    """Raise NOT_ENOUGH_REPLICAS if an append with acks=all could not be acknowledged."""
     if acks != ACKS_ALL or isr_count >= min_isr:
         return
-    needed = effective_min_isr(min_isr, replica_count)
-    if isr_count < needed:
+    required = effective_min_isr(min_isr, replica_count)
+    if isr_count < required:
         raise BrokerError(
-            ErrorCode.NOT_ENOUGH_REPLICAS, f"{isr_count} replicas are in sync, acks=all needs {needed}"
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"acks=all requires {required} in-sync replicas, the ISR has {isr_count}",
         )
 
 
-def verdict_after_append(
+def error_after_append(
     required_offset: int, high_watermark: int, maximal_isr_count: int, replica_count: int, min_isr: int
 ) -> ErrorCode | None:
-    """How an append with acks=all ended; None while its records are not committed.
+    """Return the error code of an append with acks=all; None while its records are not committed.
 
-    ``required_offset`` is the offset after the last record. The in-sync set is the maximal one, with those
-    members that have not yet been confirmed.
+    ``required_offset`` is the offset after the last record. The maximal ISR counts, which includes members
+    that are proposed and not yet confirmed.
     """
     if high_watermark < required_offset:
         return None

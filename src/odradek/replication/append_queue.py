@@ -1,16 +1,14 @@
 """Appends whose records are validated on threads, in arrival order per partition and connection.
 
-Decompressing a batch can take a thousand times longer than receiving it. Batches that take more than the
-event loop may give in one go (``EVENT_LOOP_LIMITS``) are validated by ``Workers`` and appended afterwards;
-appends
-of the same connection to the same partition that come meanwhile wait behind them. Those of other connections
-do not: between connections there is no order, and a client must not wait for the batches of another. Batches
-that unpack to more than ``WORKER_LIMITS`` allows are validated one at a time over all partitions, which
-bounds the
-memory that unpacking takes: one batch of ``odradek.decompressed.bytes.max``, and an ordinary one per thread.
+Decompressing a batch can take a thousand times longer than receiving it. Batches that exceed what the event
+loop may do at once (``EVENT_LOOP_LIMITS``) are validated by ``Workers`` and appended afterwards; later
+appends of the same connection to the same partition wait behind them. Appends of other connections do not:
+there is no order between connections, and a client must not wait for the batches of another. Batches that
+decompress to more than ``WORKER_LIMITS`` allows are validated one at a time over all partitions, which
+bounds the memory used: one batch of ``odradek.decompressed.bytes.max``, and a smaller one per thread.
 
-Invariant: each append is told of once, from the event loop, in the order of the asking of its source.
-LeaderAndIsr, ISR and transaction are checked again at the moment of the append.
+Invariant: each callback is called once, from the event loop, in the order in which its connection queued the
+appends. Leadership, ISR and transaction are checked again when the append is made.
 """
 
 from __future__ import annotations
@@ -34,19 +32,19 @@ from odradek.telemetry import events
 log = events.logger("append_queue")
 
 Source = Hashable
-"""Whoever's appends stay in order: a connection."""
+"""The connection whose appends stay in order."""
 
 AppendResult = LogAppendInfo | BrokerError | None
-"""The append, its refusal, or None after a failure inside the broker: only closing the connection is left."""
+"""The append, its error, or None after an internal failure: then the connection must be closed."""
 
 
 class QueuedAppend:
     """Records of one produce request for one partition.
 
-    ``check`` raises ``BrokerError`` if they must not be appended any more: it is called right before.
+    ``check`` is called right before the append, and raises ``BrokerError`` if it must not happen any more.
     """
 
-    __slots__ = ("acks", "check", "produce_version", "records", "told")
+    __slots__ = ("acks", "callback", "check", "produce_version", "records")
 
     def __init__(
         self,
@@ -54,59 +52,59 @@ class QueuedAppend:
         acks: int,
         produce_version: int,
         check: Callable[[], None],
-        told: Callable[[AppendResult], None],
+        callback: Callable[[AppendResult], None],
     ) -> None:
         self.records = records
         self.acks = acks
         self.produce_version = produce_version
         self.check = check
-        self.told = told
+        self.callback = callback
 
 
 class AppendQueue:
     def __init__(self, workers: Workers, clock: Clock) -> None:
         self._workers = workers
         self._clock = clock
-        self._waiting: dict[tuple[Partition, Source], deque[QueuedAppend]] = {}
+        self._queues: dict[tuple[Partition, Source], deque[QueuedAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def has(self, partition: Partition, source: Source) -> bool:
-        """Return whether appends of this source wait for this partition: its next ones must do so too."""
-        return (partition, source) in self._waiting
+        """Return whether this source has queued appends to the partition: later ones must queue as well."""
+        return (partition, source) in self._queues
 
     def add(self, partition: Partition, source: Source, append: QueuedAppend) -> None:
-        """Append after all that this source has waiting for this partition, and tell of it."""
-        waiting = self._waiting.get((partition, source))
-        if waiting is not None:
-            waiting.append(append)
+        """Append after everything this source has queued for this partition, then call back."""
+        queue = self._queues.get((partition, source))
+        if queue is not None:
+            queue.append(append)
             return
-        self._waiting[partition, source] = deque([append])
+        self._queues[partition, source] = deque([append])
         partition.queued_appends += 1
         task = asyncio.get_running_loop().create_task(self._run(partition, source))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def settle(self) -> None:
-        """Return once nothing waits; for a stop."""
+    async def drain(self) -> None:
+        """Return once the queues are empty; for a shutdown."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def _run(self, partition: Partition, source: Source) -> None:
-        waiting = self._waiting[partition, source]
-        while waiting:
-            append = waiting[0]
+        queue = self._queues[partition, source]
+        while queue:
+            append = queue[0]
             try:
                 result: AppendResult = await self._append(partition, append)
-            except BrokerError as refused:
-                result = refused
-            except Exception as broken:  # noqa: BLE001 - the edge of a task: others wait
-                log.failure("append_broken", broken, partition=partition.topic_partition)
+            except BrokerError as error:
+                result = error
+            except Exception as error:  # noqa: BLE001 - the edge of a task: other appends wait
+                log.failure("append_crashed", error, partition=partition.topic_partition)
                 result = None
-            waiting.popleft()
-            if not waiting:
-                del self._waiting[partition, source]
+            queue.popleft()
+            if not queue:
+                del self._queues[partition, source]
                 partition.queued_appends -= 1
-            append.told(result)
+            append.callback(result)
 
     async def _append(self, partition: Partition, append: QueuedAppend) -> LogAppendInfo:
         append.check()
@@ -133,5 +131,5 @@ class AppendQueue:
         )
         with suppress(WorkLimitExceeded):
             return await self._workers.run(partial(validate, limits=WORKER_LIMITS))
-        # Not while the exception is handled: it would keep what was unpacked so far from being freed.
+        # Outside the exception handler: the exception would keep decompressed data from being freed.
         return await self._workers.run_alone(validate)

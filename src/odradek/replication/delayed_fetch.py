@@ -1,4 +1,4 @@
-"""A fetch that waits until there is enough to read, or its time is up."""
+"""A fetch request in the purgatory: it waits for min.bytes, up to its max wait time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from odradek.timers.purgatory import DelayedOperation
 
 
 class DelayedFetch(DelayedOperation):
-    """``enough`` looks again at the partitions that changed; ``then`` answers with what is there."""
+    """``has_enough`` checks the watched partitions again; ``send_response`` responds with what is there."""
 
-    __slots__ = ("_enough", "_then")
+    __slots__ = ("_has_enough", "_send_response")
 
-    def __init__(self, enough: Callable[[], bool], then: Callable[[], None]) -> None:
+    def __init__(self, has_enough: Callable[[], bool], send_response: Callable[[], None]) -> None:
         super().__init__()
-        self._enough = enough
-        self._then = then
+        self._has_enough = has_enough
+        self._send_response = send_response
 
     def try_complete(self) -> bool:
-        return self._enough() and self.force_complete()
+        return self._has_enough() and self.force_complete()
 
     def on_complete(self) -> None:
-        self._then()
+        self._send_response()

@@ -1,7 +1,8 @@
-"""A produce with acks=all that waits until the in-sync replicas have what it wrote.
+"""A produce request with acks=all in the purgatory: it waits until its records are committed.
 
-It ends when every partition has failed, lost its leader here, or reached its offset; or when its time is up,
-and then goes through the same single completion, with those still waiting answered REQUEST_TIMED_OUT.
+It completes when each partition has failed, lost its leader here, or reached its required offset; or at the
+timeout, which goes through the same single completion with REQUEST_TIMED_OUT for the partitions still
+pending.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from odradek.timers.purgatory import DelayedOperation
 
 
 class ProducePartitionStatus:
-    """One partition's append: the offset that must be committed, and the entry of the answer it decides."""
+    """One partition's append: the offset that must be committed, and the response entry it completes."""
 
     __slots__ = ("entry", "leader_epoch", "partition", "required_offset")
 
@@ -25,36 +26,36 @@ class ProducePartitionStatus:
         self.required_offset = required_offset
         self.entry = entry
 
-    def verdict(self) -> ErrorCode | None:
-        """How the wait ended; None while it goes on."""
+    def error(self) -> ErrorCode | None:
+        """Return the error code the append completes with; None while acks are pending."""
         return self.partition.check_enough_replicas_reach_offset(self.required_offset, self.leader_epoch)
 
 
 class DelayedProduce(DelayedOperation):
-    __slots__ = ("_then", "_waiting")
+    __slots__ = ("_pending", "_send_response")
 
-    def __init__(self, waiting: list[ProducePartitionStatus], then: Callable[[], None]) -> None:
+    def __init__(self, pending: list[ProducePartitionStatus], send_response: Callable[[], None]) -> None:
         super().__init__()
-        self._waiting = waiting
-        self._then = then
+        self._pending = pending
+        self._send_response = send_response
 
     def try_complete(self) -> bool:
-        still = []
-        for awaited in self._waiting:
-            verdict = awaited.verdict()
-            if verdict is None:
-                still.append(awaited)
-            elif verdict:
-                _refuse(awaited.entry, verdict)
-        self._waiting = still
-        return not still and self.force_complete()
+        pending = []
+        for status in self._pending:
+            error = status.error()
+            if error is None:
+                pending.append(status)
+            elif error:
+                _set_error(status.entry, error)
+        self._pending = pending
+        return not pending and self.force_complete()
 
     def on_complete(self) -> None:
-        for awaited in self._waiting:
-            _refuse(awaited.entry, ErrorCode.REQUEST_TIMED_OUT)
-        self._then()
+        for status in self._pending:
+            _set_error(status.entry, ErrorCode.REQUEST_TIMED_OUT)
+        self._send_response()
 
 
-def _refuse(entry: Any, code: ErrorCode) -> None:
+def _set_error(entry: Any, code: ErrorCode) -> None:
     entry.error_code = code
     entry.base_offset = -1

@@ -1,21 +1,22 @@
-"""Incremental fetch sessions (KIP-227): what a fetcher asked for before and has already been told.
+"""Incremental fetch sessions (KIP-227): the partitions of a fetcher, and the last response for each.
 
-A fetcher that opens a session names all its partitions once; later requests name only what changed, and
-answers hold only partitions with something new. A request is one of:
+A fetcher that opens a session lists all its partitions once; later requests list only what changed, and
+responses contain only partitions with something new. A request is one of:
 
 ====================  =====================  ==========================================================
 session epoch         session id             context
 ====================  =====================  ==========================================================
 -1 (final)            any                    sessionless; a session of that id is closed
-0 (initial)           any                    full; a session of that id is closed, a new one is tried for
-n > 0                 the session's          incremental, if n is the session's epoch and both sides name
-                                             topics the same way (names, or ids since Fetch 13)
+0 (initial)           any                    full; a session of that id is closed, a new one is created if
+                                             the cache has room
+n > 0                 the session's          incremental, if n is the session's epoch and the request
+                                             identifies topics as the session does (by name, or by id
+                                             since Fetch 13)
 ====================  =====================  ==========================================================
 
-Invariants: a session's epoch grows by one with every request it serves, so an answer prepared for an older
-request is recognised and refused; an entry of a session is replaced, never changed, by a later request;
-the cache holds at most ``slots_max`` sessions. Kafka spreads its cache over shards to spare a lock; here it
-is one.
+Invariants: a session's epoch grows by one with every request it serves, so a response prepared for an older
+request is recognised and rejected; a later request replaces an entry of a session and never modifies it; the
+cache holds at most ``slots_max`` sessions. Kafka shards its cache to spare a lock; here there is one.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _NO_REPLICA: Final = -1
 _NONE: Final = ErrorCode.NONE  # looked up once: an enum member costs more than a global
 
 SessionKey = tuple[str | TopicId | None, int]
-"""A partition inside a session: topic id and number if the session uses ids, else topic name and number."""
+"""A partition in a session: topic id and partition if the session uses ids, else topic name and partition."""
 
 
 class FetchPartition:
-    """One partition of a fetch, as asked for. In a session it also remembers what was answered last.
+    """One partition of a fetch request. In a session it also holds the state last sent in a response.
 
-    ``topic`` is None while the topic's id is unknown here. ``log_start_offset`` is the fetcher's own;
-    ``leader_log_start_offset`` what it was last told.
+    ``topic`` is None while the topic id is unknown here. ``log_start_offset`` is the fetcher's;
+    ``leader_log_start_offset`` is the one last sent to it.
     """
 
     __slots__ = (
@@ -93,7 +94,7 @@ class FetchPartition:
 
 
 class FetchPartitionData:
-    """What was read for one partition of a fetch."""
+    """The result of reading one partition of a fetch."""
 
     __slots__ = (
         "aborted",
@@ -132,12 +133,12 @@ class FetchPartitionData:
         self.aborted: Sequence[tuple[int, int]] | None = None
 
     def must_respond(self) -> bool:
-        """Whether the fetcher must hear of this, given what it was told last."""
-        told = self.request
+        """Return whether the response must include this partition, given the last response."""
+        last_response = self.request
         return (
             self.records_bytes > 0
-            or self.high_watermark != told.high_watermark
-            or self.log_start_offset != told.leader_log_start_offset
+            or self.high_watermark != last_response.high_watermark
+            or self.log_start_offset != last_response.leader_log_start_offset
             or self.error != _NONE
             or self.preferred_replica != _NO_REPLICA
             or self.diverging_epoch >= 0
@@ -145,7 +146,7 @@ class FetchPartitionData:
 
 
 class FetchSessionResponse:
-    """The head of a fetch response, and the partitions that belong into it."""
+    """Error, session id and partitions of a fetch response."""
 
     __slots__ = ("error", "results", "session_id")
 
@@ -156,7 +157,7 @@ class FetchSessionResponse:
 
 
 class FetchContext:
-    """One request under way, without a session: all is read and all is answered."""
+    """A fetch request without a session: the response contains all its partitions."""
 
     __slots__ = ("error", "partitions")
 
@@ -165,22 +166,22 @@ class FetchContext:
         self.error = error
 
     def select(self, results: list[FetchPartitionData]) -> list[FetchPartitionData]:
-        """What ``answer`` would send, with nothing changed: for quotas, which need its size first."""
+        """Return what the response would contain, without changing state: quotas need its size first."""
         return results
 
     def update_and_generate_response(
         self, results: list[FetchPartitionData], now_ms: int
     ) -> FetchSessionResponse:
-        """Choose what is sent, and remember it. Call once per request, with one result per partition."""
+        """Choose what is sent, and record it. Call once per request, with one result per partition."""
         return FetchSessionResponse(self.error, NO_SESSION, results)
 
-    def throttled(self) -> FetchSessionResponse:
-        """An empty answer for a fetcher over its quota; it is told nothing, so nothing is remembered."""
+    def throttled_response(self) -> FetchSessionResponse:
+        """Return an empty response for a fetcher over its quota; nothing is recorded as sent."""
         return FetchSessionResponse(_NONE, NO_SESSION, [])
 
 
 class SessionErrorContext(FetchContext):
-    """A request whose session is not as it says; which partitions it meant is unknown."""
+    """A request with a wrong session id or epoch; its partitions are unknown."""
 
     __slots__ = ()
 
@@ -197,7 +198,7 @@ class SessionErrorContext(FetchContext):
 
 
 class FullFetchContext(FetchContext):
-    """A request for all its partitions that would like a session to begin."""
+    """A full fetch request, which asks for a new session."""
 
     __slots__ = ("_from_follower", "_sessions", "_uses_topic_ids")
 
@@ -216,7 +217,9 @@ class FullFetchContext(FetchContext):
     def update_and_generate_response(
         self, results: list[FetchPartitionData], now_ms: int
     ) -> FetchSessionResponse:
-        session = self._sessions.begin(len(results), self._uses_topic_ids, self._from_follower, now_ms)
+        session = self._sessions.maybe_create_session(
+            len(results), self._uses_topic_ids, self._from_follower, now_ms
+        )
         if session is None:
             return FetchSessionResponse(_NONE, NO_SESSION, results)
         for result in results:
@@ -229,7 +232,7 @@ class FullFetchContext(FetchContext):
 
 
 class IncrementalFetchContext(FetchContext):
-    """A request in a session: what it named and all it had named before."""
+    """An incremental fetch request: the partitions it lists and all earlier ones of its session."""
 
     __slots__ = ("_expected_epoch", "_session")
 
@@ -249,26 +252,26 @@ class IncrementalFetchContext(FetchContext):
     ) -> FetchSessionResponse:
         session = self._session
         if session.session_epoch != self._expected_epoch:
-            # The session served another request while this one waited: a duplicate, or a confused client.
+            # The session served another request while this one waited: a duplicate, or a client error.
             return FetchSessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
-        news = [result for result in results if result.must_respond()]
-        for result in news:
-            session.tell(result)
-        return FetchSessionResponse(_NONE, session.session_id, news)
+        changed = [result for result in results if result.must_respond()]
+        for result in changed:
+            session.update_response_state(result)
+        return FetchSessionResponse(_NONE, session.session_id, changed)
 
-    def throttled(self) -> FetchSessionResponse:
+    def throttled_response(self) -> FetchSessionResponse:
         stale = self._session.session_epoch != self._expected_epoch
         error = ErrorCode.INVALID_FETCH_SESSION_EPOCH if stale else _NONE
         return FetchSessionResponse(error, self._session.session_id, [])
 
 
 class FetchSession:
-    """The partitions of one fetcher, in the order in which they are read and answered."""
+    """The partitions of one fetcher, in the order in which they are read and returned."""
 
     __slots__ = (
         "cached_size",
         "created_ms",
-        "has_unnamed",
+        "has_unresolved_topics",
         "is_old",
         "last_used_ms",
         "partitions",
@@ -285,50 +288,50 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.partitions: dict[SessionKey, FetchPartition] = {}
-        self.has_unnamed = False
+        self.has_unresolved_topics = False
         self.cached_size = -1
         self.is_old = False
 
     def add(self, entry: FetchPartition) -> None:
-        """Take a partition in, or its new wishes; its place in the order and what was told of it stay."""
+        """Add or update a partition; an update keeps its position and the state last sent."""
         key = (entry.topic_id if self.uses_topic_ids else entry.topic, entry.partition)
         entry.key = key
-        old = self.partitions.get(key)
-        if old is not None:
-            entry.high_watermark = old.high_watermark
-            entry.leader_log_start_offset = old.leader_log_start_offset
+        known = self.partitions.get(key)
+        if known is not None:
+            entry.high_watermark = known.high_watermark
+            entry.leader_log_start_offset = known.leader_log_start_offset
             if entry.topic is None:
-                entry.topic = old.topic
+                entry.topic = known.topic
         if entry.topic is None:
-            self.has_unnamed = True
+            self.has_unresolved_topics = True
         self.partitions[key] = entry
 
-    def tell(self, result: FetchPartitionData) -> None:
-        """Remember what the fetcher is being told."""
+    def update_response_state(self, result: FetchPartitionData) -> None:
+        """Record what is being sent to the fetcher."""
         entry = result.request
-        # After an error the partition must be sent again once it is well, whatever its watermark is then.
+        # After an error the partition must be sent again once it recovers, whatever its high watermark is.
         entry.high_watermark = result.high_watermark if result.error == _NONE else UNKNOWN_OFFSET
         entry.leader_log_start_offset = result.log_start_offset
         if result.records_bytes > 0 and len(self.partitions) > 1:
-            # To the end, so that partitions with much data do not starve the others of a bounded answer.
+            # To the end, so that partitions with much data do not starve others of a size-limited response.
             del self.partitions[entry.key]
             self.partitions[entry.key] = entry
 
-    def find_names(self, name_of: Callable[[TopicId], str | None]) -> None:
-        """Ask again for the names of topics that were unknown when they were added."""
-        self.has_unnamed = False
+    def resolve_unknown_topics(self, name_of: Callable[[TopicId], str | None]) -> None:
+        """Look up the names of topics whose ids were unknown when they were added."""
+        self.has_unresolved_topics = False
         for entry in self.partitions.values():
             if entry.topic is None:
                 entry.topic = name_of(entry.topic_id)
-                self.has_unnamed = self.has_unnamed or entry.topic is None
+                self.has_unresolved_topics = self.has_unresolved_topics or entry.topic is None
 
 
 class FetchSessionCache:
-    """The sessions of a broker. A full cache gives up, in this order of reasons, a session that
+    """The fetch sessions of a broker. A full cache evicts, in this order, a session that
 
     - has been unused for more than ``eviction_ms``;
-    - is worth less than the new one: followers' sessions (privileged) before consumers', then the one with
-      more partitions. Those younger than ``eviction_ms`` are safe, but for consumers' from followers.
+    - ranks below the new one: followers (privileged) rank above consumers, then more partitions above fewer.
+      Sessions younger than ``eviction_ms`` are not evicted, except a consumer's by a follower.
     """
 
     __slots__ = (
@@ -358,7 +361,7 @@ class FetchSessionCache:
         self.partition_count = 0
         # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        # Heaps of (privileged, size, session id), least worth first; entries that no longer hold are skipped.
+        # Heaps of (privileged, size, session id), lowest rank first; outdated entries are skipped.
         self._by_all: list[tuple[bool, int, int]] = []
         self._by_privileged: list[tuple[bool, int, int]] = []
 
@@ -376,13 +379,13 @@ class FetchSessionCache:
         from_follower: bool,
         now_ms: int,
     ) -> FetchContext:
-        """The context of a fetch request. Its partitions, and what is answered, are asked of the context."""
+        """Return the context of a fetch request: its partitions, and how its response is built."""
         session = self._sessions.get(session_id)
         if session_epoch in _FULL:
             if session is not None:
                 self._remove(session)
             if len(partitions) > 1:
-                partitions = _distinct(partitions)
+                partitions = _deduplicate(partitions)
             if session_epoch == FINAL_SESSION_EPOCH:
                 return FetchContext(partitions)
             return FullFetchContext(self, partitions, uses_topic_ids, from_follower)
@@ -401,12 +404,14 @@ class FetchSessionCache:
             return FetchContext(partitions)
         self.touch(session, now_ms)
         session.session_epoch = session_epoch + 1 if session_epoch < _INT32_MAX else 1
-        if session.has_unnamed:
-            session.find_names(self._name_of)
+        if session.has_unresolved_topics:
+            session.resolve_unknown_topics(self._name_of)
         return IncrementalFetchContext(session)
 
-    def begin(self, size: int, uses_topic_ids: bool, privileged: bool, now_ms: int) -> FetchSession | None:
-        """A new session, which its caller fills and touches; None if the cache is full of better ones."""
+    def maybe_create_session(
+        self, size: int, uses_topic_ids: bool, privileged: bool, now_ms: int
+    ) -> FetchSession | None:
+        """Return a new session for the caller to fill and touch; None if none can be evicted for it."""
         if len(self._sessions) >= self.slots_max and not self._evict_for(privileged, size, now_ms):
             return None
         session_id = 1 + self._entropy.below(_INT32_MAX - 1)
@@ -417,7 +422,7 @@ class FetchSessionCache:
         return session
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Note that a session is in use, how large it is now, and whether it has lost its youth's shelter."""
+        """Update a session's last use, cached size and age."""
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         size = len(session.partitions)
@@ -426,29 +431,34 @@ class FetchSessionCache:
             self.partition_count += size - max(session.cached_size, 0)
             session.cached_size = size
             session.is_old = is_old
-            self._list_evictable(session)
+            self._push_evictable(session)
 
-    def _list_evictable(self, session: FetchSession) -> None:
-        worth = (session.privileged, session.cached_size, session.session_id)
-        for heap, may_go in ((self._by_all, _may_go_for_all), (self._by_privileged, _may_go_for_privileged)):
+    def _push_evictable(self, session: FetchSession) -> None:
+        rank = (session.privileged, session.cached_size, session.session_id)
+        for heap, may_evict in (
+            (self._by_all, _may_evict_for_consumer),
+            (self._by_privileged, _may_evict_for_follower),
+        ):
             if len(heap) > 2 * len(self._sessions):
-                # Mostly entries that no longer hold: begin anew, so that a heap stays as small as the cache.
+                # Mostly outdated entries: rebuild, so that the heap stays as small as the cache.
                 heap[:] = [
-                    (each.privileged, each.cached_size, each.session_id)
-                    for each in self._sessions.values()
-                    if may_go(each)
+                    (cached.privileged, cached.cached_size, cached.session_id)
+                    for cached in self._sessions.values()
+                    if may_evict(cached)
                 ]
                 heapify(heap)
-            elif may_go(session):
-                heappush(heap, worth)
+            elif may_evict(session):
+                heappush(heap, rank)
 
     def _evict_for(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room for a session of this worth; False if there is none to be had."""
+        """Evict a session for one of this rank; return False if none may be evicted."""
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
         victim = (
-            oldest if now_ms - oldest.last_used_ms > self.eviction_ms else self._less_worth(privileged, size)
+            oldest
+            if now_ms - oldest.last_used_ms > self.eviction_ms
+            else self._evictable_for(privileged, size)
         )
         if victim is None:
             return False
@@ -456,23 +466,23 @@ class FetchSessionCache:
         self.evictions += 1
         return True
 
-    def _less_worth(self, privileged: bool, size: int) -> FetchSession | None:
-        """The session worth least of those that may go for this one, if it is worth less."""
-        least = self._least_worth(privileged)
-        if least is None or (privileged, size) <= (least.privileged, least.cached_size):
+    def _evictable_for(self, privileged: bool, size: int) -> FetchSession | None:
+        """Return the lowest-ranked evictable session, if it ranks below a new one of this size."""
+        candidate = self._least_valuable(privileged)
+        if candidate is None or (privileged, size) <= (candidate.privileged, candidate.cached_size):
             return None
-        return least
+        return candidate
 
-    def _least_worth(self, for_privileged: bool) -> FetchSession | None:
+    def _least_valuable(self, for_privileged: bool) -> FetchSession | None:
         heap = self._by_privileged if for_privileged else self._by_all
-        may_go = _may_go_for_privileged if for_privileged else _may_go_for_all
+        may_evict = _may_evict_for_follower if for_privileged else _may_evict_for_consumer
         while heap:
             privileged, size, session_id = heap[0]
             session = self._sessions.get(session_id)
             if (
                 session is not None
                 and (session.privileged, session.cached_size) == (privileged, size)
-                and may_go(session)
+                and may_evict(session)
             ):
                 return session
             heappop(heap)
@@ -483,15 +493,15 @@ class FetchSessionCache:
         self.partition_count -= session.cached_size
 
 
-def _may_go_for_all(session: FetchSession) -> bool:
+def _may_evict_for_consumer(session: FetchSession) -> bool:
     return session.is_old
 
 
-def _may_go_for_privileged(session: FetchSession) -> bool:
+def _may_evict_for_follower(session: FetchSession) -> bool:
     return session.is_old or not session.privileged
 
 
-def _distinct(partitions: list[FetchPartition]) -> list[FetchPartition]:
-    """One entry per partition: of two for the same, the later one, in the place of the earlier."""
+def _deduplicate(partitions: list[FetchPartition]) -> list[FetchPartition]:
+    """Keep one entry per partition: the last one, at the position of the first."""
     by_key = {(entry.topic_id, entry.topic, entry.partition): entry for entry in partitions}
     return list(by_key.values())

@@ -1,16 +1,18 @@
-"""How far the followers of a partition have come, seen by its leader: the high watermark and ISR wishes.
+"""The leader's view of a partition's replicas: follower log end offsets, the ISR, the high watermark.
 
-The high watermark is the smallest log end among the replicas that count: those in sync, those asked to be
-counted in sync, and those that have caught up and may join soon (else a follower could chase a watermark
-that the leader alone moves, and never join). It moves only forward, and only while enough are in sync.
+The high watermark is the smallest log end offset of the replicas in the maximal ISR (the committed ISR plus
+proposed members) and of caught-up replicas that may join soon. Without the latter a follower could chase a
+high watermark that the leader alone moves, and never join. The high watermark only increases, and only
+while the ISR is not below min.insync.replicas.
 
-A follower leaves the ISR if it has not had all of the leader's log for ``lag_max_ms``; it joins once it has
-reached the high watermark and the start of the leader's epoch. Wishes change nothing: the caller proposes one
-to the store (``propose``), and says what became of it (``commit`` or ``withdraw``). While one is under way
-there is no other, and the ISR that counts is the larger of both, which is always safe.
+A follower leaves the ISR if it has not caught up with the leader's log for ``replica_lag_time_max_ms``; it
+joins once it has reached the high watermark and the start offset of the leader's epoch.
+``maybe_expand_isr`` and ``maybe_shrink_isr`` change nothing: the caller sends the proposal to the
+controller (``prepare_isr_change``) and reports the result (``commit_isr`` or ``revert_isr_change``). While
+a change is pending there is no other, and the larger of both ISRs counts, which is always safe.
 
-Invariants: the leader is in the ISR and is not a follower; followers are the other assigned replicas. A
-partition with one replica has no followers: its watermark is its log's end, at no cost.
+Invariants: the leader is in the ISR and is not a remote replica; remote replicas are the other assigned
+ones. A partition with one replica has none: its high watermark is its log end offset, at no cost.
 """
 
 from __future__ import annotations
@@ -28,173 +30,185 @@ NEVER_MS: Final = -(2**62)
 
 
 class Replica:
-    """One follower as last seen. Kafka's rule for ``caught_up_ms``: the latest moment at which it had all.
+    """One follower as its leader last saw it.
 
-    A fetch at the leader's end shows that it has all now; a fetch at what was the end when it fetched last
-    shows that it had all then.
+    ``last_caught_up_ms`` is the latest time at which it had the whole log of the leader, by Kafka's rule: a
+    fetch at the leader's log end offset shows that it has everything now; a fetch at the end offset of its
+    previous fetch shows that it had everything then.
     """
 
     __slots__ = (
-        "caught_up_ms",
-        "end_offset",
+        "last_caught_up_ms",
+        "last_fetch_leader_end_offset",
         "last_fetch_ms",
-        "leader_end_offset_at_last_fetch",
+        "log_end_offset",
         "log_start_offset",
     )
 
     def __init__(self) -> None:
-        self.end_offset = UNKNOWN_OFFSET
+        self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
-        self.leader_end_offset_at_last_fetch = 0
+        self.last_fetch_leader_end_offset = 0
         self.last_fetch_ms = NEVER_MS
-        self.caught_up_ms = NEVER_MS
+        self.last_caught_up_ms = NEVER_MS
 
-    def fetched(self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+    def update_fetch_state(
+        self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int
+    ) -> None:
         if fetch_offset >= leader_end_offset:
-            self.caught_up_ms = max(self.caught_up_ms, now_ms)
-        elif fetch_offset >= self.leader_end_offset_at_last_fetch:
-            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
-        self.end_offset = fetch_offset
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif fetch_offset >= self.last_fetch_leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
-        self.leader_end_offset_at_last_fetch = max(self.leader_end_offset_at_last_fetch, leader_end_offset)
+        self.last_fetch_leader_end_offset = max(self.last_fetch_leader_end_offset, leader_end_offset)
         self.last_fetch_ms = now_ms
 
-    def forget(self) -> None:
-        """Under a new leader nothing is known of a follower until it fetches."""
-        self.end_offset = self.log_start_offset = self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
+    def reset(self) -> None:
+        """Forget offsets: under a new leader nothing is known of a follower until it fetches."""
+        self.log_end_offset = self.log_start_offset = self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
 
-    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
 
 
 class IsrState:
-    """The replicas of one partition, kept by its leader for as long as it leads."""
+    """ISR and remote replicas of one partition, kept by its leader for as long as it leads."""
 
     __slots__ = (
-        "_followers",
-        "_is_alive",
-        "_proposed",
-        "epoch_start_offset",
+        "_is_broker_alive",
+        "_proposed_isr",
+        "_replicas",
         "isr",
-        "lag_max_ms",
         "leader_epoch",
+        "leader_epoch_start_offset",
         "leader_id",
         "maximal_isr",
+        "replica_lag_time_max_ms",
     )
 
-    def __init__(self, leader_id: int, lag_max_ms: int, is_alive: Callable[[int], bool]) -> None:
+    def __init__(
+        self, leader_id: int, replica_lag_time_max_ms: int, is_broker_alive: Callable[[int], bool]
+    ) -> None:
         self.leader_id = leader_id
-        self.lag_max_ms = lag_max_ms
-        self._is_alive = is_alive
-        self._followers: dict[int, Replica] = {}
-        self._proposed: Isr | None = None
+        self.replica_lag_time_max_ms = replica_lag_time_max_ms
+        self._is_broker_alive = is_broker_alive
+        self._replicas: dict[int, Replica] = {}
+        self._proposed_isr: Isr | None = None
         self.isr: Isr = (leader_id,)
         self.maximal_isr: Isr = self.isr
         self.leader_epoch = NO_LEADER_EPOCH
-        self.epoch_start_offset = UNKNOWN_OFFSET
+        self.leader_epoch_start_offset = UNKNOWN_OFFSET
 
     @property
     def replica_count(self) -> int:
-        return len(self._followers) + 1
+        return len(self._replicas) + 1
 
     @property
-    def is_isr_change_under_way(self) -> bool:
-        return self._proposed is not None
+    def is_isr_change_pending(self) -> bool:
+        return self._proposed_isr is not None
 
-    def follower(self, broker_id: int) -> Replica | None:
-        """The follower on a broker; None if that is not an assigned replica."""
-        return self._followers.get(broker_id)
+    def replica(self, broker_id: int) -> Replica | None:
+        """Return the remote replica on a broker; None if the broker is not an assigned follower."""
+        return self._replicas.get(broker_id)
 
-    def lead(self, replicas: Isr, isr: Isr, leader_epoch: int, end_offset: int, now_ms: int) -> None:
-        """Take what the controller says. A new epoch begins at ``end_offset``, and followers with it anew."""
-        old = self._followers
-        self._followers = {
-            broker_id: old.get(broker_id) or Replica()
+    def update_assignment_and_isr(
+        self, replicas: Isr, isr: Isr, leader_epoch: int, log_end_offset: int, now_ms: int
+    ) -> None:
+        """Apply the controller's decision. A new leader epoch starts at ``log_end_offset``."""
+        known = self._replicas
+        self._replicas = {
+            broker_id: known.get(broker_id) or Replica()
             for broker_id in replicas
             if broker_id != self.leader_id
         }
-        self.commit(isr)
+        self.commit_isr(isr)
         if leader_epoch <= self.leader_epoch:
             return
-        led_before = self.leader_epoch != NO_LEADER_EPOCH
-        for broker_id, follower in self._followers.items():
-            # One outside the ISR must not hold the watermark back, nor come in before it fetches.
-            since_ms = now_ms if broker_id in isr else NEVER_MS
-            if led_before:
-                follower.leader_end_offset_at_last_fetch = end_offset
-                follower.last_fetch_ms = since_ms
+        was_leader = self.leader_epoch != NO_LEADER_EPOCH
+        for broker_id, replica in self._replicas.items():
+            # A replica outside the ISR must neither hold back the high watermark nor join before it fetches.
+            caught_up_ms = now_ms if broker_id in isr else NEVER_MS
+            if was_leader:
+                replica.last_fetch_leader_end_offset = log_end_offset
+                replica.last_fetch_ms = caught_up_ms
             else:
-                follower.forget()
-            follower.caught_up_ms = since_ms
+                replica.reset()
+            replica.last_caught_up_ms = caught_up_ms
         self.leader_epoch = leader_epoch
-        self.epoch_start_offset = end_offset
+        self.leader_epoch_start_offset = log_end_offset
 
-    def high_watermark(self, current: int, end_offset: int, min_isr: int, now_ms: int) -> int:
-        """The high watermark now; ``current`` if it cannot move."""
-        followers = self._followers
-        if not followers:
-            return end_offset if end_offset > current else current
+    def high_watermark(self, current: int, log_end_offset: int, min_isr: int, now_ms: int) -> int:
+        """Return the high watermark now; ``current`` if it cannot move."""
+        replicas = self._replicas
+        if not replicas:
+            return log_end_offset if log_end_offset > current else current
         if self.is_under_min_isr(min_isr):
             return current
-        lowest = end_offset
-        for broker_id, follower in followers.items():
-            if follower.end_offset < lowest and (
-                broker_id in self.maximal_isr or self._may_join_soon(broker_id, follower, end_offset, now_ms)
+        lowest = log_end_offset
+        for broker_id, replica in replicas.items():
+            if replica.log_end_offset < lowest and (
+                broker_id in self.maximal_isr
+                or self._may_join_isr_soon(broker_id, replica, log_end_offset, now_ms)
             ):
-                lowest = follower.end_offset
+                lowest = replica.log_end_offset
         return lowest if lowest > current else current
 
-    def _may_join_soon(self, broker_id: int, follower: Replica, end_offset: int, now_ms: int) -> bool:
-        return follower.is_caught_up(end_offset, now_ms, self.lag_max_ms) and self._is_alive(broker_id)
+    def _may_join_isr_soon(self, broker_id: int, replica: Replica, log_end_offset: int, now_ms: int) -> bool:
+        return replica.is_caught_up(
+            log_end_offset, now_ms, self.replica_lag_time_max_ms
+        ) and self._is_broker_alive(broker_id)
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """The smallest log start of all live replicas: what DeleteRecords waits for."""
+        """Return the smallest log start offset of all live replicas: DeleteRecords waits for it."""
         lowest = log_start_offset
-        for broker_id, follower in self._followers.items():
-            if follower.log_start_offset < lowest and self._is_alive(broker_id):
-                lowest = follower.log_start_offset
+        for broker_id, replica in self._replicas.items():
+            if replica.log_start_offset < lowest and self._is_broker_alive(broker_id):
+                lowest = replica.log_start_offset
         return lowest
 
     def is_under_min_isr(self, min_isr: int) -> bool:
-        """Whether fewer replicas are in sync than acks=all needs."""
+        """Return whether the ISR has fewer members than acks=all requires."""
         return len(self.isr) < effective_min_isr(min_isr, self.replica_count)
 
-    def wish_to_expand(self, broker_id: int, high_watermark: int) -> Isr | None:
-        """The ISR with this follower, if it has earned its place; ask after each of its fetches."""
-        if self._proposed is not None or broker_id in self.isr:
+    def maybe_expand_isr(self, broker_id: int, high_watermark: int) -> Isr | None:
+        """Return the ISR with this follower if it may join. Call after each of its fetches."""
+        if self._proposed_isr is not None or broker_id in self.isr:
             return None
-        follower = self._followers.get(broker_id)
-        if follower is None or follower.end_offset < max(high_watermark, self.epoch_start_offset):
+        replica = self._replicas.get(broker_id)
+        if replica is None or replica.log_end_offset < max(high_watermark, self.leader_epoch_start_offset):
             return None
-        return (*self.isr, broker_id) if self._is_alive(broker_id) else None
+        return (*self.isr, broker_id) if self._is_broker_alive(broker_id) else None
 
-    def wish_to_shrink(self, end_offset: int, now_ms: int) -> Isr | None:
-        """The ISR without the followers that lag; ask at least every half ``lag_max_ms``."""
-        if self._proposed is not None or len(self.isr) == 1:
+    def maybe_shrink_isr(self, log_end_offset: int, now_ms: int) -> Isr | None:
+        """Return the ISR without followers that lag. Call at least every half ``replica_lag_time_max_ms``."""
+        if self._proposed_isr is not None or len(self.isr) == 1:
             return None
-        keep = tuple(
+        in_sync = tuple(
             broker_id
             for broker_id in self.isr
-            if broker_id == self.leader_id or self._is_in_sync(broker_id, end_offset, now_ms)
+            if broker_id == self.leader_id or self._is_in_sync(broker_id, log_end_offset, now_ms)
         )
-        return None if len(keep) == len(self.isr) else keep
+        return None if len(in_sync) == len(self.isr) else in_sync
 
-    def _is_in_sync(self, broker_id: int, end_offset: int, now_ms: int) -> bool:
-        follower = self._followers.get(broker_id)
-        return follower is not None and follower.is_caught_up(end_offset, now_ms, self.lag_max_ms)
+    def _is_in_sync(self, broker_id: int, log_end_offset: int, now_ms: int) -> bool:
+        replica = self._replicas.get(broker_id)
+        return replica is not None and replica.is_caught_up(
+            log_end_offset, now_ms, self.replica_lag_time_max_ms
+        )
 
-    def propose(self, isr: Isr) -> None:
-        """A wish is on its way to the store; until it is settled, its new members count already."""
-        assert self._proposed is None, "one change of the ISR at a time"
-        self._proposed = isr
+    def prepare_isr_change(self, isr: Isr) -> None:
+        """Note a proposal that is being sent. Until its result is known, its new members already count."""
+        assert self._proposed_isr is None, "one ISR change at a time"
+        self._proposed_isr = isr
         self.maximal_isr = self.isr + tuple(broker_id for broker_id in isr if broker_id not in self.isr)
 
-    def commit(self, isr: Isr) -> None:
-        """This is the ISR now, whatever was proposed. The high watermark may be able to move."""
-        self._proposed = None
+    def commit_isr(self, isr: Isr) -> None:
+        """Set the committed ISR, whatever was proposed. The high watermark may be able to move."""
+        self._proposed_isr = None
         self.isr = self.maximal_isr = isr
 
-    def withdraw(self) -> None:
-        """The proposal was refused: all is as before it."""
-        self.commit(self.isr)
+    def revert_isr_change(self) -> None:
+        """Drop a rejected proposal and return to the committed ISR."""
+        self.commit_isr(self.isr)

@@ -47,7 +47,7 @@ def image() -> MetadataCache:
     return made
 
 
-def test_an_empty_image_knows_nothing() -> None:
+def test_empty_cache() -> None:
     empty = MetadataCache()
     assert empty.controller_id == -1
     assert list(empty.alive_brokers) == []
@@ -56,7 +56,7 @@ def test_an_empty_image_knows_nothing() -> None:
     assert list(empty.nodes("PLAIN")) == []
 
 
-def test_topics_are_found_by_name_and_by_id() -> None:
+def test_topics_by_name_and_id() -> None:
     made = image()
     found = made.topic("orders")
     assert found is not None
@@ -66,7 +66,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
     assert list(made.topics) == ["orders", "bills"]
 
 
-def test_partitions_are_found_and_come_in_order() -> None:
+def test_partitions_are_ordered() -> None:
     made = image()
     assert made.partition("orders", 1) == led(1)
     assert made.partition("orders", 2) is None
@@ -74,7 +74,7 @@ def test_partitions_are_found_and_come_in_order() -> None:
     assert list(made.topics["orders"].partitions) == [0, 1]
 
 
-def test_brokers_are_listed_by_listener() -> None:
+def test_nodes_by_listener() -> None:
     made = image()
     assert [(node.id, endpoint.host) for node, endpoint in made.nodes("PLAIN")] == [(1, "a"), (2, "b")]
     assert [(node.id, endpoint.port) for node, endpoint in made.nodes("TLS")] == [(1, 9093)]
@@ -83,7 +83,7 @@ def test_brokers_are_listed_by_listener() -> None:
     assert not made.is_alive(3)
 
 
-def test_a_broker_that_is_gone_is_listed_no_more() -> None:
+def test_dead_broker_is_removed() -> None:
     made = image()
     alive = made.alive_brokers
     assert made.apply(MetadataUpdate(brokers={1: None, 9: None})) == []
@@ -92,7 +92,7 @@ def test_a_broker_that_is_gone_is_listed_no_more() -> None:
     assert [node.id for node, _ in made.nodes("PLAIN")] == [2]
 
 
-def test_the_controller_stays_unless_there_is_news_of_it() -> None:
+def test_controller_id_is_kept_unless_updated() -> None:
     made = image()
     made.apply(MetadataUpdate())
     assert made.controller_id == 1
@@ -100,7 +100,7 @@ def test_the_controller_stays_unless_there_is_news_of_it() -> None:
     assert made.controller_id == -1
 
 
-def test_a_changed_partition_replaces_its_topic_and_leaves_the_others_alone() -> None:
+def test_partition_update_replaces_only_its_topic() -> None:
     made = image()
     before, other = made.topics["orders"], made.topics["bills"]
     assert made.apply(MetadataUpdate(partitions={"orders": [led(0, -1, 1), led(2)]})) == ["orders"]
@@ -113,19 +113,19 @@ def test_a_changed_partition_replaces_its_topic_and_leaves_the_others_alone() ->
     assert made.topics["bills"] is other
 
 
-def test_news_of_partitions_of_an_unknown_topic_are_passed_over() -> None:
+def test_partition_update_of_unknown_topic_is_ignored() -> None:
     made = image()
     assert made.apply(MetadataUpdate(partitions={"gone": [led(0)], "orders": []})) == []
     assert made.topic("gone") is None
 
 
-def test_a_deleted_topic_is_found_neither_by_name_nor_by_id() -> None:
+def test_deleted_topic_is_removed_by_name_and_id() -> None:
     made = image()
     assert made.apply(MetadataUpdate(topics={"orders": None, "never": None})) == ["orders"]
     assert made.topic("orders") is made.topic_by_id(ORDERS) is None
 
 
-def test_a_topic_made_again_is_found_by_its_new_id_only() -> None:
+def test_recreated_topic_has_only_its_new_id() -> None:
     made = image()
     fresh = topic("orders", b"n" * 16, led(0))
     assert made.apply(MetadataUpdate(topics={"orders": fresh}, partitions={"orders": [led(1)]})) == ["orders"]
@@ -134,7 +134,7 @@ def test_a_topic_made_again_is_found_by_its_new_id_only() -> None:
     assert len(made.topics["orders"].partitions) == 2
 
 
-def test_topics_without_an_id_are_found_by_name_only() -> None:
+def test_topic_without_id_is_found_by_name_only() -> None:
     made = image()
     made.apply(
         MetadataUpdate(topics={"old": topic("old", ZERO_TOPIC_ID), "older": topic("older", ZERO_TOPIC_ID)})
@@ -151,7 +151,7 @@ def test_topics_without_an_id_are_found_by_name_only() -> None:
         MetadataUpdate(brokers={1: BrokerMetadata(2, {})}),
     ],
 )
-def test_what_is_put_under_a_wrong_name_is_a_mistake(delta: MetadataUpdate) -> None:
+def test_mismatched_keys_are_assertion_errors(delta: MetadataUpdate) -> None:
     with pytest.raises(AssertionError, match="put under"):
         MetadataCache().apply(delta)
 
@@ -163,7 +163,7 @@ partition_news = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0,
 
 
 @given(st.lists(st.tuples(topic_news, partition_news), max_size=12))
-def test_names_and_ids_always_agree(news: list[tuple[dict[str, bytes | None], dict[str, list[int]]]]) -> None:
+def test_names_and_ids_are_consistent(news: list[tuple[dict[str, bytes | None], dict[str, list[int]]]]) -> None:
     made = MetadataCache()
     model: dict[str, tuple[bytes, set[int]]] = {}
     taken: set[bytes] = set()

@@ -28,7 +28,7 @@ def in_racks(racks: dict[int, str]) -> list[BrokerRack]:
     return [BrokerRack(*each) for each in racks.items()]
 
 
-def test_five_brokers_without_racks_as_kafka_does() -> None:
+def test_assignment_without_racks_matches_kafka() -> None:
     assert assign_replicas(brokers(0, 1, 2, 3, 4), 10, 3, 0, 0) == {
         0: (0, 1, 2),
         1: (1, 2, 3),
@@ -43,7 +43,7 @@ def test_five_brokers_without_racks_as_kafka_does() -> None:
     }
 
 
-def test_three_racks_as_kafka_does() -> None:
+def test_assignment_with_racks_matches_kafka() -> None:
     assert assign_replicas(in_racks(RACKS), 7, 3, 0, 0) == {
         0: (0, 3, 1),
         1: (3, 1, 5),
@@ -55,27 +55,27 @@ def test_three_racks_as_kafka_does() -> None:
     }
 
 
-def test_the_two_starts_are_independent() -> None:
+def test_start_index_and_start_shift_are_independent() -> None:
     assert assign_replicas(brokers(0, 1, 2, 3), 2, 2, 1, 2) == {0: (1, 0), 1: (2, 1)}
     assert assign_replicas(brokers(0, 1, 2, 3), 2, 2, 3, 0) == {0: (3, 0), 1: (0, 1)}
 
 
-def test_the_order_in_which_brokers_are_given_does_not_matter() -> None:
+def test_broker_order_does_not_matter() -> None:
     assert assign_replicas(brokers(3, 1, 2), 6, 2, 0, 0) == assign_replicas(brokers(1, 2, 3), 6, 2, 0, 0)
 
 
-def test_one_broker_gets_everything() -> None:
+def test_single_broker_gets_all_replicas() -> None:
     assert assign_replicas(brokers(7), 3, 1, 0, 0) == {0: (7,), 1: (7,), 2: (7,)}
     assert assign_replicas(in_racks({7: "a"}), 2, 1, 5, 5) == {0: (7,), 1: (7,)}
 
 
-def test_added_partitions_go_on_where_the_first_ones_would_have() -> None:
+def test_added_partitions_continue_the_assignment() -> None:
     whole = assign_replicas(brokers(0, 1, 2, 3, 4), 10, 3, 0, 0)
     added = assign_added_replicas(brokers(0, 1, 2, 3, 4), 7, 3, whole[0])
     assert {**{p: whole[p] for p in range(3)}, **added} == whole
 
 
-def test_added_partitions_begin_after_a_broker_that_is_gone() -> None:
+def test_added_partitions_skip_a_dead_first_broker() -> None:
     # Kafka takes the first broker whose id is not smaller; if there is none, the first of all.
     assert assign_added_replicas(brokers(1, 3, 5), 1, 1, (2,)) == {1: (5,)}
     assert assign_added_replicas(brokers(1, 3, 5), 1, 1, (9,)) == {1: (3,)}
@@ -91,18 +91,18 @@ def test_added_partitions_begin_after_a_broker_that_is_gone() -> None:
         (1, 4, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-def test_what_cannot_be_placed_is_refused(count: int, factor: int, code: ErrorCode) -> None:
+def test_impossible_assignments_are_rejected(count: int, factor: int, code: ErrorCode) -> None:
     with pytest.raises(BrokerError) as refused:
         assign_replicas(brokers(1, 2, 3), count, factor, 0, 0)
     assert refused.value.code is code
 
 
-def test_without_brokers_nothing_can_be_placed() -> None:
+def test_assignment_without_brokers_is_rejected() -> None:
     with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
         assign_replicas([], 1, 1, 0, 0)
 
 
-def test_racks_on_some_brokers_only_are_refused() -> None:
+def test_racks_on_some_brokers_only_are_rejected() -> None:
     with pytest.raises(BrokerError, match="1 of 2 brokers have a rack"):
         assign_replicas([BrokerRack(1, "a"), BrokerRack(2)], 1, 1, 0, 0)
 
@@ -117,7 +117,7 @@ def spread(assignment: Assignment, ids: list[int]) -> tuple[int, int]:
 
 
 @given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 9), st.integers(0, 20), st.integers(0, 20))
-def test_replicas_are_distinct_and_even_over_whole_rounds(
+def test_replicas_are_distinct_and_evenly_spread(
     broker_count: int, rounds: int, factor: int, start: int, shift: int
 ) -> None:
     factor = min(factor, broker_count)
@@ -135,7 +135,7 @@ def test_replicas_are_distinct_and_even_over_whole_rounds(
     st.integers(0, 20),
     st.integers(0, 20),
 )
-def test_a_partition_is_in_as_many_racks_as_it_can_be(
+def test_partition_spans_as_many_racks_as_possible(
     rack_names: list[str], count: int, factor: int, start: int, shift: int
 ) -> None:
     racks = dict(enumerate(rack_names))
@@ -148,7 +148,7 @@ def test_a_partition_is_in_as_many_racks_as_it_can_be(
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 9))
-def test_with_equal_racks_and_a_replica_in_each_the_spread_is_even(
+def test_equal_racks_are_evenly_used(
     rack_count: int, per_rack: int, rounds: int, start: int
 ) -> None:
     racks = {broker_id: f"rack{broker_id % rack_count}" for broker_id in range(rack_count * per_rack)}

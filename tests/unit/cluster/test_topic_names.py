@@ -11,7 +11,7 @@ from odradek.model.errors import BrokerError, ErrorCode
 @pytest.mark.parametrize(
     "name", ["a", "A9", "valid_TOPIC.NAME-9", "...", "_", "-", "a" * 249, "__consumer_offsets"]
 )
-def test_legal_names(name: str) -> None:
+def test_legal_topic_names(name: str) -> None:
     assert is_legal_topic_name(name)
     check_topic_name(name)
 
@@ -31,7 +31,7 @@ def test_legal_names(name: str) -> None:
         ("٣", "other than"),
     ],
 )
-def test_illegal_names_are_refused_with_a_reason(name: str, why: str) -> None:
+def test_illegal_topic_names_are_rejected(name: str, why: str) -> None:
     assert not is_legal_topic_name(name)
     with pytest.raises(BrokerError, match=why) as refused:
         check_topic_name(name)
@@ -41,7 +41,7 @@ def test_illegal_names_are_refused_with_a_reason(name: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("name", "other"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c"), ("x", None), ("a.b", None)]
 )
-def test_names_that_metrics_could_not_tell_apart_collide(name: str, other: str | None) -> None:
+def test_names_that_differ_in_dot_and_underscore_collide(name: str, other: str | None) -> None:
     topics = ["x", "ab", "a-b", name, "a.bc", *([other] if other else [])]
     assert colliding_topic(name, topics) == other
 
@@ -50,6 +50,6 @@ names = st.text("ab._", min_size=1, max_size=5)
 
 
 @given(names, names)
-def test_colliding_is_mutual(one: str, other: str) -> None:
+def test_collision_is_symmetric(one: str, other: str) -> None:
     assert (colliding_topic(one, [other]) is None) == (colliding_topic(other, [one]) is None)
     assert colliding_topic(one, [one]) is None

@@ -96,7 +96,7 @@ def play():
     return run
 
 
-def test_it_tells_what_it_finds_and_follows_what_comes(play):
+def test_controller_elects_leaders_of_existing_and_new_topics(play):
     async def scenario(office):
         await create_topic(office.store, "orders", assignment(), {})
         await office.controller.start()
@@ -113,7 +113,7 @@ def test_it_tells_what_it_finds_and_follows_what_comes(play):
     play(scenario)
 
 
-def test_it_brings_new_partitions_online_each_time_a_topic_grows(play):
+def test_added_partitions_come_online(play):
     async def scenario(office):
         await create_topic(office.store, "orders", assignment(), {})
         await office.controller.start()
@@ -125,7 +125,7 @@ def test_it_brings_new_partitions_online_each_time_a_topic_grows(play):
     play(scenario)
 
 
-def test_it_deletes_what_is_marked(play):
+def test_topic_marked_for_deletion_is_deleted(play):
     async def scenario(office):
         await create_topic(office.store, "orders", assignment(2), {"retention.ms": "1"})
         await office.controller.start()
@@ -143,7 +143,7 @@ def test_it_deletes_what_is_marked(play):
     play(scenario)
 
 
-def test_a_mark_for_a_topic_that_is_not_there_is_cleared(play):
+def test_deletion_mark_of_unknown_topic_is_removed(play):
     async def scenario(office):
         await office.controller.start()
         await mark_for_deletion(office.store, "ghost")
@@ -153,7 +153,7 @@ def test_a_mark_for_a_topic_that_is_not_there_is_cleared(play):
     play(scenario)
 
 
-def test_a_deletion_left_unfinished_is_taken_up_at_the_start(play):
+def test_unfinished_deletion_resumes_at_startup(play):
     async def scenario(office):
         await create_topic(office.store, "orders", assignment(), {})
         await mark_for_deletion(office.store, "orders")
@@ -163,7 +163,7 @@ def test_a_deletion_left_unfinished_is_taken_up_at_the_start(play):
     play(scenario)
 
 
-def test_a_state_that_another_wrote_first_is_taken_as_it_stands(play):
+def test_concurrently_written_partition_state_is_adopted(play):
     async def scenario(office):
         await create_topic(office.store, "orders", assignment(replicas=(1, 2)), {})
         found = LeaderIsrAndControllerEpoch(1, 7, (1,), 0)
@@ -189,7 +189,7 @@ def test_a_state_that_another_wrote_first_is_taken_as_it_stands(play):
     play(scenario)
 
 
-def test_a_replaced_controller_writes_nothing_more_and_stops_following(play):
+def test_replaced_controller_stops_writing(play):
     async def scenario(office):
         await office.controller.start()
         await office.store.delete(znode_paths.CONTROLLER)
@@ -203,7 +203,7 @@ def test_a_replaced_controller_writes_nothing_more_and_stops_following(play):
     play(scenario)
 
 
-def test_brokers_that_come_and_go_are_followed(play):
+def test_broker_failure_and_return_change_leaders(play):
     async def scenario(office):
         await create_topic(office.store, "orders", assignment(replicas=(2, 1)), {})
         other = office.ensemble.connect()
@@ -240,7 +240,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("times", [1, 3, len(RETRY_WAITS_MS)])
-def test_what_the_store_could_not_write_is_written_once_it_can(play, times):
+def test_unavailable_store_is_retried(play, times):
     async def scenario(office):
         failing = Failing(office.store, times)
         office.controller = Controller(failing, office.fence, office.channel, office.clock.sleep_ms)
@@ -253,7 +253,7 @@ def test_what_the_store_could_not_write_is_written_once_it_can(play, times):
     play(scenario)
 
 
-def test_a_store_that_stays_away_costs_the_event_and_not_the_office(play):
+def test_event_is_dropped_after_the_last_retry(play):
     async def scenario(office):
         failing = Failing(office.store, len(RETRY_WAITS_MS) + 1)
         office.controller = Controller(failing, office.fence, office.channel, office.clock.sleep_ms)
@@ -268,7 +268,7 @@ def test_a_store_that_stays_away_costs_the_event_and_not_the_office(play):
     play(scenario)
 
 
-def test_an_event_that_fails_in_the_store_does_not_end_the_office(play):
+def test_controller_survives_a_store_error(play):
     async def scenario(office):
         await office.controller.start()
         await office.store.create(znode_paths.topic("damaged"), b"no json")
@@ -283,7 +283,7 @@ def test_an_event_that_fails_in_the_store_does_not_end_the_office(play):
     play(scenario)
 
 
-def test_a_channel_that_breaks_does_not_end_the_office(play):
+def test_controller_survives_a_channel_error(play):
     async def scenario(office):
         await office.controller.start()
         tell, calls = office.channel.leader_and_isr, []

@@ -14,14 +14,14 @@ def refused(code: ErrorCode, what: str) -> RequestRefused:
     return RequestRefused(f"{what}: {code.name}", code=code)
 
 
-def test_one_failure_of_one_is_told_without_counting() -> None:
+def test_single_failure_is_reported_without_count() -> None:
     error = PartialFailure("create topics", {"a": refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a")})
     assert str(error) == "create topics: topic a: TOPIC_ALREADY_EXISTS"
     assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert not error.retriable
 
 
-def test_failures_among_successes_are_counted_and_both_are_kept() -> None:
+def test_partial_failure_keeps_errors_and_results() -> None:
     failures = {
         "a": refused(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a"),
         "b": ConnectionFailed("topic b: gone"),
@@ -33,7 +33,7 @@ def test_failures_among_successes_are_counted_and_both_are_kept() -> None:
     assert error.code is None
 
 
-def test_a_thousand_failures_make_a_readable_sentence() -> None:
+def test_many_failures_are_summarised() -> None:
     failures = {index: refused(ErrorCode.NOT_CONTROLLER, f"topic {index}") for index in range(1000)}
     error = PartialFailure("create topics", failures)
     assert "and 990 more" in str(error)

@@ -1,4 +1,4 @@
-"""Partitions on files in memory, with followers that are played by hand."""
+"""A replica manager on files in memory, with followers simulated by the tests."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from odradek.timers.timing_wheel import TimingWheel
 
 BROKER_ID = 1
 TOPIC_ID = b"t" * 16
-LAG_MAX_MS = 10_000
+REPLICA_LAG_TIME_MAX_MS = 10_000
 
 
-class HandClock:
-    """Shows the time it was set to."""
+class ManualClock:
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -45,10 +45,10 @@ class HandClock:
         return self.now_ms
 
     async def sleep_ms(self, duration_ms: int) -> None:
-        raise AssertionError("nothing here sleeps")
+        raise AssertionError("unexpected sleep")
 
 
-def order(
+def make_leader_and_isr(
     leader: int = BROKER_ID,
     leader_epoch: int = 0,
     isr: tuple[int, ...] = (BROKER_ID,),
@@ -58,14 +58,16 @@ def order(
     return LeaderAndIsr(leader, leader_epoch, isr, isr if replicas is None else replicas, partition_epoch)
 
 
-class Shed:
-    """The replicas of broker 1, on one directory in memory."""
+class ReplicationFixture:
+    """The replica manager of broker 1, on one log directory in memory."""
 
     def __init__(self) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.files = MemoryFileSystem(self.clock.wall_ms)
-        self.image = MetadataCache()
-        self.image.apply(MetadataUpdate({number: BrokerMetadata(number, {}) for number in (1, 2, 3)}))
+        self.metadata_cache = MetadataCache()
+        self.metadata_cache.apply(
+            MetadataUpdate({number: BrokerMetadata(number, {}) for number in (1, 2, 3)})
+        )
         self.wheel = TimingWheel(self.clock.monotonic_ms())
         self.armed: list[int] = []
         self.config: dict[str, tuple[LogConfig, int]] = {}
@@ -78,42 +80,46 @@ class Shed:
         self.use(self.directory)
 
     def use(self, *directories: LogDirectory) -> None:
-        """Begin anew on these directories."""
+        """Replace the replica manager by one on these directories."""
         self.replicas = ReplicaManager(
             BROKER_ID,
             LogManager(directories),
-            self.image,
+            self.metadata_cache,
             lambda topic: self.config.get(topic, (LogConfig(), 1)),
             self.clock,
             self.wheel,
             self.armed.append,
-            lambda: LAG_MAX_MS,
+            lambda: REPLICA_LAG_TIME_MAX_MS,
             InlineWorkers(),
         )
 
-    async def become_leader_or_follower(
-        self, told: LeaderAndIsr, topic: str = "orders", number: int = 0, topic_id: bytes = TOPIC_ID
+    async def make_leader_or_follower(
+        self, leader_and_isr: LeaderAndIsr, topic: str = "orders", number: int = 0, topic_id: bytes = TOPIC_ID
     ) -> Partition:
-        await self.replicas.become_leader_or_follower({TopicPartition(topic, number): (topic_id, told)})
+        await self.replicas.become_leader_or_follower(
+            {TopicPartition(topic, number): (topic_id, leader_and_isr)}
+        )
         partition = self.replicas.find(topic, number)
         assert partition is not None
         return partition
 
-    def show(self, topic: str, *partitions: PartitionMetadata) -> None:
-        """Let the cluster image know a topic."""
-        image = TopicMetadata(topic, TOPIC_ID, {one.partition: one for one in partitions})
-        self.image.apply(MetadataUpdate(topics={topic: image}))
+    def add_topic(self, topic: str, *partitions: PartitionMetadata) -> None:
+        """Add a topic to the metadata cache."""
+        metadata = TopicMetadata(
+            topic, TOPIC_ID, {partition.partition: partition for partition in partitions}
+        )
+        self.metadata_cache.apply(MetadataUpdate(topics={topic: metadata}))
 
-    def follow(self, partition: Partition, broker_id: int, offset: int) -> None:
-        """A follower has fetched up to an offset; the leader takes note."""
-        progress = partition._progress
-        assert progress is not None
-        follower = progress.follower(broker_id)
-        assert follower is not None
-        follower.fetched(offset, 0, partition.log.log_end_offset, self.clock.now_ms)
+    def fetch_as_follower(self, partition: Partition, broker_id: int, offset: int) -> None:
+        """Record a follower's fetch at an offset."""
+        isr_state = partition._isr_state
+        assert isr_state is not None
+        replica = isr_state.replica(broker_id)
+        assert replica is not None
+        replica.update_fetch_state(offset, 0, partition.log.log_end_offset, self.clock.now_ms)
         partition._advance_high_watermark(self.clock.now_ms)
 
-    def pass_time(self, by_ms: int) -> None:
+    def advance_time(self, by_ms: int) -> None:
         self.clock.now_ms += by_ms
         self.wheel.advance(self.clock.now_ms)
 
@@ -126,14 +132,14 @@ def batch(*values: bytes, timestamp: int = 1000, **how: Any) -> bytearray:
 
 
 @pytest.fixture(scope="session")
-def play() -> Callable[[Callable[[Shed], Any]], None]:
-    """Run a scenario on replicas of its own."""
+def run_scenario() -> Callable[[Callable[[ReplicationFixture], Any]], None]:
+    """Run a scenario on its own replica manager."""
 
-    def run(scenario: Callable[[Shed], Any]) -> None:
+    def run(scenario: Callable[[ReplicationFixture], Any]) -> None:
         async def main() -> None:
-            shed = Shed()
-            await shed.open()
-            await scenario(shed)
+            fixture = ReplicationFixture()
+            await fixture.open()
+            await scenario(fixture)
 
         asyncio.run(main())
 
@@ -141,8 +147,8 @@ def play() -> Callable[[Callable[[Shed], Any]], None]:
 
 
 @pytest.fixture(scope="session")
-def told() -> Callable[..., LeaderAndIsr]:
-    return order
+def leader_and_isr() -> Callable[..., LeaderAndIsr]:
+    return make_leader_and_isr
 
 
 @pytest.fixture(scope="session")

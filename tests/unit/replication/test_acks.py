@@ -8,35 +8,35 @@ from odradek.model.errors import BrokerError, ErrorCode
 from odradek.replication.acks import (
     check_before_append,
     effective_min_isr,
+    error_after_append,
     is_valid_required_acks,
-    verdict_after_append,
 )
 
 
 @pytest.mark.parametrize(("acks", "known"), [(-1, True), (0, True), (1, True), (2, False), (-2, False)])
-def test_three_kinds_of_acks_are_known(acks: int, known: bool) -> None:
-    assert is_valid_required_acks(acks) is known
+def test_valid_required_acks(acks: int, valid: bool) -> None:
+    assert is_valid_required_acks(acks) is valid
 
 
 @given(st.integers(1, 9), st.integers(1, 9))
-def test_no_more_is_asked_than_there_are_replicas(min_isr: int, replicas: int) -> None:
+def test_min_isr_is_capped_at_replication_factor(min_isr: int, replicas: int) -> None:
     assert effective_min_isr(min_isr, replicas) == min(min_isr, replicas)
 
 
 @pytest.mark.parametrize(
     ("isr", "replicas", "min_isr"), [(1, 1, 1), (2, 3, 2), (3, 3, 2), (1, 1, 5), (2, 2, 3)]
 )
-def test_enough_replicas_let_an_append_pass(isr: int, replicas: int, min_isr: int) -> None:
+def test_append_allowed_with_enough_in_sync_replicas(isr: int, replicas: int, min_isr: int) -> None:
     check_before_append(-1, isr, replicas, min_isr)
 
 
 @pytest.mark.parametrize(("isr", "replicas", "min_isr"), [(1, 3, 2), (2, 3, 3), (1, 2, 9)])
-def test_too_few_replicas_refuse_acks_all_and_nothing_else(isr: int, replicas: int, min_isr: int) -> None:
+def test_append_below_min_isr_fails_only_with_acks_all(isr: int, replicas: int, min_isr: int) -> None:
     for acks in (0, 1):
         check_before_append(acks, isr, replicas, min_isr)
-    with pytest.raises(BrokerError) as refused:
+    with pytest.raises(BrokerError) as raised:
         check_before_append(-1, isr, replicas, min_isr)
-    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert raised.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_too_few_replicas_refuse_acks_all_and_nothing_else(isr: int, replicas: i
         (10, 10, 1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ],
 )
-def test_how_an_append_with_acks_all_ends(
-    required: int, watermark: int, isr: int, verdict: ErrorCode | None
+def test_error_after_append_with_acks_all(
+    required: int, watermark: int, isr: int, error: ErrorCode | None
 ) -> None:
-    assert verdict_after_append(required, watermark, isr, 3, 2) is verdict
+    assert error_after_append(required, watermark, isr, 3, 2) is error
 
 
-def test_a_single_replica_is_enough_of_itself() -> None:
-    assert verdict_after_append(5, 5, 1, 1, 2) is ErrorCode.NONE
+def test_single_replica_satisfies_larger_min_isr() -> None:
+    assert error_after_append(5, 5, 1, 1, 2) is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Moves of a log to another directory: a copy that has left its source is cut, or begun anew."""
+"""Moves of a log to another directory."""
 
 from types import SimpleNamespace
 
@@ -12,57 +12,57 @@ from odradek.replication.alter_log_dirs import AlterLogDirs, AlterLogDirsLimits,
 from odradek.testing.entropy import SeededEntropy
 
 
-def moves_on(directories, shed, partition=None):
+def alter_log_dirs(directories, fixture, partition=None):
     return AlterLogDirs(
-        directories, lambda *_: partition, lambda *_: None, shed.clock, AlterLogDirsLimits, NoCleaning()
+        directories, lambda *_: partition, lambda *_: None, fixture.clock, AlterLogDirsLimits, NoCleaning()
     )
 
 
-async def parted(shed, told, make_batch, rolled_at):
-    """A log of epochs 0 and 3, and a copy of it that went on in epoch 1 from offset 2."""
-    partition = await shed.become_leader_or_follower(told(leader_epoch=0))
-    target = LogDirectory.open(shed.files, "/other", SeededEntropy())
+async def diverged_logs(fixture, leader_and_isr, make_batch, rolled_at):
+    """Return a log with epochs 0 and 3, and a future log that continued with epoch 1 at offset 2."""
+    partition = await fixture.make_leader_or_follower(leader_and_isr(leader_epoch=0))
+    target = LogDirectory.open(fixture.files, "/other", SeededEntropy())
     await target.load(lambda topic: partition.log.config, 0)
     future = await target.create(
         partition.topic_partition, partition.log.config, partition.topic_id, DirectoryKind.FUTURE
     )
-    for offset, (here, there) in enumerate([(0, 0), (0, 0), (3, 1), (3, 1)]):
+    for offset, (current_epoch, future_epoch) in enumerate([(0, 0), (0, 0), (3, 1), (3, 1)]):
         if offset == rolled_at:
             future.roll(0)
-        partition.log.append_as_leader(make_batch(b"here"), here, 0)
-        future.append_as_leader(make_batch(b"there"), there, 0)
+        partition.log.append_as_leader(make_batch(b"here"), current_epoch, 0)
+        future.append_as_leader(make_batch(b"there"), future_epoch, 0)
     return partition.log, future
 
 
-def test_a_copy_that_parts_from_its_source_in_the_last_segment_is_cut_there(play, told, make_batch):
-    async def scenario(shed):
-        current, future = await parted(shed, told, make_batch, rolled_at=2)
-        assert moves_on(LogManager([shed.directory]), shed)._align(current, future)
+def test_future_log_diverging_in_last_segment_is_truncated(run_scenario, leader_and_isr, make_batch):
+    async def scenario(fixture):
+        current, future = await diverged_logs(fixture, leader_and_isr, make_batch, rolled_at=2)
+        assert alter_log_dirs(LogManager([fixture.directory]), fixture)._truncate_future(current, future)
         assert (future.log_end_offset, future.epochs.entries) == (2, ((0, 0),))
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_copy_that_parts_from_its_source_before_the_last_segment_begins_anew(play, told, make_batch):
-    async def scenario(shed):
-        current, future = await parted(shed, told, make_batch, rolled_at=3)
-        assert not moves_on(LogManager([shed.directory]), shed)._align(current, future)
-        assert future.log_end_offset == 4, "it is dropped as a whole"
+def test_future_log_diverging_before_last_segment_is_recreated(run_scenario, leader_and_isr, make_batch):
+    async def scenario(fixture):
+        current, future = await diverged_logs(fixture, leader_and_isr, make_batch, rolled_at=3)
+        assert not alter_log_dirs(LogManager([fixture.directory]), fixture)._truncate_future(current, future)
+        assert future.log_end_offset == 4, "it is deleted as a whole"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_a_move_of_a_log_whose_directory_has_just_failed_is_refused(play, told):
-    async def scenario(shed):
-        partition = await shed.become_leader_or_follower(told())
+def test_move_fails_if_current_directory_has_just_failed(run_scenario, leader_and_isr):
+    async def scenario(fixture):
+        partition = await fixture.make_leader_or_follower(leader_and_isr())
         directories = SimpleNamespace(
             paths=["/data", "/other"],
             failed={},
             find=lambda _: None,
             find_directory=lambda _: {"log": "elsewhere"},
         )
-        with pytest.raises(BrokerError) as refused:
-            await moves_on(directories, shed, partition).request(partition.topic_partition, "/other")
-        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(BrokerError) as raised:
+            await alter_log_dirs(directories, fixture, partition).request(partition.topic_partition, "/other")
+        assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
-    play(scenario)
+    run_scenario(scenario)

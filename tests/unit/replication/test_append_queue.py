@@ -1,4 +1,4 @@
-"""Appends that wait for their turn are checked when it comes."""
+"""Queued appends."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from odradek.testing.workers import InlineWorkers
 
 
 class Partition:
-    """Keeps what is appended to it."""
+    """Records appended batches."""
 
     topic_partition = "orders-0"
 
@@ -22,20 +22,20 @@ class Partition:
         return len(self.appended)
 
 
-def refuse():
+def reject():
     raise BrokerError(ErrorCode.INVALID_TXN_STATE)
 
 
-def test_what_must_not_be_appended_any_more_when_its_turn_comes_is_refused():
+def test_queued_append_is_checked_again_before_appending():
     async def main():
-        partition, told = Partition(), []
+        partition, results = Partition(), []
         queue = AppendQueue(InlineWorkers(), SimpleNamespace(wall_ms=lambda: 0))
-        for records, check in ((b"a", lambda: None), (b"b", refuse), (b"c", lambda: None)):
-            queue.add(partition, "connection", QueuedAppend(records, 1, 9, check, told.append))
+        for records, check in ((b"a", lambda: None), (b"b", reject), (b"c", lambda: None)):
+            queue.add(partition, "connection", QueuedAppend(records, 1, 9, check, results.append))
         assert queue.has(partition, "connection")
-        await queue.settle()
+        await queue.drain()
         assert partition.appended == [b"a", b"c"]
-        assert (told[0], told[1].code, told[2]) == (1, ErrorCode.INVALID_TXN_STATE, 2)
+        assert (results[0], results[1].code, results[2]) == (1, ErrorCode.INVALID_TXN_STATE, 2)
         assert (partition.queued_appends, queue.has(partition, "connection")) == (0, False)
 
     asyncio.run(main())

@@ -1,38 +1,40 @@
-"""Fetches that wait."""
+"""Delayed fetch requests."""
 
 from odradek.replication.delayed_fetch import DelayedFetch
 from odradek.timers.purgatory import DelayedOperationPurgatory
 from odradek.timers.timing_wheel import TimingWheel
 
 
-def test_it_ends_when_there_is_enough_and_only_once():
-    have, ends = [0], []
+def test_delayed_fetch_completes_once_when_enough_bytes_are_available():
+    available, completions = [0], []
     purgatory = DelayedOperationPurgatory("fetch", wheel := TimingWheel(0))
-    operation = DelayedFetch(lambda: have[0] >= 10, lambda: ends.append(have[0]))
+    operation = DelayedFetch(lambda: available[0] >= 10, lambda: completions.append(available[0]))
     assert not purgatory.try_complete_else_watch(operation, ["one", "other"], 500)
-    for more in (4, 5):
-        have[0] += more
+    for added in (4, 5):
+        available[0] += added
         assert purgatory.check_and_complete("one") == 0
-    have[0] += 1
+    available[0] += 1
     assert purgatory.check_and_complete("other") == 1
     assert purgatory.check_and_complete("one") == 0
     wheel.advance(1000)
-    assert ends == [10]
+    assert completions == [10]
 
 
-def test_it_is_not_watched_if_there_is_enough_at_once():
-    ends = []
+def test_satisfied_fetch_is_not_watched():
+    completions = []
     purgatory = DelayedOperationPurgatory("fetch", TimingWheel(0))
-    assert purgatory.try_complete_else_watch(DelayedFetch(lambda: True, lambda: ends.append(1)), ["k"], 500)
-    assert (ends, purgatory.watched) == ([1], 0)
+    assert purgatory.try_complete_else_watch(
+        DelayedFetch(lambda: True, lambda: completions.append(1)), ["k"], 500
+    )
+    assert (completions, purgatory.watched) == ([1], 0)
 
 
-def test_it_ends_with_what_is_there_when_its_time_is_up():
-    ends = []
+def test_delayed_fetch_completes_at_timeout():
+    completions = []
     purgatory = DelayedOperationPurgatory("fetch", wheel := TimingWheel(0))
-    purgatory.try_complete_else_watch(DelayedFetch(lambda: False, lambda: ends.append(1)), ["k"], 500)
+    purgatory.try_complete_else_watch(DelayedFetch(lambda: False, lambda: completions.append(1)), ["k"], 500)
     wheel.advance(499)
-    assert ends == []
+    assert completions == []
     wheel.advance(500)
-    assert ends == [1]
+    assert completions == [1]
     assert purgatory.delayed == 0

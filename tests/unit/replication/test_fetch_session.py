@@ -107,7 +107,7 @@ def asked(context: FetchContext) -> list[tuple[bytes, int, int]]:
     return [(e.topic_id, e.partition, e.fetch_offset) for e in context.partitions]
 
 
-def test_without_a_session_all_is_answered_and_nothing_kept() -> None:
+def test_sessionless_fetch_returns_all_partitions_and_keeps_no_state() -> None:
     fetcher = Fetcher()
     context = fetcher.open(NO_SESSION, FINAL_SESSION_EPOCH, [entry(), entry(partition=1)])
     assert asked(context) == [(ORDERS, 0, 0), (ORDERS, 1, 0)]
@@ -115,17 +115,21 @@ def test_without_a_session_all_is_answered_and_nothing_kept() -> None:
     assert context.select(results) == results
     answer = context.update_and_generate_response(results, 0)
     assert (answer.error, answer.session_id, answer.results) == (ErrorCode.NONE, NO_SESSION, results)
-    throttled = context.throttled()
-    assert (throttled.error, throttled.session_id, throttled.results) == (ErrorCode.NONE, NO_SESSION, [])
+    throttled_response = context.throttled_response()
+    assert (throttled_response.error, throttled_response.session_id, throttled_response.results) == (
+        ErrorCode.NONE,
+        NO_SESSION,
+        [],
+    )
     assert len(fetcher.sessions) == 0
 
 
-def test_a_partition_named_twice_is_read_once_as_named_last() -> None:
+def test_duplicate_partition_uses_last_entry() -> None:
     context = Fetcher().open(0, FINAL_SESSION_EPOCH, [entry(offset=1), entry(partition=1), entry(offset=7)])
     assert asked(context) == [(ORDERS, 0, 7), (ORDERS, 1, 0)]
 
 
-def test_a_full_request_begins_a_session_and_answers_all() -> None:
+def test_full_fetch_creates_session_and_returns_all_partitions() -> None:
     fetcher = Fetcher()
     context = fetcher.open(NO_SESSION, INITIAL_SESSION_EPOCH, [entry(), entry(BILLS, name="bills")])
     results = [result(e) for e in context.partitions]
@@ -136,14 +140,14 @@ def test_a_full_request_begins_a_session_and_answers_all() -> None:
     assert fetcher.sessions.partition_count == 2
 
 
-def test_a_throttled_full_request_begins_no_session() -> None:
+def test_throttled_full_fetch_creates_no_session() -> None:
     fetcher = Fetcher()
     context = fetcher.open(NO_SESSION, INITIAL_SESSION_EPOCH, [entry()])
-    assert context.throttled().session_id == NO_SESSION
+    assert context.throttled_response().session_id == NO_SESSION
     assert len(fetcher.sessions) == 0
 
 
-def test_an_incremental_request_reads_all_and_answers_only_news() -> None:
+def test_incremental_fetch_returns_only_changed_partitions() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(3)
     context = fetcher.open(session_id, 1, [entry(partition=1, offset=5)])
@@ -158,7 +162,7 @@ def test_an_incremental_request_reads_all_and_answers_only_news() -> None:
     assert [r.request.partition for r in news_again] == [1]
 
 
-def test_partitions_with_data_go_to_the_end_of_the_order() -> None:
+def test_partitions_with_data_move_to_the_end() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(3)
     context = fetcher.open(session_id, 1)
@@ -167,13 +171,13 @@ def test_partitions_with_data_go_to_the_end_of_the_order() -> None:
     assert [e.partition for e in fetcher.open(session_id, 2).partitions] == [1, 2, 0]
 
 
-def test_selecting_for_the_quota_changes_nothing() -> None:
+def test_select_has_no_side_effects() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(2)
     context = fetcher.open(session_id, 1)
     results = [result(e, watermark=20, size=1) for e in context.partitions]
     assert context.select(results) == context.select(results) == results
-    assert context.throttled().session_id == session_id
+    assert context.throttled_response().session_id == session_id
     assert [e.partition for e in fetcher.open(session_id, 2).partitions] == [0, 1]
 
 
@@ -188,7 +192,7 @@ def news(**changes: object) -> bool:
     return context.update_and_generate_response([found], 0).results == [found]
 
 
-def test_nothing_new_is_not_answered() -> None:
+def test_unchanged_partition_is_omitted() -> None:
     assert not news()
     assert not news(last_stable_offset=3)
 
@@ -204,11 +208,11 @@ def test_nothing_new_is_not_answered() -> None:
         {"diverging_epoch": 0},
     ],
 )
-def test_each_kind_of_news_is_answered(changes: dict[str, object]) -> None:
+def test_each_kind_of_change_is_returned(changes: dict[str, object]) -> None:
     assert news(**changes)
 
 
-def test_after_an_error_the_partition_is_answered_again_even_if_all_is_as_before() -> None:
+def test_partition_is_returned_again_after_an_error() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     context = fetcher.open(session_id, 1)
@@ -221,14 +225,14 @@ def test_after_an_error_the_partition_is_answered_again_even_if_all_is_as_before
     assert quiet.update_and_generate_response([result(quiet.partitions[0])], 0).results == []
 
 
-def test_what_was_told_outlives_a_change_of_wishes() -> None:
+def test_last_sent_state_survives_partition_update() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     context = fetcher.open(session_id, 1, [entry(offset=4)])
     assert context.update_and_generate_response([result(context.partitions[0])], 0).results == []
 
 
-def test_a_request_under_way_keeps_the_wishes_it_came_with() -> None:
+def test_request_in_progress_keeps_its_own_entries() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     first = fetcher.open(session_id, 1, [entry(offset=4)])
@@ -236,7 +240,7 @@ def test_a_request_under_way_keeps_the_wishes_it_came_with() -> None:
     assert asked(first) == [(ORDERS, 0, 4)]
 
 
-def test_forgotten_partitions_are_read_no_more() -> None:
+def test_forgotten_partitions_are_removed_from_session() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(3)
     context = fetcher.open(session_id, 1, [], [(ORDERS, 1), (BILLS, 0)])
@@ -244,14 +248,14 @@ def test_forgotten_partitions_are_read_no_more() -> None:
     assert fetcher.sessions.partition_count == 2
 
 
-def test_a_partition_added_and_forgotten_in_one_request_is_forgotten() -> None:
+def test_partition_added_and_forgotten_in_one_request_is_removed() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     context = fetcher.open(session_id, 1, [entry(BILLS, name="bills")], [(BILLS, 0)])
     assert asked(context) == [(ORDERS, 0, 0)]
 
 
-def test_a_session_left_without_partitions_is_closed() -> None:
+def test_empty_session_is_closed() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     context = fetcher.open(session_id, 1, [], [(ORDERS, 0)])
@@ -261,7 +265,7 @@ def test_a_session_left_without_partitions_is_closed() -> None:
 
 
 @pytest.mark.parametrize("session_epoch", [INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH])
-def test_a_full_request_closes_the_session_it_names(session_epoch: int) -> None:
+def test_full_fetch_closes_the_given_session(session_epoch: int) -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     fetcher.open(session_id, session_epoch, [entry()])
@@ -269,7 +273,7 @@ def test_a_full_request_closes_the_session_it_names(session_epoch: int) -> None:
     assert fetcher.open(session_id, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def refused(context: FetchContext) -> ErrorCode:
+def raised(context: FetchContext) -> ErrorCode:
     answer = context.update_and_generate_response([result(entry())], 0)
     assert context.partitions == []
     assert context.select([result(entry())]) == answer.results == []
@@ -278,38 +282,38 @@ def refused(context: FetchContext) -> ErrorCode:
     return answer.error
 
 
-def test_an_unknown_session_is_refused() -> None:
+def test_unknown_session_id_is_rejected() -> None:
     fetcher = Fetcher()
     for session_id in (0, 7, -3, INT32_MAX):
-        assert refused(fetcher.open(session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert raised(fetcher.open(session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("session_epoch", [2, 5, -2, INT32_MAX])
-def test_a_request_out_of_turn_is_refused(session_epoch: int) -> None:
+def test_wrong_session_epoch_is_rejected(session_epoch: int) -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
-    assert refused(fetcher.open(session_id, session_epoch)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert raised(fetcher.open(session_id, session_epoch)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert fetcher.open(session_id, 1).error is ErrorCode.NONE
 
 
-def test_a_repeated_request_is_refused() -> None:
+def test_repeated_session_epoch_is_rejected() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     fetcher.open(session_id, 1)
-    assert refused(fetcher.open(session_id, 1)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert raised(fetcher.open(session_id, 1)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_names_and_ids_are_not_mixed_in_a_session() -> None:
+def test_topic_names_and_ids_cannot_be_mixed_in_a_session() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
-    assert refused(fetcher.open(session_id, 1, ids=False)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert raised(fetcher.open(session_id, 1, ids=False)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     context = fetcher.open(0, 0, [FetchPartition("orders", ZERO_TOPIC_ID, 0, 0, -1, 100)], ids=False)
     by_name = context.update_and_generate_response([result(context.partitions[0])], 0).session_id
-    assert refused(fetcher.open(by_name, 1, ids=True)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert raised(fetcher.open(by_name, 1, ids=True)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     assert fetcher.open(by_name, 1, ids=False).partitions[0].topic == "orders"
 
 
-def test_a_session_by_names_tells_topics_apart_by_name() -> None:
+def test_session_by_name_distinguishes_topics_by_name() -> None:
     fetcher = Fetcher()
     entries = [FetchPartition(name, ZERO_TOPIC_ID, 0, 0, -1, 100) for name in ("orders", "bills")]
     context = fetcher.open(0, 0, entries, ids=False)
@@ -318,14 +322,14 @@ def test_a_session_by_names_tells_topics_apart_by_name() -> None:
     assert [e.topic for e in later.partitions] == ["bills"]
 
 
-def test_an_answer_prepared_for_an_older_request_is_refused() -> None:
+def test_response_for_an_older_session_epoch_is_rejected() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     slow = fetcher.open(session_id, 1)
     fetcher.open(session_id, 2)
     found = [result(slow.partitions[0], size=9)]
     assert slow.select(found) == []
-    for answer in (slow.update_and_generate_response(found, 0), slow.throttled()):
+    for answer in (slow.update_and_generate_response(found, 0), slow.throttled_response()):
         assert (answer.error, answer.session_id, answer.results) == (
             ErrorCode.INVALID_FETCH_SESSION_EPOCH,
             session_id,
@@ -333,7 +337,7 @@ def test_an_answer_prepared_for_an_older_request_is_refused() -> None:
         )
 
 
-def test_the_epoch_after_the_largest_is_one() -> None:
+def test_session_epoch_wraps_to_one() -> None:
     fetcher = Fetcher()
     session_id = fetcher.begin(1)
     fetcher.sessions._sessions[session_id].session_epoch = INT32_MAX
@@ -342,7 +346,7 @@ def test_the_epoch_after_the_largest_is_one() -> None:
     assert fetcher.open(session_id, 1).error is ErrorCode.NONE
 
 
-def test_topics_unknown_at_first_are_named_once_they_are_known() -> None:
+def test_unknown_topic_ids_are_resolved_later() -> None:
     fetcher = Fetcher(names={})
     session_id = fetcher.begin(
         entries=[entry(name=None), entry(BILLS, name=None), entry(ORDERS, 1, name=None)]
@@ -359,7 +363,7 @@ def test_topics_unknown_at_first_are_named_once_they_are_known() -> None:
     assert not fetcher.sessions._sessions[session_id].has_unnamed
 
 
-def test_session_ids_in_use_are_not_given_again() -> None:
+def test_session_ids_are_unique() -> None:
     fetcher = Fetcher()
 
     class Stuck(Counting):
@@ -374,16 +378,16 @@ def test_session_ids_in_use_are_not_given_again() -> None:
 # Eviction.
 
 
-def test_a_full_cache_of_fresh_sessions_takes_no_consumer() -> None:
+def test_full_cache_of_new_sessions_rejects_consumer_session() -> None:
     fetcher = Fetcher(slots_max=2)
     assert [fetcher.begin(), fetcher.begin(), fetcher.begin(100)] == [1, 2, NO_SESSION]
 
 
-def test_without_slots_there_are_no_sessions() -> None:
+def test_cache_without_slots_creates_no_sessions() -> None:
     assert Fetcher(slots_max=0).begin(follower=True) == NO_SESSION
 
 
-def test_a_session_unused_for_long_goes_first() -> None:
+def test_least_recently_used_expired_session_is_evicted_first() -> None:
     fetcher = Fetcher(slots_max=2)
     fetcher.begin(50)
     fetcher.begin(1, now_ms=1)
@@ -395,7 +399,7 @@ def test_a_session_unused_for_long_goes_first() -> None:
     assert fetcher.sessions.partition_count == 51
 
 
-def test_a_follower_takes_the_place_of_a_fresh_consumer_but_not_of_a_fresh_follower() -> None:
+def test_follower_evicts_new_consumer_session_but_not_new_follower_session() -> None:
     fetcher = Fetcher(slots_max=2)
     fetcher.begin(5, follower=True)
     fetcher.begin(100)
@@ -404,7 +408,7 @@ def test_a_follower_takes_the_place_of_a_fresh_consumer_but_not_of_a_fresh_follo
     assert fetcher.begin(100, follower=True) == NO_SESSION
 
 
-def test_among_sessions_past_their_youth_the_smallest_goes_for_a_larger_one() -> None:
+def test_larger_session_evicts_smallest_old_session() -> None:
     fetcher = Fetcher(slots_max=2)
     fetcher.begin(5)
     fetcher.begin(3)
@@ -417,7 +421,7 @@ def test_among_sessions_past_their_youth_the_smallest_goes_for_a_larger_one() ->
     assert fetcher.begin(5, now_ms=late) == NO_SESSION
 
 
-def test_a_consumer_never_takes_the_place_of_an_active_follower() -> None:
+def test_consumer_never_evicts_active_follower_session() -> None:
     fetcher = Fetcher(slots_max=1)
     fetcher.begin(1, follower=True)
     fetcher.open(1, 1, now_ms=EVICTION_MS + 1)
@@ -471,7 +475,7 @@ steps = st.lists(
 
 
 @given(st.integers(1, 5), steps)
-def test_eviction_agrees_with_the_plain_model(slots_max: int, plan: list[tuple[str, int, int]]) -> None:
+def test_eviction_matches_reference_model(slots_max: int, plan: list[tuple[str, int, int]]) -> None:
     fetcher, model, now_ms, last = Fetcher(slots_max), Model(slots_max), 0, 0
     for what, amount, extra in plan:
         now_ms += 1  # no two at the same moment: Kafka breaks such ties by session id
@@ -496,7 +500,7 @@ def test_eviction_agrees_with_the_plain_model(slots_max: int, plan: list[tuple[s
         assert fetcher.sessions.partition_count == sum(row["size"] for row in model.rows.values())
 
 
-def test_the_lists_of_evictable_sessions_stay_as_small_as_the_cache() -> None:
+def test_eviction_heaps_stay_bounded() -> None:
     fetcher = Fetcher(slots_max=3)
     session_id = fetcher.begin(1)
     for epoch in range(1, 500):

@@ -1,4 +1,4 @@
-"""Up to where a copied log holds what the log holds that it is a copy of."""
+"""The common end of a current and a future log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from odradek.replication.alter_log_dirs import common_end
 
 
 def log_of(epochs: list[int]) -> Any:
-    """A log that is nothing but the epochs of its records."""
-    known = LeaderEpochCache()
+    """Return a log that consists of the leader epochs of its records."""
+    epoch_cache = LeaderEpochCache()
     for offset, epoch in enumerate(epochs):
-        if epoch > known.latest:
-            known.assign(epoch, offset)
+        if epoch > epoch_cache.latest:
+            epoch_cache.assign(epoch, offset)
     end = len(epochs)
     return SimpleNamespace(
-        log_end_offset=end, epochs=known, end_offset_for_epoch=lambda epoch: known.end_offset_for(epoch, end)
+        log_end_offset=end,
+        epochs=epoch_cache,
+        end_offset_for_epoch=lambda epoch: epoch_cache.end_offset_for(epoch, end),
     )
 
 
@@ -39,9 +41,7 @@ def log_of(epochs: list[int]) -> Any:
         ([], [], 0),
     ],
 )
-def test_logs_are_the_same_up_to_where_their_epochs_part(
-    current: list[int], future: list[int], end_offset: int
-) -> None:
+def test_common_end_by_leader_epochs(current: list[int], future: list[int], end_offset: int) -> None:
     assert common_end(log_of(current), log_of(future)) == end_offset
 
 
@@ -50,11 +50,13 @@ def test_logs_are_the_same_up_to_where_their_epochs_part(
     st.lists(st.sampled_from([4, 6, 8]), max_size=5),
     st.lists(st.sampled_from([5, 7, 9]), max_size=5),
 )
-def test_nothing_that_differs_is_taken_for_the_same(
-    shared: list[int], here: list[int], there: list[int]
+def test_common_end_never_exceeds_the_common_prefix(
+    shared: list[int], only_current: list[int], only_future: list[int]
 ) -> None:
-    current, future = sorted(shared) + sorted(here), sorted(shared) + sorted(there)
-    same = next((n for n, pair in enumerate(zip(current, future, strict=False)) if pair[0] != pair[1]), None)
+    current, future = sorted(shared) + sorted(only_current), sorted(shared) + sorted(only_future)
+    common = next(
+        (n for n, pair in enumerate(zip(current, future, strict=False)) if pair[0] != pair[1]), None
+    )
     assert common_end(log_of(current), log_of(future)) <= (
-        min(len(current), len(future)) if same is None else same
+        min(len(current), len(future)) if common is None else common
     )

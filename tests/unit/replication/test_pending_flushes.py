@@ -1,13 +1,13 @@
-"""Flushes that appends wait for: one at a time a log, shared by all who ask meanwhile."""
+"""Flushes that appends wait for: one at a time per log, shared by all waiters."""
 
 import asyncio
 
 from odradek.model.errors import StorageError
-from odradek.replication.pending_flushes import Flushes
+from odradek.replication.pending_flushes import PendingFlushes
 
 
-class Disk:
-    """Stands for a partition and its log: a flush ends when the test says so."""
+class FakeLog:
+    """A partition and its log in one; the test ends each flush."""
 
     def __init__(self):
         self.log = self
@@ -20,111 +20,111 @@ class Disk:
         await self.begun[-1]
 
 
-async def turns():
+async def run_loop():
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-def test_those_who_ask_while_a_flush_is_under_way_share_the_next():
+def test_requests_during_a_flush_share_the_next_one():
     async def main():
-        disk, told, flushed = Disk(), [], []
-        flushes = Flushes(flushed.append)
-        flushes.ask(disk, lambda failure: told.append(("first", failure)))
-        await turns()
+        log, results, flushed = FakeLog(), [], []
+        flushes = PendingFlushes(flushed.append)
+        flushes.request(log, lambda failure: results.append(("first", failure)))
+        await run_loop()
         for name in ("second", "third"):
-            flushes.ask(disk, lambda failure, name=name: told.append((name, failure)))
-        await turns()
-        assert (len(disk.begun), told, flushed) == (1, [], [])
-        disk.begun[0].set_result(None)
-        await turns()
-        assert (told, flushed) == ([("first", None)], [disk])
-        assert len(disk.begun) == 2
-        disk.begun[1].set_result(None)
-        await turns()
-        assert told == [("first", None), ("second", None), ("third", None)]
-        assert len(disk.begun) == 2
+            flushes.request(log, lambda failure, name=name: results.append((name, failure)))
+        await run_loop()
+        assert (len(log.begun), results, flushed) == (1, [], [])
+        log.begun[0].set_result(None)
+        await run_loop()
+        assert (results, flushed) == ([("first", None)], [log])
+        assert len(log.begun) == 2
+        log.begun[1].set_result(None)
+        await run_loop()
+        assert results == [("first", None), ("second", None), ("third", None)]
+        assert len(log.begun) == 2
 
     asyncio.run(main())
 
 
-def test_a_failure_is_told_to_all_who_wait_and_to_those_who_come_later():
+def test_flush_failure_is_reported_to_all_waiters():
     async def main():
-        disk, told, flushed = Disk(), [], []
-        flushes = Flushes(flushed.append)
+        log, results, flushed = FakeLog(), [], []
+        flushes = PendingFlushes(flushed.append)
         for _ in range(2):
-            flushes.ask(disk, told.append)
-            await turns()
+            flushes.request(log, results.append)
+            await run_loop()
         for _ in range(2):
-            disk.begun[-1].set_exception(StorageError("lost"))
-            await turns()
-        assert [str(failure) for failure in told] == ["lost", "lost"]
+            log.begun[-1].set_exception(StorageError("lost"))
+            await run_loop()
+        assert [str(failure) for failure in results] == ["lost", "lost"]
         assert flushed == []
-        flushes.ask(disk, told.append)
-        await turns()
-        assert len(disk.begun) == 3
-        disk.begun[2].set_result(None)
-        await turns()
-        assert told[2] is None
+        flushes.request(log, results.append)
+        await run_loop()
+        assert len(log.begun) == 3
+        log.begun[2].set_result(None)
+        await run_loop()
+        assert results[2] is None
 
     asyncio.run(main())
 
 
-def test_settled_means_that_no_flush_is_under_way():
+def test_drain_waits_for_flushes_in_progress():
     async def main():
-        disk, told = Disk(), []
-        flushes = Flushes(lambda _: None)
-        await flushes.settle()
-        flushes.ask(disk, told.append)
-        await turns()
-        settled = asyncio.get_running_loop().create_task(flushes.settle())
-        await turns()
-        assert not settled.done()
-        disk.begun[0].set_result(None)
-        await settled
-        assert told == [None]
+        log, results = FakeLog(), []
+        flushes = PendingFlushes(lambda _: None)
+        await flushes.drain()
+        flushes.request(log, results.append)
+        await run_loop()
+        drained = asyncio.get_running_loop().create_task(flushes.drain())
+        await run_loop()
+        assert not drained.done()
+        log.begun[0].set_result(None)
+        await drained
+        assert results == [None]
 
     asyncio.run(main())
 
 
-def test_partitions_do_not_wait_for_each_other():
+def test_flushes_of_partitions_are_independent():
     async def main():
-        slow, quick, told = Disk(), Disk(), []
-        flushes = Flushes(lambda _: None)
-        flushes.ask(slow, told.append)
-        flushes.ask(quick, told.append)
-        await turns()
+        slow, quick, results = FakeLog(), FakeLog(), []
+        flushes = PendingFlushes(lambda _: None)
+        flushes.request(slow, results.append)
+        flushes.request(quick, results.append)
+        await run_loop()
         quick.begun[0].set_result(None)
-        await turns()
-        assert told == [None]
+        await run_loop()
+        assert results == [None]
         slow.begun[0].set_result(None)
-        await turns()
-        assert told == [None, None]
+        await run_loop()
+        assert results == [None, None]
 
     asyncio.run(main())
 
 
-def test_a_refused_flush_is_retried_once_where_records_still_wait_for_it():
+def test_failed_flush_is_retried_while_records_wait_for_it():
     async def main():
-        waiting, unneeded, follower, failed = disks = [Disk() for _ in range(4)]
-        flushes = Flushes(lambda _: None)
-        for disk in disks:
-            flushes.ask(disk, lambda _: None)
-        await turns()
-        for disk in disks:
-            disk.begun[0].set_exception(StorageError("no space"))
-        await flushes.settle()
+        waiting, unneeded, follower, failed = logs = [FakeLog() for _ in range(4)]
+        flushes = PendingFlushes(lambda _: None)
+        for log in logs:
+            flushes.request(log, lambda _: None)
+        await run_loop()
+        for log in logs:
+            log.begun[0].set_exception(StorageError("no space"))
+        await flushes.drain()
         unneeded.is_flush_pending, follower.is_leader, failed.failure = False, False, StorageError("lost")
         flushes.retry()
-        await turns()
-        assert [len(disk.begun) for disk in disks] == [2, 1, 1, 1]
+        await run_loop()
+        assert [len(log.begun) for log in logs] == [2, 1, 1, 1]
         waiting.begun[1].set_exception(StorageError("no space"))
-        await flushes.settle()
+        await flushes.drain()
         flushes.retry()
-        await turns()
+        await run_loop()
         waiting.begun[2].set_result(None)
-        await flushes.settle()
+        await flushes.drain()
         flushes.retry()
-        await turns()
-        assert len(waiting.begun) == 3, "the last flush was not refused"
+        await run_loop()
+        assert len(waiting.begun) == 3, "the last flush succeeded"
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Ends of transactions in a partition: who may write them, and when readers of committed records go on."""
+"""Transaction markers in a partition, and the last stable offset."""
 
 import pytest
 
@@ -16,8 +16,8 @@ COMMIT, ABORT = (
 
 
 def read_committed(partition, offset=0, replica_id=-1):
-    asked = FetchPartition("orders", bytes(16), 0, offset, 0, 1 << 20)
-    return partition.read(asked, 1 << 20, True, 1, replica_id)
+    request = FetchPartition("orders", bytes(16), 0, offset, 0, 1 << 20)
+    return partition.read(request, 1 << 20, True, 1, replica_id)
 
 
 def append(partition, batch):
@@ -30,53 +30,55 @@ def in_transaction(make_batch, sequence=0):
     )
 
 
-def refusal(partition, marker=COMMIT):
-    with pytest.raises(BrokerError) as refused:
+def error_code(partition, marker=COMMIT):
+    with pytest.raises(BrokerError) as raised:
         partition.append_end_marker(marker, 7, 0, NOW_MS)
-    return refused.value.code
+    return raised.value.code
 
 
-def test_only_a_leader_with_enough_in_sync_ends_a_transaction(play, told, make_batch):
-    async def scenario(shed):
-        shed.config["orders"] = (LogConfig(), 2)
-        partition = await shed.become_leader_or_follower(told(isr=(1,), replicas=(1, 2, 3)))
-        assert refusal(partition) == ErrorCode.NOT_ENOUGH_REPLICAS
-        partition = await shed.become_leader_or_follower(
-            told(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1)
+def test_marker_requires_leader_and_min_isr(run_scenario, leader_and_isr, make_batch):
+    async def scenario(fixture):
+        fixture.config["orders"] = (LogConfig(), 2)
+        partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1,), replicas=(1, 2, 3)))
+        assert error_code(partition) == ErrorCode.NOT_ENOUGH_REPLICAS
+        partition = await fixture.make_leader_or_follower(
+            leader_and_isr(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1)
         )
-        assert refusal(partition) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert error_code(partition) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.log.log_end_offset == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("marker", [COMMIT, ABORT])
-def test_readers_go_on_once_the_marker_is_on_all_replicas_in_sync(play, told, make_batch, marker):
-    async def scenario(shed):
-        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
+def test_last_stable_offset_advances_once_marker_is_committed(
+    run_scenario, leader_and_isr, make_batch, marker
+):
+    async def scenario(fixture):
+        partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, in_transaction(make_batch))
-        shed.follow(partition, 2, 1)
+        fixture.fetch_as_follower(partition, 2, 1)
         partition.append_end_marker(marker, 7, 0, NOW_MS)
-        waiting = read_committed(partition)
-        assert (waiting.high_watermark, waiting.last_stable_offset, waiting.records_bytes) == (1, 0, 0)
-        assert not partition.has_changed_since(waiting)
-        shed.follow(partition, 2, 2)
-        assert partition.has_changed_since(waiting)
-        told_now = read_committed(partition)
-        assert (told_now.high_watermark, told_now.last_stable_offset) == (2, 2)
-        assert told_now.records_bytes
-        assert told_now.aborted == (None if marker is COMMIT else [(7, 0)])
+        before = read_committed(partition)
+        assert (before.high_watermark, before.last_stable_offset, before.records_bytes) == (1, 0, 0)
+        assert not partition.has_changed_since(before)
+        fixture.fetch_as_follower(partition, 2, 2)
+        assert partition.has_changed_since(before)
+        after = read_committed(partition)
+        assert (after.high_watermark, after.last_stable_offset) == (2, 2)
+        assert after.records_bytes
+        assert after.aborted == (None if marker is COMMIT else [(7, 0)])
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_replicas_are_given_all_and_told_of_no_aborts(play, told, make_batch):
-    async def scenario(shed):
-        partition = await shed.become_leader_or_follower(told(isr=(1, 2)))
+def test_followers_read_everything_without_aborted_transactions(run_scenario, leader_and_isr, make_batch):
+    async def scenario(fixture):
+        partition = await fixture.make_leader_or_follower(leader_and_isr(isr=(1, 2)))
         append(partition, in_transaction(make_batch))
         partition.append_end_marker(ABORT, 7, 0, NOW_MS)
-        copied = read_committed(partition, replica_id=2)
-        assert copied.records_bytes == partition.log.size_bytes
-        assert copied.aborted is None
+        fetched_by_follower = read_committed(partition, replica_id=2)
+        assert fetched_by_follower.records_bytes == partition.log.size_bytes
+        assert fetched_by_follower.aborted is None
 
-    play(scenario)
+    run_scenario(scenario)

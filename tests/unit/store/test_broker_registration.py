@@ -63,7 +63,7 @@ def files(*broker_ids: int | None) -> dict[str, MetaProperties]:
         (BrokerIdRules(20, reserved_max=20), files(), 20),
     ],
 )
-def test_broker_id_is_the_configured_or_the_stored_one(rules, found, decided) -> None:
+def test_broker_id_is_configured_or_stored(rules, found, decided) -> None:
     assert decide_broker_id(rules, found) == decided
 
 
@@ -76,22 +76,22 @@ def test_broker_id_is_the_configured_or_the_stored_one(rules, found, decided) ->
         (BrokerIdRules(-1, generation_enabled=False), "0 or more"),
     ],
 )
-def test_broker_id_that_settings_do_not_allow_is_refused(rules, words) -> None:
+def test_broker_id_outside_allowed_range_is_rejected(rules, words) -> None:
     with pytest.raises(ConfigError, match=words):
         decide_broker_id(rules, {})
 
 
-def test_configured_id_against_the_stored_one_is_refused_with_both_the_file_and_a_way_out() -> None:
+def test_configured_broker_id_must_match_stored_id() -> None:
     with pytest.raises(ConfigError, match=r"is 3.*broker 4.*/d0/meta.properties.*set broker.id=4"):
         decide_broker_id(BrokerIdRules(3), files(4))
 
 
-def test_directories_of_two_brokers_are_refused() -> None:
+def test_directories_of_two_brokers_are_rejected() -> None:
     with pytest.raises(StorageError, match=r"broker\.id"):
         decide_broker_id(BrokerIdRules(-1), files(1, 2))
 
 
-def test_drawn_ids_begin_above_the_reserved_ones_and_are_never_drawn_twice(play) -> None:
+def test_generated_broker_ids_are_unique_and_above_reserved_ids(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         drawn = [await resolve_broker_id(store, BrokerIdRules(-1), {}) for _ in range(3)]
@@ -102,7 +102,7 @@ def test_drawn_ids_begin_above_the_reserved_ones_and_are_never_drawn_twice(play)
     play(body)
 
 
-def test_layout_is_made_once(play) -> None:
+def test_top_level_paths_are_created_once(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
@@ -128,7 +128,7 @@ def test_brokers_that_start_together_agree_on_the_cluster_id(play) -> None:
     play(body)
 
 
-def test_registered_broker_is_seen_until_its_session_ends(play) -> None:
+def test_registered_broker_is_visible_until_its_session_ends(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         one, two = ensemble.connect(), ensemble.connect()
         await create_top_level_paths(one)
@@ -152,7 +152,7 @@ def test_registering_again_in_the_same_session_keeps_the_epoch(play) -> None:
     play(body)
 
 
-def test_id_that_another_session_holds_is_refused(play) -> None:
+def test_broker_id_of_another_session_is_rejected(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         one, two = ensemble.connect(), ensemble.connect()
         await create_top_level_paths(one)
@@ -163,7 +163,7 @@ def test_id_that_another_session_holds_is_refused(play) -> None:
     play(body)
 
 
-def test_no_brokers_before_there_is_a_layout(play) -> None:
+def test_no_brokers_in_an_empty_store(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         assert await read_brokers(ensemble.connect()) == {}
 

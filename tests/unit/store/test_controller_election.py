@@ -34,7 +34,7 @@ def test_first_controller_has_epoch_one(play) -> None:
     play(body)
 
 
-def test_one_of_many_candidates_wins_and_the_others_see_who(play) -> None:
+def test_one_of_many_candidates_is_elected(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect() for _ in range(4)]
         fences = await asyncio.gather(*(elect(store, n, 1) for n, store in enumerate(stores)))
@@ -46,7 +46,7 @@ def test_one_of_many_candidates_wins_and_the_others_see_who(play) -> None:
     play(body)
 
 
-def test_won_election_is_found_as_won_when_asked_again(play) -> None:
+def test_repeated_election_by_the_controller_returns_its_fence(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         assert await elect(store, 1, 1) == await elect(store, 1, 2) == Fence(1, 1)
@@ -54,7 +54,7 @@ def test_won_election_is_found_as_won_when_asked_again(play) -> None:
     play(body)
 
 
-def test_successor_has_the_next_epoch_and_the_former_controller_is_fenced(play) -> None:
+def test_next_controller_has_next_epoch_and_fences_the_former(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         one, two = ensemble.connect(), ensemble.connect()
         old = await elect(one, 1, 1)
@@ -73,7 +73,7 @@ def test_successor_has_the_next_epoch_and_the_former_controller_is_fenced(play) 
     play(body)
 
 
-def test_error_of_a_fenced_write_names_its_own_operation(play) -> None:
+def test_fenced_write_error_has_the_index_of_its_operation(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         fence = await elect(store, 1, 1)
@@ -84,7 +84,7 @@ def test_error_of_a_fenced_write_names_its_own_operation(play) -> None:
     play(body)
 
 
-def test_resigned_controller_makes_room_and_watchers_hear_of_it(play) -> None:
+def test_resignation_deletes_controller_node_and_fires_watches(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         one, two = ensemble.connect(), ensemble.connect()
         told: list[WatchedEvent] = []
@@ -99,7 +99,7 @@ def test_resigned_controller_makes_room_and_watchers_hear_of_it(play) -> None:
     play(body)
 
 
-def test_expired_controller_leaves_room(play) -> None:
+def test_expired_controller_can_be_replaced(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         one, two = ensemble.connect(), ensemble.connect()
         await elect(one, 1, 1)
@@ -110,7 +110,7 @@ def test_expired_controller_leaves_room(play) -> None:
     play(body)
 
 
-def test_expired_session_gets_the_stores_own_error_from_a_fenced_write(play) -> None:
+def test_fenced_write_of_expired_session_raises_session_expired(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         fence = await elect(store, 1, 1)

@@ -34,18 +34,18 @@ def files_with(**contents: bytes) -> MemoryFileSystem:
     return files
 
 
-def test_file_is_written_as_kafka_writes_it() -> None:
+def test_meta_properties_are_written_as_kafka_does() -> None:
     meta = MetaProperties(1, "r2ZB=pvl:JSA#Oé x")
     assert encode(meta, GOLDEN_MS) == GOLDEN
     assert decode("/f", GOLDEN) == meta
 
 
-def test_file_written_by_hand_is_read() -> None:
+def test_hand_written_meta_properties_are_read() -> None:
     text = b"  version : 0\r\n! note\n\nbroker.id 7\ncluster.id=a\\u0041\\tb\n"
     assert decode("/f", text) == MetaProperties(7, "aA\tb")
 
 
-def test_keys_of_other_versions_are_kept() -> None:
+def test_unknown_keys_are_kept() -> None:
     meta = decode("/f", b"version=0\nbroker.id=1\ndirectory.id=3Q0bVG5OTqSGsa-9nrsmOg\n")
     assert meta.others == {"directory.id": "3Q0bVG5OTqSGsa-9nrsmOg"}
     assert b"directory.id=3Q0bVG5OTqSGsa-9nrsmOg\n" in encode(meta, 0)
@@ -55,7 +55,7 @@ def test_keys_of_other_versions_are_kept() -> None:
     st.none() | st.integers(0, 2**31 - 1),
     st.none() | st.text(st.characters(exclude_categories=["Cs"])),
 )
-def test_what_is_written_is_read_back(broker_id, cluster_id) -> None:
+def test_meta_properties_round_trip(broker_id, cluster_id) -> None:
     meta = MetaProperties(broker_id, cluster_id)
     assert decode("/f", encode(meta, 0)) == meta
 
@@ -63,12 +63,12 @@ def test_what_is_written_is_read_back(broker_id, cluster_id) -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"version=1\nnode.id=1\n", b"version=0\nbroker.id=x\n", b"version=0\nbroker.id=-3", b"\xff"]
 )
-def test_what_is_not_such_a_file_is_refused_with_its_path(text: bytes) -> None:
+def test_invalid_meta_properties_are_rejected_with_path(text: bytes) -> None:
     with pytest.raises(StorageError, match="/data/meta"):
         decode("/data/meta.properties", text)
 
 
-def test_every_directory_is_told_whom_it_belongs_to_once() -> None:
+def test_each_directory_is_written_once() -> None:
     files = files_with(a=b"version=0\nbroker.id=1\ncluster.id=c\nx=y\n")
     dirs = ["/data/a", "/data/b"]
     assert write_all(files, dirs, 1, "c", 0) == ["/data/b/meta.properties"]
@@ -77,13 +77,13 @@ def test_every_directory_is_told_whom_it_belongs_to_once() -> None:
     assert read_all(files, dirs)["/data/a/meta.properties"].others == {"x": "y"}
 
 
-def test_file_without_a_broker_gets_one() -> None:
+def test_missing_broker_id_is_added() -> None:
     files = files_with(a=b"version=0\ncluster.id=c\n")
     assert write_all(files, ["/data/a"], 4, "c", 0) == ["/data/a/meta.properties"]
     assert read_all(files, ["/data/a"])["/data/a/meta.properties"].broker_id == 4
 
 
-def test_file_that_cannot_be_one_is_not_read_whole() -> None:
+def test_oversized_file_is_not_read() -> None:
     files = files_with(a=b"#" * 100_000)
     with pytest.raises(StorageError, match="larger than"):
         read_all(files, ["/data/a"])
@@ -93,17 +93,17 @@ def test_file_that_cannot_be_one_is_not_read_whole() -> None:
     ("text", "said"),
     [(b"version=0\nbroker.id=2\ncluster.id=c\n", "broker.id"), (b"version=0\ncluster.id=d\n", "cluster.id")],
 )
-def test_directories_that_disagree_are_refused_with_both_values(text: bytes, said: str) -> None:
+def test_disagreeing_directories_are_rejected(text: bytes, said: str) -> None:
     files = files_with(a=b"version=0\nbroker.id=1\ncluster.id=c\n", b=text)
     with pytest.raises(StorageError, match=rf"{said}.*/data/a/meta.*/data/b/meta"):
         agree(read_all(files, ["/data/a", "/data/b"]))
 
 
-def test_nothing_found_is_nothing_known() -> None:
+def test_no_files_give_no_ids() -> None:
     assert agree({}) == MetaProperties(None, None)
 
 
-def test_data_of_another_cluster_is_refused() -> None:
+def test_data_of_another_cluster_is_rejected() -> None:
     found = {"/data/a/meta.properties": MetaProperties(1, "theirs")}
     with pytest.raises(StorageError, match=r"/data/a/meta.properties.*theirs.*ours"):
         check_cluster_id(found, "ours")

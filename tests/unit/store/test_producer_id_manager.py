@@ -13,7 +13,7 @@ from odradek.store.producer_id_manager import ProducerIdManager, advance_block_a
 from odradek.store.znodes import ProducerIdBlock, encode_producer_id_block
 
 
-def test_ids_begin_at_zero_and_go_on_over_the_end_of_a_block(play) -> None:
+def test_producer_ids_continue_across_blocks(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         ids = ProducerIdManager(store, 1)
@@ -26,7 +26,7 @@ def test_ids_begin_at_zero_and_go_on_over_the_end_of_a_block(play) -> None:
     play(body)
 
 
-def test_no_two_brokers_give_out_the_same_id(play) -> None:
+def test_brokers_never_share_a_producer_id(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         brokers = [ProducerIdManager(ensemble.connect(), n) for n in range(3)]
 
@@ -40,7 +40,7 @@ def test_no_two_brokers_give_out_the_same_id(play) -> None:
     play(body)
 
 
-def test_empty_node_made_at_start_holds_no_block(play) -> None:
+def test_empty_node_holds_no_block(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await store.create(znode_paths.LATEST_PRODUCER_ID_BLOCK)
@@ -50,7 +50,7 @@ def test_empty_node_made_at_start_holds_no_block(play) -> None:
     play(body)
 
 
-def test_claim_gives_up_if_it_always_loses(play, monkeypatch) -> None:
+def test_block_allocation_gives_up_after_repeated_conflicts(play, monkeypatch) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await store.create(znode_paths.LATEST_PRODUCER_ID_BLOCK)
@@ -65,18 +65,18 @@ def test_claim_gives_up_if_it_always_loses(play, monkeypatch) -> None:
     play(body)
 
 
-def test_ids_that_are_used_up_are_an_error() -> None:
+def test_exhausted_producer_ids_are_an_error() -> None:
     last = encode_producer_id_block(ProducerIdBlock(1, 2**63 - 1000, 2**63 - 1))
     with pytest.raises(StoreError, match="no more"):
         next_block("/n", last, 1)
 
 
-def test_garbage_in_the_node_is_not_overwritten() -> None:
+def test_invalid_node_is_not_overwritten() -> None:
     with pytest.raises(BadPayload):
         next_block("/n", b"{}", 1)
 
 
-def test_a_block_is_raised_above_an_id_in_use_and_never_lowered(play) -> None:
+def test_block_advances_above_ids_in_use(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await advance_block_above(store, 1, -1)
@@ -90,7 +90,7 @@ def test_a_block_is_raised_above_an_id_in_use_and_never_lowered(play) -> None:
     play(body)
 
 
-def test_an_id_that_no_store_gave_out_does_not_use_up_the_others(play) -> None:
+def test_implausible_producer_id_does_not_advance_the_block(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await advance_block_above(store, 1, (1 << 63) - 1)
@@ -99,7 +99,7 @@ def test_an_id_that_no_store_gave_out_does_not_use_up_the_others(play) -> None:
     play(body)
 
 
-def test_ids_in_use_elsewhere_are_asked_for_once_before_the_first_is_given_out(play) -> None:
+def test_ids_in_use_are_looked_up_once(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         asked = []
 

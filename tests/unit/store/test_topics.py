@@ -47,7 +47,7 @@ SHRUNK = LeaderIsrAndControllerEpoch(1, 0, (1,), 1)
 PARTITIONS = [TopicPartition("orders", n) for n in range(3)]
 
 
-def test_topic_is_made_with_its_settings_in_one_write(play) -> None:
+def test_topic_and_config_are_created_in_one_write(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
@@ -61,7 +61,7 @@ def test_topic_is_made_with_its_settings_in_one_write(play) -> None:
     play(body)
 
 
-def test_topic_that_is_there_is_refused_and_keeps_its_settings(play) -> None:
+def test_existing_topic_is_rejected_and_keeps_its_config(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {"a": "1"})
@@ -73,7 +73,7 @@ def test_topic_that_is_there_is_refused_and_keeps_its_settings(play) -> None:
     play(body)
 
 
-def test_settings_a_former_topic_left_are_replaced(play) -> None:
+def test_config_of_a_former_topic_is_replaced(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await change_config(store, "topics", "orders", {"old": "1"})
@@ -84,7 +84,7 @@ def test_settings_a_former_topic_left_are_replaced(play) -> None:
     play(body)
 
 
-def test_of_two_creators_of_a_topic_one_succeeds(play) -> None:
+def test_one_of_two_concurrent_creations_succeeds(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect(), ensemble.connect()]
         done = await asyncio.gather(
@@ -95,7 +95,7 @@ def test_of_two_creators_of_a_topic_one_succeeds(play) -> None:
     play(body)
 
 
-def test_watcher_hears_of_new_topics(play) -> None:
+def test_topic_watch_fires_on_creation(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
@@ -108,7 +108,7 @@ def test_watcher_hears_of_new_topics(play) -> None:
     play(body)
 
 
-def test_assignment_grows_under_the_version_that_was_read(play) -> None:
+def test_assignment_write_checks_the_version(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
@@ -120,7 +120,7 @@ def test_assignment_grows_under_the_version_that_was_read(play) -> None:
     play(body)
 
 
-def test_partition_states_are_made_once_and_read_in_bulk(play) -> None:
+def test_partition_states_are_created_once_and_read_in_bulk(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
@@ -137,7 +137,7 @@ def test_partition_states_are_made_once_and_read_in_bulk(play) -> None:
     play(body)
 
 
-def test_state_below_nodes_that_a_crash_left_behind_is_made(play) -> None:
+def test_state_is_created_below_leftover_nodes(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
@@ -147,7 +147,7 @@ def test_state_below_nodes_that_a_crash_left_behind_is_made(play) -> None:
     play(body)
 
 
-def test_stale_state_fails_alone(play) -> None:
+def test_stale_partition_state_fails_alone(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
@@ -167,7 +167,7 @@ def test_stale_state_fails_alone(play) -> None:
     play(body)
 
 
-def test_former_controller_writes_no_state(play) -> None:
+def test_fenced_controller_writes_no_state(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         fence = await elect(store, 1, 1)
@@ -190,7 +190,7 @@ def test_former_controller_writes_no_state(play) -> None:
     play(body)
 
 
-def test_removed_topic_leaves_nothing(play) -> None:
+def test_removed_topic_leaves_no_nodes(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
@@ -209,7 +209,7 @@ def test_removed_topic_leaves_nothing(play) -> None:
     play(body)
 
 
-def test_mark_of_a_topic_that_is_not_there_is_forgotten(play) -> None:
+def test_deletion_mark_without_topic_is_removed(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         assert await read_marked_for_deletion(store) == set()
@@ -220,7 +220,7 @@ def test_mark_of_a_topic_that_is_not_there_is_forgotten(play) -> None:
     play(body)
 
 
-def test_config_change_and_its_note_are_one_write(play) -> None:
+def test_config_and_change_notification_are_one_write(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
@@ -246,7 +246,7 @@ def test_config_change_and_its_note_are_one_write(play) -> None:
     play(body)
 
 
-def test_note_that_cannot_be_read_does_not_hide_the_others(play) -> None:
+def test_invalid_notification_does_not_hide_others(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await change_config(store, "topics", "a", {})
@@ -256,7 +256,7 @@ def test_note_that_cannot_be_read_does_not_hide_the_others(play) -> None:
     play(body)
 
 
-def test_old_notes_are_forgotten_and_new_ones_kept(play, clock) -> None:
+def test_expired_notifications_are_deleted(play, clock) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await change_config(store, "topics", "a", {})
@@ -269,7 +269,7 @@ def test_old_notes_are_forgotten_and_new_ones_kept(play, clock) -> None:
     play(body)
 
 
-def test_consumer_offsets_are_kept_by_group_and_partition(play) -> None:
+def test_consumer_offsets_by_group_and_partition(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await write_consumer_offset(store, "g", PARTITIONS[0], 42)
@@ -285,7 +285,7 @@ def test_consumer_offsets_are_kept_by_group_and_partition(play) -> None:
     play(body)
 
 
-def test_settings_changed_by_two_at_once_are_written_by_both_in_turn(play) -> None:
+def test_concurrent_config_changes_are_both_written(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect() for _ in range(3)]
         await asyncio.gather(*(change_config(s, "topics", "t", {"n": str(i)}) for i, s in enumerate(stores)))
@@ -295,7 +295,7 @@ def test_settings_changed_by_two_at_once_are_written_by_both_in_turn(play) -> No
     play(body)
 
 
-def test_notes_forgotten_by_two_brokers_at_once_are_counted_once(play, clock) -> None:
+def test_notification_deleted_twice_is_counted_once(play, clock) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect(), ensemble.connect()]
         for number in range(3):
@@ -308,7 +308,7 @@ def test_notes_forgotten_by_two_brokers_at_once_are_counted_once(play, clock) ->
     play(body)
 
 
-def test_nothing_is_read_where_nothing_was_made(play) -> None:
+def test_reads_of_an_empty_store(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         assert await read_topics(store) == {}

@@ -162,19 +162,19 @@ DECODERS = list({decode.__name__: decode for _, _, _, decode, _ in GOLDEN}.value
 @pytest.mark.parametrize(
     ("value", "encode", "decode", "text"), [g[1:] for g in GOLDEN], ids=[g[0] for g in GOLDEN]
 )
-def test_value_is_written_as_kafka_writes_it_and_read_back(value, encode, decode, text) -> None:
+def test_value_is_written_as_kafka_does_and_read_back(value, encode, decode, text) -> None:
     assert encode(value).decode() == text
     assert decode("/n", text.encode()) == value
 
 
-def test_broker_of_version_1_has_its_host_and_port_as_plain_listener() -> None:
+def test_broker_version_1() -> None:
     text = b'{"version":1,"host":"localhost","port":9092,"jmx_port":9999,"timestamp":"2233345666"}'
     assert p.decode_broker("/b", text) == p.BrokerRegistration(
         (p.RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),), 2233345666, jmx_port=9999
     )
 
 
-def test_broker_of_version_3_names_listeners_by_protocol() -> None:
+def test_broker_version_3() -> None:
     text = (
         b'{"version":3,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1",'
         b'"endpoints":["PLAINTEXT://h:9092","SSL://h:9093"],"rack":"r"}'
@@ -189,27 +189,27 @@ def test_broker_of_version_3_names_listeners_by_protocol() -> None:
     )
 
 
-def test_topic_of_version_1_has_neither_id_nor_reassignment() -> None:
+def test_topic_version_1() -> None:
     got = p.decode_topic("/t", b'{"version":1,"partitions":{"0":[0,1],"10":[1]}}')
     assert got == p.TopicAssignment(None, {0: p.ReplicaAssignment((0, 1)), 10: p.ReplicaAssignment((1,))})
 
 
-def test_controller_of_version_1_is_read() -> None:
+def test_controller_version_1() -> None:
     got = p.decode_controller("/controller", b'{"version":1,"brokerid":5,"timestamp":"12"}')
     assert got == p.ControllerRegistration(5, 12)
 
 
-def test_config_change_of_version_1_is_read() -> None:
+def test_config_change_version_1() -> None:
     text = b'{"version":1,"entity_type":"clients","entity_name":"c"}'
     assert p.decode_config_change("/c", text) == "clients/c"
 
 
-def test_features_of_version_1_are_read() -> None:
+def test_features_version_1() -> None:
     text = b'{"features":{"f":{"max_version_level":3,"min_version_level":3}},"version":1,"status":1}'
     assert p.decode_features("/feature", text) == p.FinalizedFeatures(True, {"f": 3})
 
 
-def test_empty_config_node_overrides_nothing() -> None:
+def test_empty_config_node() -> None:
     assert p.decode_config("/config/topics/t", b"") == {}
     assert p.decode_config("/config/topics/t", b'{"version":1}') == {}
 
@@ -243,7 +243,7 @@ def test_empty_config_node_overrides_nothing() -> None:
         (p.decode_partitions, b'{"partitions":[3]}'),
     ],
 )
-def test_what_is_not_the_payload_is_refused_with_its_path(decode, text) -> None:
+def test_invalid_payload_is_rejected_with_path(decode, text) -> None:
     with pytest.raises(BadPayload, match="/the/node"):
         decode("/the/node", text)
 
@@ -262,12 +262,12 @@ def test_what_is_not_the_payload_is_refused_with_its_path(decode, text) -> None:
         max_leaves=6,
     ).map(lambda value: json.dumps(value).encode())
 )
-def test_any_bytes_are_a_value_or_a_bad_payload(decode, data) -> None:
+def test_arbitrary_bytes_decode_or_raise_bad_payload(decode, data) -> None:
     with contextlib.suppress(BadPayload):
         decode("/n", data)
 
 
-def test_json_nested_beyond_reason_is_refused() -> None:
+def test_deeply_nested_json_is_rejected() -> None:
     with pytest.raises(BadPayload):
         p.decode_config("/n", b"[" * 200_000)
 
@@ -292,12 +292,12 @@ assignments = st.builds(
 
 
 @given(states)
-def test_partition_state_survives_the_round_trip(state) -> None:
+def test_partition_state_round_trip(state) -> None:
     assert p.decode_partition_state("/n", p.encode_partition_state(state)) == state
 
 
 @given(assignments)
-def test_topic_assignment_survives_the_round_trip(topic) -> None:
+def test_topic_assignment_round_trip(topic) -> None:
     assert p.decode_topic("/n", p.encode_topic(topic)) == topic
 
 
@@ -306,5 +306,5 @@ def test_topic_assignment_survives_the_round_trip(topic) -> None:
         st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))
     )
 )
-def test_config_survives_the_round_trip(config) -> None:
+def test_config_round_trip(config) -> None:
     assert p.decode_config("/n", p.encode_config(config)) == config

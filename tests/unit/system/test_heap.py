@@ -17,7 +17,7 @@ def heap() -> Iterator[FrozenHeap]:
     gc.unfreeze()
 
 
-def test_what_a_broker_holds_is_frozen_as_it_grows(heap: FrozenHeap) -> None:
+def test_heap_is_frozen_as_partitions_are_added(heap: FrozenHeap) -> None:
     heap.resized(STEP_PARTITIONS - 1)
     assert gc.get_freeze_count() == 0
     heap.resized(STEP_PARTITIONS)
@@ -30,7 +30,7 @@ def test_what_a_broker_holds_is_frozen_as_it_grows(heap: FrozenHeap) -> None:
     assert gc.get_freeze_count() >= frozen + len(kept)
 
 
-def test_once_many_partitions_are_gone_their_cycles_can_be_collected(heap: FrozenHeap) -> None:
+def test_heap_is_unfrozen_after_many_partitions_are_removed(heap: FrozenHeap) -> None:
     heap.freeze(2 * STEP_PARTITIONS)
     heap.resized(STEP_PARTITIONS + 1)
     assert gc.get_freeze_count() > 0

@@ -66,13 +66,13 @@ def make_listener(*arrivals):
     return loop, accepted, SocketListener(loop, FakeSocket(arrivals), accepted.append, _no_reads)
 
 
-def test_all_that_wait_are_accepted():
+def test_all_pending_connections_are_accepted():
     loop, accepted, _ = make_listener(FakeSocket(), FakeSocket())
     loop.reader()
     assert len(accepted) == 2
 
 
-def test_a_refused_connection_is_closed():
+def test_rejected_connection_is_closed():
     arrival = FakeSocket()
     loop, accepted, _ = make_listener(arrival)
     loop.reader()
@@ -80,7 +80,7 @@ def test_a_refused_connection_is_closed():
     assert arrival.closed
 
 
-def test_a_flood_is_taken_in_turns():
+def test_accepts_per_loop_iteration_are_limited():
     loop, accepted, _ = make_listener(*(FakeSocket() for _ in range(ACCEPTS_PER_TURN + 5)))
     loop.reader()
     assert len(accepted) == ACCEPTS_PER_TURN
@@ -89,7 +89,7 @@ def test_a_flood_is_taken_in_turns():
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-def test_out_of_resources_it_rests_and_then_goes_on(code):
+def test_accepting_pauses_when_out_of_file_descriptors(code):
     loop, accepted, _ = make_listener(OSError(code, "none left"), FakeSocket())
     loop.reader()
     assert loop.reader is None, "a ready socket would be tried over and over"
@@ -100,7 +100,7 @@ def test_out_of_resources_it_rests_and_then_goes_on(code):
     assert len(accepted) == 1
 
 
-def test_a_listener_closed_while_it_rests_stays_closed():
+def test_listener_closed_during_a_pause_stays_closed():
     loop, _, listener = make_listener(OSError(errno.EMFILE, "none left"))
     loop.reader()
     listener.close()
@@ -108,14 +108,14 @@ def test_a_listener_closed_while_it_rests_stays_closed():
     assert loop.reader is None
 
 
-def test_a_peer_that_left_before_it_was_accepted_is_nobodys_trouble():
+def test_aborted_connection_is_ignored():
     loop, accepted, _ = make_listener(ConnectionAbortedError())
     loop.reader()
     assert accepted == []
     assert loop.reader is not None
 
 
-def test_other_errors_are_not_hidden():
+def test_other_accept_errors_are_raised():
     loop, _, _ = make_listener(OSError(errno.EBADF, "what"))
     with pytest.raises(OSError, match="what"):
         loop.reader()
@@ -142,7 +142,7 @@ class Holder:
         self.lost.set_result(reason)
 
 
-def test_a_closed_connection_and_its_receiver_are_freed_at_once():
+def test_closed_connection_and_receiver_are_freed():
     """They hold each other while they live; what the receiver has must not wait for the garbage collector."""
 
     async def scenario():
@@ -171,7 +171,7 @@ def test_a_closed_connection_and_its_receiver_are_freed_at_once():
         gc.enable()
 
 
-def test_hundreds_of_connections_at_once_find_room_though_the_setting_is_small():
+def test_backlog_has_a_minimum():
     """Where the system's queue is full it drops a packet, and the client tries again after a second."""
 
     async def scenario():

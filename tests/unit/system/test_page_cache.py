@@ -46,7 +46,7 @@ def evict(file):
 # The page cache.
 
 
-def test_an_evicted_range_is_found_cold_and_once_brought_it_is_at_hand(tmp_path):
+def test_evicted_range_is_not_cached_until_paged_in(tmp_path):
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
     content = os.urandom(4 * PROBE_STEP_BYTES)
     file.append(content)
@@ -58,7 +58,7 @@ def test_an_evicted_range_is_found_cold_and_once_brought_it_is_at_hand(tmp_path)
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
-def test_a_hole_of_one_step_is_found_wherever_it_is(tmp_path, step):
+def test_uncached_probe_step_is_found_anywhere(tmp_path, step):
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
     file.append(os.urandom(4 * PROBE_STEP_BYTES))
     evict(file)
@@ -68,7 +68,7 @@ def test_a_hole_of_one_step_is_found_wherever_it_is(tmp_path, step):
     assert file.is_cached(0, 4 * PROBE_STEP_BYTES) is not knows_cold_ranges(tmp_path)
 
 
-def test_what_cannot_be_told_counts_as_at_hand(tmp_path, monkeypatch):
+def test_unknown_residency_counts_as_cached(tmp_path, monkeypatch):
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
     file.append(b"abc")
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_told_counts_as_at_hand(tmp_path, monkeypatch):
     assert file.is_cached(0, 3)
 
 
-def test_reads_have_threads_of_their_own(tmp_path):
+def test_reads_use_separate_threads(tmp_path):
     async def run():
         files = RealFileSystem(threads_max=1, read_threads_max=1)
         go_on = threading.Event()
@@ -218,7 +218,7 @@ def cold(tmp_path):
     return ColdFile(tmp_path / "cold", os.urandom(2 * PIECE_BYTES + 5000))
 
 
-def test_a_cold_range_arrives_whole_piece_by_piece_and_in_order(cold):
+def test_uncached_range_is_sent_in_order(cold):
     async def scenario(line):
         sender, far = await line.dial()
         size = cold.size()
@@ -233,7 +233,7 @@ def test_a_cold_range_arrives_whole_piece_by_piece_and_in_order(cold):
     over_sockets(scenario)
 
 
-def test_a_small_cold_answer_waits_for_its_bytes_too(cold):
+def test_small_uncached_range_waits_for_the_disk(cold):
     async def scenario(line):
         sender, far = await line.dial()
         cold.may_bring.clear()
@@ -249,7 +249,7 @@ def test_a_small_cold_answer_waits_for_its_bytes_too(cold):
     over_sockets(scenario)
 
 
-def test_other_connections_go_on_while_one_waits_for_the_disk(cold):
+def test_other_connections_are_served_during_a_page_in(cold):
     async def scenario(line):
         cold.may_bring.clear()
         waiting, waiting_far = await line.dial()
@@ -265,7 +265,7 @@ def test_other_connections_go_on_while_one_waits_for_the_disk(cold):
     over_sockets(scenario)
 
 
-def test_what_is_recent_or_at_hand_is_never_brought(cold):
+def test_recent_and_cached_ranges_are_not_paged_in(cold):
     async def scenario(line):
         sender, far = await line.dial()
         sender.connection.send([FileSlice(cold, 0, cold.size(), is_recent=True)])
@@ -278,7 +278,7 @@ def test_what_is_recent_or_at_hand_is_never_brought(cold):
     over_sockets(scenario)
 
 
-def test_a_piece_that_was_brought_is_sent_though_it_is_gone_again(cold, monkeypatch):
+def test_paged_in_chunk_is_sent_even_if_evicted_again(cold, monkeypatch):
     async def scenario(line):
         sender, far = await line.dial()
         monkeypatch.setattr(cold, "is_cached", lambda *_: False)
@@ -288,7 +288,7 @@ def test_a_piece_that_was_brought_is_sent_though_it_is_gone_again(cold, monkeypa
     over_sockets(scenario)
 
 
-def test_a_connection_closed_meanwhile_sends_nothing_and_keeps_no_file_open(cold):
+def test_connection_closed_during_page_in_releases_the_file(cold):
     async def scenario(line):
         cold.may_bring.clear()
         sender, far = await line.dial()
@@ -304,7 +304,7 @@ def test_a_connection_closed_meanwhile_sends_nothing_and_keeps_no_file_open(cold
     over_sockets(scenario)
 
 
-def test_a_connection_that_closes_in_order_sends_what_waits_for_the_disk_first(cold):
+def test_flushing_close_waits_for_page_in(cold):
     async def scenario(line):
         cold.may_bring.clear()
         sender, far = await line.dial()
@@ -319,7 +319,7 @@ def test_a_connection_that_closes_in_order_sends_what_waits_for_the_disk_first(c
     over_sockets(scenario)
 
 
-def test_a_disk_that_fails_ends_the_connection_it_was_read_for(cold):
+def test_failed_page_in_closes_the_connection(cold):
     async def scenario(line):
         sender, far = await line.dial()
         cold.failure = OSError(errno.EIO, os.strerror(errno.EIO))

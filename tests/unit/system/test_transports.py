@@ -66,15 +66,15 @@ def refusing():
         yield unheard.getsockname()
 
 
-def test_the_next_address_is_tried_if_one_is_silent(listening):
+def test_next_address_is_tried_after_a_timeout(listening):
     assert dial([("127.0.0.1", 1), listening], 200)
 
 
-def test_the_next_address_is_tried_if_one_refuses(listening, refusing):
+def test_next_address_is_tried_after_a_refusal(listening, refusing):
     assert dial([refusing, listening], 1000)
 
 
-def test_if_none_answers_the_first_reason_is_told(refusing):
+def test_first_error_is_raised_if_all_addresses_fail(refusing):
     with pytest.raises(ConnectionRefusedError):
         dial([refusing, ("127.0.0.1", 1)], 100)
     with pytest.raises(TimeoutError):
@@ -97,7 +97,7 @@ def received_by(listening, asked_bytes):
         return runner.run(main())
 
 
-def test_a_receive_buffer_is_made_larger_if_asked_and_never_smaller(listening):
+def test_receive_buffer_is_only_enlarged(listening):
     with socket.socket() as one:
         given_bytes = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * given_bytes)

@@ -26,7 +26,7 @@ def written(level: str = "debug", colour: bool = False) -> io.StringIO:
     return stream
 
 
-def test_an_event_is_one_line_of_time_level_name_and_fields() -> None:
+def test_text_event_format() -> None:
     stream = written()
     events.logger("listener").info("connection_refused", peer="10.0.0.7:5123", limit=3, reason="too many")
     moment, rest = stream.getvalue().split(" ", 1)
@@ -35,7 +35,7 @@ def test_an_event_is_one_line_of_time_level_name_and_fields() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a b", 'a"b', "a=b", "", "\x1b[31mred", "a\u2028b", "100%s"])
-def test_no_field_can_break_the_line(value: str) -> None:
+def test_field_values_are_quoted(value: str) -> None:
     stream = written()
     events.logger("x").error("happened", field=value, after=1)
     text = stream.getvalue()
@@ -44,14 +44,14 @@ def test_no_field_can_break_the_line(value: str) -> None:
     assert text.endswith(" after=1\n")
 
 
-def test_long_fields_are_cut() -> None:
+def test_long_field_values_are_truncated() -> None:
     stream = written()
     events.logger("x").info("happened", field="y" * 10_000)
     assert len(stream.getvalue()) < 1200
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
-def test_events_below_the_level_are_not_written(level: str, count: int) -> None:
+def test_events_below_level_are_not_written(level: str, count: int) -> None:
     stream = written(level)
     log = events.logger("x")
     log.debug("a")
@@ -79,7 +79,7 @@ def test_bound_fields_come_first() -> None:
     assert stream.getvalue().endswith("x.happened broker=1 topic=t offset=5\n")
 
 
-def test_colour_marks_warnings_and_errors_only() -> None:
+def test_only_warnings_and_errors_are_coloured() -> None:
     stream = written(colour=True)
     log = events.logger("x")
     log.info("a")
@@ -90,7 +90,7 @@ def test_colour_marks_warnings_and_errors_only() -> None:
     assert coloured.endswith("\x1b[0m")
 
 
-def test_a_failure_brings_its_traceback() -> None:
+def test_failure_includes_traceback() -> None:
     stream = written()
     try:
         raise OSError("disk on fire")
@@ -101,19 +101,19 @@ def test_a_failure_brings_its_traceback() -> None:
     assert "Traceback" in text
 
 
-def test_the_last_set_up_counts() -> None:
+def test_last_configure_call_wins() -> None:
     first, second = written(), written()
     events.logger("x").info("a")
     assert first.getvalue() == ""
     assert second.getvalue() != ""
 
 
-def test_an_unknown_level_is_refused() -> None:
+def test_unknown_level_is_rejected() -> None:
     with pytest.raises(ValueError, match="must be one of debug, info, warning, error, not 'loud'"):
         events.configure(io.StringIO(), "loud")
 
 
-def test_a_moment_has_its_time_zone() -> None:
+def test_timestamps_have_a_time_zone() -> None:
     stream = written()
     record = logging.LogRecord("odradek.x", logging.INFO, "", 0, "%s", ("x.happened",), None)
     record.created, record.msecs = 1_769_860_800.25, 250.0
@@ -127,7 +127,7 @@ def written_json() -> io.StringIO:
     return stream
 
 
-def test_an_event_is_one_json_object_a_line_for_programs() -> None:
+def test_json_event_format() -> None:
     stream = written_json()
     events.logger("listener").bind(broker=0).warning("connection_refused", limit=3, reason="a\nb", whole=None)
     (line,) = stream.getvalue().splitlines()
@@ -144,7 +144,7 @@ def test_an_event_is_one_json_object_a_line_for_programs() -> None:
     }
 
 
-def test_fields_of_json_are_bounded_and_cannot_stand_for_the_head() -> None:
+def test_json_fields_are_truncated_and_cannot_replace_the_header() -> None:
     stream = written_json()
     events.logger("x").info("happened", level="high", path=Path("/p"), long="y" * 10_000)
     found = json.loads(stream.getvalue())
@@ -152,7 +152,7 @@ def test_fields_of_json_are_bounded_and_cannot_stand_for_the_head() -> None:
     assert len(found["long"]) < 1200
 
 
-def test_a_failure_in_json_brings_its_traceback_in_one_line() -> None:
+def test_json_failure_includes_traceback() -> None:
     stream = written_json()
     try:
         raise OSError("disk on fire")
@@ -162,12 +162,12 @@ def test_a_failure_in_json_brings_its_traceback_in_one_line() -> None:
     assert "Traceback" in json.loads(line)["traceback"]
 
 
-def test_an_unknown_format_is_refused() -> None:
+def test_unknown_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="must be one of text, json, got 'xml'"):
         events.configure(io.StringIO(), "info", form="xml")
 
 
-def test_lines_of_others_are_json_too() -> None:
+def test_records_of_other_loggers_are_json_too() -> None:
     stream = written_json()
     logging.getLogger("odradek.other").error("plain %s", "words")
     assert json.loads(stream.getvalue())["event"] == "plain words"

@@ -34,7 +34,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_flood_leaves_a_few_lines(
+def test_events_are_limited_per_window(
     bounded: RateLimitedEvents, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "odradek"):
@@ -43,7 +43,7 @@ def test_a_flood_leaves_a_few_lines(
     assert _lines(caplog) == ["test.batch_rejected number=0", "test.batch_rejected number=1"]
 
 
-def test_the_next_line_tells_how_many_were_left_out(
+def test_suppressed_count_is_reported(
     bounded: RateLimitedEvents, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "odradek"):
@@ -60,14 +60,14 @@ def test_the_next_line_tells_how_many_were_left_out(
     ]
 
 
-def test_kinds_are_counted_apart(bounded: RateLimitedEvents, caplog: pytest.LogCaptureFixture) -> None:
+def test_kinds_are_limited_separately(bounded: RateLimitedEvents, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "odradek"):
         for kind in "aabbb":
             bounded.warning("batch_rejected", kind, kind=kind)
     assert [line[-1] for line in _lines(caplog)] == ["a", "a", "b", "b"]
 
 
-def test_there_are_no_more_counts_than_allowed_however_many_kinds_there_are(
+def test_number_of_kinds_is_bounded(
     bounded: RateLimitedEvents, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "odradek"):

@@ -8,7 +8,7 @@ import pytest
 from odradek.testing.clock import WALL_START_MS, Process, Stuck, VirtualClock, run_virtually
 
 
-def test_a_day_takes_no_time():
+def test_virtual_day_takes_no_real_time():
     async def main():
         clock = VirtualClock(asyncio.get_running_loop())
         await clock.sleep_ms(86_400_000)
@@ -33,7 +33,7 @@ def test_sleepers_wake_in_the_order_of_their_deadlines():
     assert run_virtually(main) == [0, 10, 20, 30, 10_000]
 
 
-def test_waiting_for_what_never_comes_is_reported():
+def test_deadlock_is_reported():
     async def main():
         await asyncio.Event().wait()
 
@@ -41,7 +41,7 @@ def test_waiting_for_what_never_comes_is_reported():
         run_virtually(main)
 
 
-def test_there_are_no_threads():
+def test_threads_are_not_available():
     async def main():
         await asyncio.to_thread(time.time)
 
@@ -49,7 +49,7 @@ def test_there_are_no_threads():
         run_virtually(main)
 
 
-def test_the_wall_can_be_moved_and_the_other_hand_not():
+def test_wall_clock_can_jump_but_monotonic_clock_cannot():
     async def main():
         clock = VirtualClock(asyncio.get_running_loop())
         clock.move_wall(-5000)
@@ -58,7 +58,7 @@ def test_the_wall_can_be_moved_and_the_other_hand_not():
     assert run_virtually(main) == (-5000, 0)
 
 
-def test_a_killed_process_does_nothing_more_and_others_go_on():
+def test_killed_process_stops_and_others_continue():
     async def main():
         done = []
 
@@ -84,7 +84,7 @@ def test_a_killed_process_does_nothing_more_and_others_go_on():
     assert run_virtually(main) == ["one", "other", "other", "other alarm", "other"]
 
 
-def test_what_a_process_starts_later_belongs_to_it_too():
+def test_tasks_started_by_a_process_belong_to_it():
     async def main():
         done = []
 

@@ -10,7 +10,7 @@ from odradek.store.port import Stat, Unavailable
 STAT = Stat(1, 1, 1, 0, 0, 0, 0, 5, 5)
 
 
-def test_full_disk_refuses_the_whole_write_and_keeps_what_was_there() -> None:
+def test_full_disk_rejects_the_whole_write() -> None:
     database = Database(MEMORY)
     database.write({"/a": (b"kept", STAT)}, 1)
     pages = database._connection.execute("PRAGMA page_count").fetchone()[0]
@@ -27,7 +27,7 @@ def test_full_disk_refuses_the_whole_write_and_keeps_what_was_there() -> None:
     database.close()
 
 
-def test_closed_database_says_so_when_read() -> None:
+def test_closed_database_is_unavailable() -> None:
     database = Database(MEMORY)
     database.close()
     with pytest.raises(Unavailable, match="read"):

@@ -51,7 +51,7 @@ def run(body) -> None:
     asyncio.run(body())
 
 
-def test_reads_see_only_what_is_committed(clock) -> None:
+def test_reads_see_only_committed_writes(clock) -> None:
     async def body() -> None:
         offload = HeldOffload()
         async with opened(clock, offload) as ensemble:
@@ -66,7 +66,7 @@ def test_reads_see_only_what_is_committed(clock) -> None:
     run(body)
 
 
-def test_writes_that_wait_share_the_next_transaction_in_order(clock) -> None:
+def test_queued_writes_share_the_next_transaction(clock) -> None:
     async def body() -> None:
         offload = HeldOffload()
         async with opened(clock, offload) as ensemble:
@@ -89,7 +89,7 @@ def test_writes_that_wait_share_the_next_transaction_in_order(clock) -> None:
     run(body)
 
 
-def test_watch_set_while_a_commit_is_under_way_tells_of_it(clock) -> None:
+def test_watch_set_during_a_commit_fires(clock) -> None:
     async def body() -> None:
         offload = HeldOffload()
         async with opened(clock, offload) as ensemble:
@@ -105,7 +105,7 @@ def test_watch_set_while_a_commit_is_under_way_tells_of_it(clock) -> None:
     run(body)
 
 
-def test_cancelled_caller_leaves_its_write_and_others_alone(clock) -> None:
+def test_cancelled_caller_does_not_cancel_its_write(clock) -> None:
     async def body() -> None:
         offload = HeldOffload()
         async with opened(clock, offload) as ensemble:
@@ -132,7 +132,7 @@ def fail_next_write(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("in_line", [True, False])
-def test_failed_commit_changes_nothing_and_the_next_may_succeed(clock, monkeypatch, in_line) -> None:
+def test_failed_commit_changes_nothing(clock, monkeypatch, in_line) -> None:
     async def body() -> None:
         async def at_once(work) -> None:
             work()
@@ -153,7 +153,7 @@ def test_failed_commit_changes_nothing_and_the_next_may_succeed(clock, monkeypat
     run(body)
 
 
-def test_stopped_writer_refuses_all_that_waits_and_what_comes_after(clock) -> None:
+def test_stopped_writer_rejects_queued_and_later_writes(clock) -> None:
     async def body() -> None:
         offload = HeldOffload()
         async with opened(clock, offload) as ensemble:
@@ -173,7 +173,7 @@ def test_stopped_writer_refuses_all_that_waits_and_what_comes_after(clock) -> No
     run(body)
 
 
-def test_closed_store_refuses_new_sessions(play) -> None:
+def test_closed_store_rejects_new_sessions(play) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await ensemble.close()
@@ -185,7 +185,7 @@ def test_closed_store_refuses_new_sessions(play) -> None:
     play(body)
 
 
-def test_event_of_a_session_that_ended_meanwhile_is_not_told(clock) -> None:
+def test_watch_event_of_an_ended_session_is_dropped(clock) -> None:
     async def body() -> None:
         async with opened(clock) as ensemble:
             one, two = ensemble.connect(), ensemble.connect()
@@ -199,7 +199,7 @@ def test_event_of_a_session_that_ended_meanwhile_is_not_told(clock) -> None:
     run(body)
 
 
-def test_times_come_from_the_clock(play, clock) -> None:
+def test_node_times_come_from_the_clock(play, clock) -> None:
     async def body(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await store.create("/a")
@@ -225,7 +225,7 @@ def full(monkeypatch) -> list[bool]:
     return states
 
 
-def test_deferred_writes_count_at_once_and_reach_the_file_once_there_is_room(clock, full, tmp_path) -> None:
+def test_deferred_writes_reach_the_file_once_there_is_space(clock, full, tmp_path) -> None:
     async def body() -> None:
         path = str(tmp_path / "store.sqlite")
         ensemble = EmbeddedEnsemble(path, clock)
@@ -253,7 +253,7 @@ def test_deferred_writes_count_at_once_and_reach_the_file_once_there_is_room(clo
     run(body)
 
 
-def test_a_disk_that_is_full_does_not_keep_a_store_from_being_closed(clock, full, tmp_path) -> None:
+def test_store_closes_on_a_full_disk(clock, full, tmp_path) -> None:
     async def body() -> None:
         ensemble = EmbeddedEnsemble(str(tmp_path / "store.sqlite"), clock)
         await ensemble.connect().create("/here", ephemeral=True)

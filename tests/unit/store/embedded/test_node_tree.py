@@ -51,7 +51,7 @@ def shape(tree: Tree) -> dict[str, tuple[object, list[str]]]:
 
 
 @given(writes)
-def test_writes_staged_together_leave_what_writes_one_by_one_leave(todo) -> None:
+def test_staged_writes_equal_single_writes(todo) -> None:
     together, apart = Tree(), Tree()
     staged = Staged(together)
     done_together = [stage(staged, write) for write in todo]
@@ -68,7 +68,7 @@ def test_writes_staged_together_leave_what_writes_one_by_one_leave(todo) -> None
 
 
 @given(writes)
-def test_tree_is_whole_after_any_writes(todo) -> None:
+def test_tree_is_consistent_after_any_writes(todo) -> None:
     tree = Tree()
     for write in todo:
         staged = Staged(tree)
@@ -91,7 +91,7 @@ def test_tree_is_whole_after_any_writes(todo) -> None:
 
 
 @given(writes)
-def test_what_was_written_is_what_is_loaded(todo) -> None:
+def test_written_tree_is_loaded(todo) -> None:
     database = Database(MEMORY)
     tree = Tree()
     for write in todo:
@@ -106,7 +106,7 @@ def test_what_was_written_is_what_is_loaded(todo) -> None:
     assert loaded.zxid == tree.zxid
 
 
-def test_ended_session_loses_also_what_it_staged_before() -> None:
+def test_ended_session_loses_its_staged_ephemerals() -> None:
     tree = Tree()
     staged = Staged(tree)
     staged.write([Create("/e", b"", True)], 7, 5, is_multi=False)
@@ -116,7 +116,7 @@ def test_ended_session_loses_also_what_it_staged_before() -> None:
     assert tree.ephemerals == {}
 
 
-def test_later_write_is_judged_by_what_an_earlier_one_will_leave() -> None:
+def test_staged_write_sees_earlier_staged_writes() -> None:
     staged = Staged(Tree())
     staged.write([Create("/a")], 1, 5, is_multi=False)
     with pytest.raises(NodeExists):
@@ -126,7 +126,7 @@ def test_later_write_is_judged_by_what_an_earlier_one_will_leave() -> None:
         staged.write([SetData("/a", b"")], 1, 5, is_multi=False)
 
 
-def test_root_is_neither_created_nor_deleted_but_can_be_written() -> None:
+def test_root_can_only_be_written() -> None:
     staged = Staged(Tree())
     with pytest.raises(NodeExists):
         staged.write([Create("/")], 1, 5, is_multi=False)
@@ -136,7 +136,7 @@ def test_root_is_neither_created_nor_deleted_but_can_be_written() -> None:
     assert staged.node("/")[0] == b"x"  # type: ignore[index]
 
 
-def test_data_larger_than_zookeeper_would_take_is_refused() -> None:
+def test_data_above_zookeeper_limit_is_rejected() -> None:
     staged = Staged(Tree())
     staged.write([Create("/a", bytes(DATA_BYTES_MAX))], 1, 5, is_multi=False)
     with pytest.raises(StoreError, match="more than a node may hold"):
@@ -144,11 +144,11 @@ def test_data_larger_than_zookeeper_would_take_is_refused() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a/./b", "/..", "/\x7f", "/" + "a" * 5000])
-def test_what_is_not_a_path_is_refused(path: str) -> None:
+def test_invalid_paths_are_rejected(path: str) -> None:
     with pytest.raises(BadPath):
         check_path(path)
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a.b/..c/.d", "/a b", "/é", "/<default>"])
-def test_what_is_a_path_is_taken(path: str) -> None:
+def test_valid_paths_are_accepted(path: str) -> None:
     check_path(path)
