@@ -1,1 +1,1 @@
-"""The cluster as a broker sees it: brokers, topics, leaders; names of topics; where replicas go."""
+"""Cluster metadata: the metadata cache, topic names and replica assignment."""

@@ -1,12 +1,12 @@
-"""The cluster as this broker knows it: brokers, topics, partitions, controller.
+"""The metadata cache of a broker: live brokers, topics, partitions and the controller.
 
-One ``MetadataCache`` lives as long as the broker; requests look things up in it. What it holds (a broker, a
-topic with its partitions, a partition) never changes: news replaces an entry, so whoever holds one may keep
-it and compares by identity. A ``MetadataUpdate`` costs what it brings: dictionary entries of brokers and
-topics, and for changed partitions one copy of their topic's entry.
+One ``MetadataCache`` lives as long as the broker. Its values (a broker, a topic with its partitions, a
+partition) are immutable: an update replaces them, so they can be kept and compared by identity. The cost of
+a ``MetadataUpdate`` is proportional to its size: dictionary entries of brokers and topics, and one copy of
+the topic for changed partitions.
 
-Invariants: a topic is found by name and by id or by neither; a broker is alive exactly while it is in
-``brokers``; ``apply`` is the only writer, and does not wait, so that no request sees half a delta.
+Invariants: a topic is found both by name and by id or by neither; a broker is alive exactly while it is in
+``brokers``; ``apply`` is the only writer and does not await, so no request sees a partial update.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_CONTROLLER: Final = -1
 
 
 class BrokerEndpoint(NamedTuple):
-    """Where a broker is reached through one of its listeners."""
+    """Address of one listener of a broker."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class BrokerMetadata:
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as its controller decided. ``partition_epoch`` counts changes of leader and ISR."""
+    """A partition's leader and ISR. ``partition_epoch`` counts changes of them."""
 
     partition: int
     leader: int
@@ -51,7 +51,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata:
-    """A topic. ``partitions`` by number, in the order of numbers; those not yet decided on are missing."""
+    """A topic. ``partitions`` are ordered by number; those without a leader decision yet are missing."""
 
     __slots__ = ("has_all_leaders", "name", "partitions", "topic_id")
 
@@ -59,17 +59,17 @@ class TopicMetadata:
         self.name = name
         self.topic_id = topic_id
         self.partitions: Mapping[int, PartitionMetadata] = dict(sorted(partitions.items()))
-        self.has_all_leaders = all(each.leader != NO_LEADER for each in partitions.values())
+        self.has_all_leaders = all(partition.leader != NO_LEADER for partition in partitions.values())
 
     def with_partitions(self, changed: Sequence[PartitionMetadata]) -> TopicMetadata:
-        """This topic with some partitions as they are now."""
-        news = {each.partition: each for each in changed}
-        return TopicMetadata(self.name, self.topic_id, {**self.partitions, **news})
+        """Return this topic with some partitions replaced."""
+        updated = {partition.partition: partition for partition in changed}
+        return TopicMetadata(self.name, self.topic_id, {**self.partitions, **updated})
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdate:
-    """What is new. None for a broker or a topic: it is gone. ``partitions`` are of topics already known."""
+    """Changes to the cache; None for a dead broker or a deleted topic. ``partitions`` are of known topics."""
 
     brokers: Mapping[int, BrokerMetadata | None] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata | None] = field(default_factory=dict)
@@ -78,13 +78,13 @@ class MetadataUpdate:
 
 
 class MetadataCache:
-    """What requests look things up in. Its dictionaries are for reading; ``apply`` changes them."""
+    """Cluster metadata for request handlers. Its dictionaries are read-only; ``apply`` updates them."""
 
     __slots__ = ("_by_id", "_nodes", "brokers", "change_count", "controller_id", "topics")
 
     def __init__(self) -> None:
         self.change_count = 0
-        """Number of changes so far: what was derived from the image holds while this stays the same."""
+        """Number of updates so far: derived values are valid while it stays the same."""
         self.controller_id = NO_CONTROLLER
         self.brokers: dict[int, BrokerMetadata] = {}
         self.topics: dict[str, TopicMetadata] = {}
@@ -92,7 +92,7 @@ class MetadataCache:
         self._nodes: dict[str, list[tuple[BrokerMetadata, BrokerEndpoint]]] = {}
 
     def snapshot(self) -> MetadataCache:
-        """The image as it is now, for a reader that is not on the event loop."""
+        """Return a copy, for a reader off the event loop."""
         copy = MetadataCache()
         copy.change_count = self.change_count
         copy.controller_id = self.controller_id
@@ -104,14 +104,14 @@ class MetadataCache:
 
     @property
     def alive_brokers(self) -> KeysView[int]:
-        """Ids of the live brokers: a view that follows the image."""
+        """Ids of the live brokers, as a view of the cache."""
         return self.brokers.keys()
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self.brokers
 
     def nodes(self, listener: str) -> Sequence[tuple[BrokerMetadata, BrokerEndpoint]]:
-        """The live brokers that have this listener, by id, and where it is."""
+        """Return the live brokers with this listener, ordered by id, with their endpoints."""
         return self._nodes.get(listener, ())
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -129,9 +129,9 @@ class MetadataCache:
         return None if known is None else known.partitions.get(partition)
 
     def apply(self, delta: MetadataUpdate) -> list[str]:
-        """Take the news in; give the names of the topics they change.
+        """Apply an update; return the names of changed topics.
 
-        News of partitions whose topic is not known are passed over: it was deleted while they came.
+        Updates of partitions of unknown topics are ignored: the topic was deleted meanwhile.
         """
         self.change_count += 1
         if delta.controller_id is not None:
@@ -155,7 +155,7 @@ class MetadataCache:
         if old is not None:
             self._by_id.pop(old.topic_id, None)
         if topic is not None:
-            assert topic.name == name, f"topic {topic.name} put under the name {name}"
+            assert topic.name == name, f"topic {topic.name} under key {name}"
             self.topics[name] = topic
             if topic.topic_id != ZERO_TOPIC_ID:
                 self._by_id[topic.topic_id] = topic
@@ -165,7 +165,7 @@ class MetadataCache:
             if broker is None:
                 self.brokers.pop(broker_id, None)
             else:
-                assert broker.id == broker_id, f"broker {broker.id} put under the id {broker_id}"
+                assert broker.id == broker_id, f"broker {broker.id} under key {broker_id}"
                 self.brokers[broker_id] = broker
         self._nodes = {}
         for broker_id in sorted(self.brokers):

@@ -1,8 +1,7 @@
-"""Which names a topic may have.
+"""Validation of topic names.
 
-Letters, digits, ``.``, ``_`` and ``-`` of ASCII, at most 249 of them (a directory is named after topic and
-partition), and neither ``.`` nor ``..``. Two names that differ only in ``.`` and ``_`` collide: metrics
-write both the same way.
+A name has at most 249 ASCII letters, digits, ``.``, ``_`` and ``-`` (it is part of a directory name) and is
+neither ``.`` nor ``..``. Names that differ only in ``.`` and ``_`` collide in metric names.
 """
 
 from __future__ import annotations
@@ -15,39 +14,39 @@ from odradek.model.errors import BrokerError, ErrorCode
 
 NAME_LENGTH_MAX: Final = 249
 
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_LEGAL_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_legal_topic_name(name: str) -> bool:
-    return _fault(name) is None
+    return _problem(name) is None
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse an illegal name with INVALID_TOPIC_EXCEPTION."""
-    fault = _fault(name)
-    if fault is not None:
-        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    """Raise INVALID_TOPIC_EXCEPTION for an illegal name."""
+    problem = _problem(name)
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def colliding_topic(name: str, topics: Iterable[str]) -> str | None:
-    """The first of ``topics`` that differs from ``name`` only in ``.`` and ``_``."""
-    unified = name.replace(".", "_")
-    if "_" not in unified:
+    """Return the first of ``topics`` that differs from ``name`` only in ``.`` and ``_``."""
+    normalized = name.replace(".", "_")
+    if "_" not in normalized:
         return None
     length = len(name)
     for other in topics:
-        if len(other) == length and other != name and other.replace(".", "_") == unified:
+        if len(other) == length and other != name and other.replace(".", "_") == normalized:
             return other
     return None
 
 
-def _fault(name: str) -> str | None:
+def _problem(name: str) -> str | None:
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:
         return f"'{name}' is not allowed"
     if len(name) > NAME_LENGTH_MAX:
         return f"it is {len(name)} characters long, at most {NAME_LENGTH_MAX} are allowed"
-    if _LEGAL.fullmatch(name) is None:
+    if _LEGAL_CHARACTERS.fullmatch(name) is None:
         return f"'{name}' contains characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None

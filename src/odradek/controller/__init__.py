@@ -1,1 +1,1 @@
-"""Cluster decisions: which broker leads what. The machine decides, the runtime carries out."""
+"""The controller: a pure state machine that elects leaders, and the runtime that executes its actions."""

@@ -1,4 +1,4 @@
-"""What a controller wants done. The runtime carries actions out in order and feeds results back as events."""
+"""Actions of the controller. The runtime executes them in order and returns results as events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NO_VERSION = -1
 
 
 class PartitionStateWrite(NamedTuple):
-    state: LeaderIsrAndControllerEpoch
+    leader_and_isr: LeaderIsrAndControllerEpoch
     expected_version: int
-    """Of the node to be replaced; NO_VERSION creates it."""
+    """Version of the znode to replace; NO_VERSION creates it."""
 
 
 class PartitionStateUpdate(NamedTuple):
-    """What a broker must know to lead or follow a partition, or to tell clients about it."""
+    """A partition's state in LeaderAndIsr and UpdateMetadata requests."""
 
     topic_id: TopicId
     leader: int
@@ -30,7 +30,7 @@ class PartitionStateUpdate(NamedTuple):
     partition_epoch: int
     is_new: bool = False
     offline_replicas: tuple[int, ...] = ()
-    """Replicas that live brokers cannot use."""
+    """Replicas in offline log directories of live brokers."""
 
 
 PartitionStateUpdates = Mapping[TopicPartition, PartitionStateUpdate]
@@ -66,7 +66,7 @@ class SendStopReplica:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
-    """Remove the topic's nodes from the store."""
+    """Remove the topic's znodes."""
 
     topic: str
 

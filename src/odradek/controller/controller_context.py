@@ -1,4 +1,4 @@
-"""What the controller believes about the cluster."""
+"""The controller context: the controller's view of the cluster."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.model.ids import TopicPartition
-from odradek.store.znodes import BrokerRegistration, LeaderIsrAndControllerEpoch, TopicAssignment
+from odradek.store.partition_states import VersionedLeaderAndIsr
+from odradek.store.znodes import BrokerRegistration, TopicAssignment
 
 
 class LiveBroker(NamedTuple):
-    """A broker that is registered; its epoch is the creation id of its registration."""
+    """A registered broker; its epoch is the czxid of its registration znode."""
 
     registration: BrokerRegistration
     broker_epoch: int
-
-
-class StoredLeaderAndIsr(NamedTuple):
-    """A partition's state as the store has it, with the version of its node."""
-
-    state: LeaderIsrAndControllerEpoch
-    version: int
 
 
 @dataclass(slots=True)
@@ -28,19 +22,19 @@ class ControllerContext:
     controller_epoch: int
     brokers: dict[int, LiveBroker] = field(default_factory=dict)
     topics: dict[str, TopicAssignment] = field(default_factory=dict)
-    partitions: dict[TopicPartition, StoredLeaderAndIsr] = field(default_factory=dict)
+    partitions: dict[TopicPartition, VersionedLeaderAndIsr] = field(default_factory=dict)
     deletions: dict[str, set[int]] = field(default_factory=dict)
-    """Topics on their way out, with the brokers that have not yet removed their replicas."""
-    offline: dict[int, set[TopicPartition]] = field(default_factory=dict)
-    """Replicas whose logs live brokers cannot use, by broker."""
+    """Topics being deleted, with the brokers that have not yet deleted their replicas."""
+    offline_replicas: dict[int, set[TopicPartition]] = field(default_factory=dict)
+    """Offline replicas of live brokers, by broker."""
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, number) for number in sorted(self.topics[topic].partitions)]
 
     def is_offline(self, partition: TopicPartition, broker_id: int) -> bool:
-        """Whether this broker lives and cannot use its replica."""
-        return partition in self.offline.get(broker_id, ())
+        """Return whether the broker is alive and its replica offline."""
+        return partition in self.offline_replicas.get(broker_id, ())
 
     def can_lead(self, partition: TopicPartition) -> set[int]:
-        """Live brokers that could use a replica of this partition."""
+        """Return the live brokers on which a replica of this partition would not be offline."""
         return {broker_id for broker_id in self.brokers if not self.is_offline(partition, broker_id)}

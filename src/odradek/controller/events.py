@@ -1,18 +1,19 @@
-"""What can happen to a controller. Each event carries plain values, read before the machine is stepped."""
+"""Events of the controller. Each carries plain values, read before the machine steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from odradek.controller.controller_context import LiveBroker, StoredLeaderAndIsr
+from odradek.controller.controller_context import LiveBroker
 from odradek.model.ids import TopicPartition
+from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.znodes import TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)
 class ContextLoaded:
-    """This broker was elected, and its state has been read from the store."""
+    """This broker was elected, and the controller context has been read from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """Topics in the store with their assignments: new ones, or known ones that may have grown."""
+    """Assignments of topics in the store that are new or may have more partitions."""
 
     topics: Mapping[str, TopicAssignment]
 
@@ -34,12 +35,12 @@ class TopicDeletionsRequested:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatesWritten:
-    partitions: Mapping[TopicPartition, StoredLeaderAndIsr]
+    partitions: Mapping[TopicPartition, VersionedLeaderAndIsr]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasDeleted:
-    """A broker no longer holds these replicas."""
+    """A broker has deleted these replicas."""
 
     broker_id: int
     partitions: Iterable[TopicPartition]
@@ -47,7 +48,7 @@ class ReplicasDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasOffline:
-    """A broker cannot use the logs of these replicas before it is restarted."""
+    """The logs of these replicas are offline on a broker, usually until it restarts."""
 
     broker_id: int
     partitions: Iterable[TopicPartition]
@@ -55,7 +56,7 @@ class ReplicasOffline:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasOnline:
-    """A broker can use the logs of these replicas after all."""
+    """The logs of these replicas are online again on a broker."""
 
     broker_id: int
     partitions: Iterable[TopicPartition]
@@ -63,7 +64,7 @@ class ReplicasOnline:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """The store no longer knows the topic."""
+    """The topic's znodes are removed."""
 
     topic: str
 

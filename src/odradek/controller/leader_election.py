@@ -1,4 +1,4 @@
-"""Leader choice, from plain values."""
+"""Leader election algorithms (Kafka's PartitionLeaderElectionAlgorithms)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.store.znodes import LeaderIsrAndControllerEpoch
 def elect_first_leader(
     replicas: Sequence[int], live: Collection[int], controller_epoch: int
 ) -> LeaderIsrAndControllerEpoch | None:
-    """The state of a partition that never had one: its live replicas, led by the first of them."""
+    """Return the first state of a new partition: the live replicas as ISR, the first of them as leader."""
     isr = tuple(replica for replica in replicas if replica in live)
     if not isr:
         return None
@@ -19,19 +19,26 @@ def elect_first_leader(
 
 
 def elect_offline_leader(
-    state: LeaderIsrAndControllerEpoch, replicas: Sequence[int], live: Collection[int], controller_epoch: int
+    leader_and_isr: LeaderIsrAndControllerEpoch,
+    replicas: Sequence[int],
+    live: Collection[int],
+    controller_epoch: int,
 ) -> LeaderIsrAndControllerEpoch | None:
-    """Lead by the first live replica that is in sync; None if there is none, and the partition stays offline.
+    """Elect the first live ISR member; return None if there is none, and the partition stays offline.
 
-    Replicas that are gone leave the in-sync set; its last member stays in it, so that nothing is lost.
+    Dead replicas leave the ISR, except its last member, so that no committed record is lost.
     """
-    in_sync = tuple(replica for replica in state.isr if replica in live)
-    leader = next((replica for replica in replicas if replica in in_sync), None)
+    live_isr = tuple(replica for replica in leader_and_isr.isr if replica in live)
+    leader = next((replica for replica in replicas if replica in live_isr), None)
     if leader is None:
         return None
-    return LeaderIsrAndControllerEpoch(leader, state.leader_epoch + 1, in_sync, controller_epoch)
+    return LeaderIsrAndControllerEpoch(leader, leader_and_isr.leader_epoch + 1, live_isr, controller_epoch)
 
 
-def without_leader(state: LeaderIsrAndControllerEpoch, controller_epoch: int) -> LeaderIsrAndControllerEpoch:
-    """Nobody can lead; those in sync stay so, as one of them must be back before anyone may."""
-    return LeaderIsrAndControllerEpoch(NO_LEADER, state.leader_epoch + 1, state.isr, controller_epoch)
+def without_leader(
+    leader_and_isr: LeaderIsrAndControllerEpoch, controller_epoch: int
+) -> LeaderIsrAndControllerEpoch:
+    """Return the state without a leader. The ISR stays: one of its members must return first."""
+    return LeaderIsrAndControllerEpoch(
+        NO_LEADER, leader_and_isr.leader_epoch + 1, leader_and_isr.isr, controller_epoch
+    )

@@ -1,4 +1,4 @@
-"""The controller's decisions: ``step(state, event)`` changes what is believed and gives what is to be done.
+"""The controller as a pure state machine: ``step(context, event)`` updates the context and returns actions.
 
 A partition comes online in two steps: its state is written to the store, and only once that has succeeded
 (``PartitionStatesWritten``) are brokers told. A topic goes in three: brokers remove their replicas, then the
@@ -40,262 +40,280 @@ from odradek.controller.events import (
 from odradek.model.ids import ZERO_TOPIC_ID, TopicPartition
 
 
-def step(state: ControllerContext, event: ControllerEvent) -> list[Action]:
+def step(context: ControllerContext, event: ControllerEvent) -> list[Action]:
     match event:
         case ContextLoaded():
-            return _begin(state)
+            return _on_context_loaded(context)
         case BrokersChanged():
-            return _meet_brokers(state, event)
+            return _on_brokers_changed(context, event)
         case TopicsChanged():
-            return _meet_topics(state, event)
+            return _on_topics_changed(context, event)
         case TopicDeletionsRequested():
-            return _delete(state, event.topics)
+            return _start_deletion(context, event.topics)
         case PartitionStatesWritten():
-            return _announce(state, event)
+            return _on_partition_states_written(context, event)
         case ReplicasDeleted():
-            return _replicas_removed(state, event)
+            return _on_replicas_deleted(context, event)
         case ReplicasOffline():
-            return _replicas_failed(state, event)
+            return _on_replicas_offline(context, event)
         case ReplicasOnline():
-            return _replicas_back(state, event)
+            return _on_replicas_online(context, event)
         case TopicDeleted():
-            return _forget(state, event.topic)
+            return _on_topic_deleted(context, event.topic)
 
 
-def _begin(state: ControllerContext) -> list[Action]:
-    """Tell every broker all there is, then bring online what is not and is to stay."""
-    everything = list(state.partitions)
-    deletions, state.deletions = frozenset(state.deletions), {}
-    staying = [partition for partition in _all_partitions(state) if partition.topic not in deletions]
+def _on_context_loaded(context: ControllerContext) -> list[Action]:
+    """Send the full state to all brokers, then bring offline partitions online and resume deletions."""
+    with_state = list(context.partitions)
+    deletions, context.deletions = frozenset(context.deletions), {}
+    kept = [partition for partition in _all_partitions(context) if partition.topic not in deletions]
     return [
-        *_tell(state, everything, everyone=True),
-        *_bring_online(state, staying),
-        *_delete(state, deletions),
+        *_send_states(context, with_state, to_all=True),
+        *_bring_online(context, kept),
+        *_start_deletion(context, deletions),
     ]
 
 
-def _meet_brokers(state: ControllerContext, event: BrokersChanged) -> list[Action]:
-    """Tell those that came all there is and the others what changed; see to what the change leaves undone."""
-    came = {
+def _on_brokers_changed(context: ControllerContext, event: BrokersChanged) -> list[Action]:
+    """Send new brokers the full state and others the changes; elect leaders and resume deletions."""
+    new_brokers = {
         broker_id
         for broker_id, broker in event.brokers.items()
-        if broker_id not in state.brokers or state.brokers[broker_id].broker_epoch != broker.broker_epoch
+        if broker_id not in context.brokers or context.brokers[broker_id].broker_epoch != broker.broker_epoch
     }
-    state.brokers = dict(event.brokers)
-    state.offline = {
+    context.brokers = dict(event.brokers)
+    context.offline_replicas = {
         broker_id: partitions
-        for broker_id, partitions in state.offline.items()
-        if broker_id in state.brokers and broker_id not in came
+        for broker_id, partitions in context.offline_replicas.items()
+        if broker_id in context.brokers and broker_id not in new_brokers
     }
-    concerned = [
+    affected = [
         partition
-        for partition in state.partitions
-        if came.intersection(state.topics[partition.topic].partitions[partition.partition].replicas)
+        for partition in context.partitions
+        if new_brokers.intersection(context.topics[partition.topic].partitions[partition.partition].replicas)
     ]
     return [
-        *_give_orders(state, _orders(state, concerned)),
-        *_spread_news(state, came, _orders(state, state.partitions)),
-        *_spread_news(state, state.brokers.keys() - came, _orders(state, concerned)),
-        *_bring_online(state, _all_partitions(state)),
-        *_stop_again(state, came),
+        *_send_leader_and_isr(context, _partition_states(context, affected)),
+        *_send_update_metadata(context, new_brokers, _partition_states(context, context.partitions)),
+        *_send_update_metadata(
+            context, context.brokers.keys() - new_brokers, _partition_states(context, affected)
+        ),
+        *_bring_online(context, _all_partitions(context)),
+        *_resend_stop_replica(context, new_brokers),
     ]
 
 
-def _meet_topics(state: ControllerContext, event: TopicsChanged) -> list[Action]:
-    fresh = []
+def _on_topics_changed(context: ControllerContext, event: TopicsChanged) -> list[Action]:
+    new = []
     for topic, assignment in event.topics.items():
-        known = state.topics.get(topic)
+        known = context.topics.get(topic)
         if known is not None and known.topic_id != assignment.topic_id:
-            # Deleted and made again behind our back: the old one's end is still to come.
+            # Deleted and recreated meanwhile: the deletion of the old topic is still to be processed.
             continue
         before = known.partitions if known is not None else {}
-        state.topics[topic] = assignment
-        fresh += [TopicPartition(topic, n) for n in sorted(assignment.partitions) if n not in before]
-    return _bring_online(state, fresh)
+        context.topics[topic] = assignment
+        new += [TopicPartition(topic, n) for n in sorted(assignment.partitions) if n not in before]
+    return _bring_online(context, new)
 
 
-def _delete(state: ControllerContext, topics: Iterable[str]) -> list[Action]:
+def _start_deletion(context: ControllerContext, topics: Iterable[str]) -> list[Action]:
     actions: list[Action] = []
     for topic in sorted(topics):
-        if topic in state.deletions:
+        if topic in context.deletions:
             continue
-        holders = _holders(state, topic)
-        state.deletions[topic] = set(holders)
+        by_broker = _replicas_by_broker(context, topic)
+        context.deletions[topic] = set(by_broker)
         actions += [
-            SendStopReplica(broker_id, state.controller_epoch, tuple(partitions))
-            for broker_id, partitions in sorted(holders.items())
+            SendStopReplica(broker_id, context.controller_epoch, tuple(partitions))
+            for broker_id, partitions in sorted(by_broker.items())
         ]
-        if not holders:
+        if not by_broker:
             actions.append(RemoveTopic(topic))
     return actions
 
 
-def _stop_again(state: ControllerContext, came: Collection[int]) -> list[Action]:
-    """A broker that came back may hold replicas of topics whose deletion waits for it."""
+def _resend_stop_replica(context: ControllerContext, new_brokers: Collection[int]) -> list[Action]:
+    """Send StopReplica again to returned brokers that a topic deletion waits for."""
     return [
-        SendStopReplica(broker_id, state.controller_epoch, tuple(partitions))
-        for topic, waiting_for in sorted(state.deletions.items())
-        for broker_id, partitions in sorted(_holders(state, topic).items())
-        if broker_id in came and broker_id in waiting_for
+        SendStopReplica(broker_id, context.controller_epoch, tuple(partitions))
+        for topic, waiting_for in sorted(context.deletions.items())
+        for broker_id, partitions in sorted(_replicas_by_broker(context, topic).items())
+        if broker_id in new_brokers and broker_id in waiting_for
     ]
 
 
-def _holders(state: ControllerContext, topic: str) -> dict[int, list[TopicPartition]]:
-    """Live brokers that hold replicas of a topic, and which."""
-    holders: dict[int, list[TopicPartition]] = {}
-    if topic in state.topics:
-        for partition in state.partitions_of(topic):
-            for replica in state.topics[topic].partitions[partition.partition].replicas:
-                if replica in state.brokers:
-                    holders.setdefault(replica, []).append(partition)
-    return holders
+def _replicas_by_broker(context: ControllerContext, topic: str) -> dict[int, list[TopicPartition]]:
+    """Return the partitions of a topic by the live broker that has a replica."""
+    by_broker: dict[int, list[TopicPartition]] = {}
+    if topic in context.topics:
+        for partition in context.partitions_of(topic):
+            for replica in context.topics[topic].partitions[partition.partition].replicas:
+                if replica in context.brokers:
+                    by_broker.setdefault(replica, []).append(partition)
+    return by_broker
 
 
-def _replicas_removed(state: ControllerContext, event: ReplicasDeleted) -> list[Action]:
-    """A broker has removed its part of a topic once all of it is gone; one that is offline is waited for."""
+def _on_replicas_deleted(context: ControllerContext, event: ReplicasDeleted) -> list[Action]:
+    """Complete the deletion of topics once all brokers have deleted all replicas; wait for offline ones."""
     removed = set(event.partitions)
     actions: list[Action] = []
     for topic in sorted({partition.topic for partition in removed}):
-        waiting_for = state.deletions.get(topic)
-        held = _holders(state, topic).get(event.broker_id, ())
-        if waiting_for is not None and removed.issuperset(held):
+        waiting_for = context.deletions.get(topic)
+        replicas = _replicas_by_broker(context, topic).get(event.broker_id, ())
+        if waiting_for is not None and removed.issuperset(replicas):
             waiting_for.discard(event.broker_id)
             if not waiting_for:
                 actions.append(RemoveTopic(topic))
     return actions
 
 
-def _replicas_failed(state: ControllerContext, event: ReplicasOffline) -> list[Action]:
-    """Let others lead what this broker cannot, and tell everyone what is offline."""
-    known = state.offline.setdefault(event.broker_id, set())
-    fresh = [p for p in event.partitions if p not in known and p in state.partitions]
-    known.update(fresh)
-    news = _spread_news(state, state.brokers, _orders(state, fresh)) if fresh else []
-    return [*news, *_bring_online(state, fresh)]
+def _on_replicas_offline(context: ControllerContext, event: ReplicasOffline) -> list[Action]:
+    """Publish offline replicas, and elect other leaders for them."""
+    known = context.offline_replicas.setdefault(event.broker_id, set())
+    new = [p for p in event.partitions if p not in known and p in context.partitions]
+    known.update(new)
+    metadata_update = (
+        _send_update_metadata(context, context.brokers, _partition_states(context, new)) if new else []
+    )
+    return [*metadata_update, *_bring_online(context, new)]
 
 
-def _replicas_back(state: ControllerContext, event: ReplicasOnline) -> list[Action]:
-    """Let this broker lead again what nobody could."""
-    known = state.offline.get(event.broker_id, set())
-    back = [partition for partition in event.partitions if partition in known]
-    known.difference_update(back)
-    return _bring_online(state, [partition for partition in back if partition in state.partitions])
+def _on_replicas_online(context: ControllerContext, event: ReplicasOnline) -> list[Action]:
+    """Elect leaders for partitions whose replicas are online again."""
+    known = context.offline_replicas.get(event.broker_id, set())
+    online = [partition for partition in event.partitions if partition in known]
+    known.difference_update(online)
+    return _bring_online(context, [partition for partition in online if partition in context.partitions])
 
 
-def _forget(state: ControllerContext, topic: str) -> list[Action]:
-    state.deletions.pop(topic, None)
-    gone = state.topics.pop(topic, None)
-    if gone is None:
+def _on_topic_deleted(context: ControllerContext, topic: str) -> list[Action]:
+    context.deletions.pop(topic, None)
+    deleted = context.topics.pop(topic, None)
+    if deleted is None:
         return []
-    for number in gone.partitions:
+    for number in deleted.partitions:
         partition = TopicPartition(topic, number)
-        state.partitions.pop(partition, None)
-        for offline in state.offline.values():
+        context.partitions.pop(partition, None)
+        for offline in context.offline_replicas.values():
             offline.discard(partition)
     return [
         SendUpdateMetadata(
-            sorted(state.brokers), state.controller_epoch, state.brokers, {}, frozenset((topic,))
+            sorted(context.brokers), context.controller_epoch, context.brokers, {}, frozenset((topic,))
         )
     ]
 
 
-def _bring_online(state: ControllerContext, partitions: Iterable[TopicPartition]) -> list[Action]:
-    """Elect leaders for partitions that have none alive; write down where a live one can lead no longer."""
+def _bring_online(context: ControllerContext, partitions: Iterable[TopicPartition]) -> list[Action]:
+    """Elect leaders for partitions without a live one; record where no live replica can lead any more."""
     writes: dict[TopicPartition, PartitionStateWrite] = {}
     for partition in partitions:
-        if partition.topic in state.deletions:
+        if partition.topic in context.deletions:
             continue
-        replicas = state.topics[partition.topic].partitions[partition.partition].replicas
-        stored = state.partitions.get(partition)
-        able = state.can_lead(partition) if state.offline else state.brokers.keys()
+        replicas = context.topics[partition.topic].partitions[partition.partition].replicas
+        stored = context.partitions.get(partition)
+        eligible = context.can_lead(partition) if context.offline_replicas else context.brokers.keys()
         if stored is None:
-            elected = leader_election.elect_first_leader(replicas, able, state.controller_epoch)
+            elected = leader_election.elect_first_leader(replicas, eligible, context.controller_epoch)
             version = NO_VERSION
-        elif stored.state.leader in able:
+        elif stored.leader_and_isr.leader in eligible:
             continue
         else:
             elected = leader_election.elect_offline_leader(
-                stored.state, replicas, able, state.controller_epoch
+                stored.leader_and_isr, replicas, eligible, context.controller_epoch
             )
-            if elected is None and stored.state.leader in state.brokers:
-                elected = leader_election.without_leader(stored.state, state.controller_epoch)
+            if elected is None and stored.leader_and_isr.leader in context.brokers:
+                elected = leader_election.without_leader(stored.leader_and_isr, context.controller_epoch)
             version = stored.version
         if elected is not None:
             writes[partition] = PartitionStateWrite(elected, version)
     return [WritePartitionStates(writes)] if writes else []
 
 
-def _announce(state: ControllerContext, event: PartitionStatesWritten) -> list[Action]:
-    fresh = {partition for partition in event.partitions if partition not in state.partitions}
-    state.partitions.update(event.partitions)
-    # Its disk may have failed while it was being elected.
-    lost = [p for p, stored in event.partitions.items() if state.is_offline(p, stored.state.leader)]
-    return [*_tell(state, list(event.partitions), fresh=fresh), *_bring_online(state, lost)]
+def _on_partition_states_written(context: ControllerContext, event: PartitionStatesWritten) -> list[Action]:
+    new = {partition for partition in event.partitions if partition not in context.partitions}
+    context.partitions.update(event.partitions)
+    # The elected leader's log directory may have failed meanwhile.
+    without_leader = [
+        p for p, stored in event.partitions.items() if context.is_offline(p, stored.leader_and_isr.leader)
+    ]
+    return [*_send_states(context, list(event.partitions), new=new), *_bring_online(context, without_leader)]
 
 
-def _tell(
-    state: ControllerContext,
+def _send_states(
+    context: ControllerContext,
     partitions: Iterable[TopicPartition],
     *,
-    everyone: bool = False,
-    fresh: Collection[TopicPartition] = (),
+    to_all: bool = False,
+    new: Collection[TopicPartition] = (),
 ) -> list[Action]:
-    """PartitionStateUpdates for those that hold replicas of these partitions, and the news for all
-    brokers.
-    """
-    orders = _orders(state, partitions, fresh)
-    news = _spread_news(state, state.brokers, orders) if orders or everyone else []
-    return [*_give_orders(state, orders), *news]
+    """Return LeaderAndIsr for brokers with replicas of these partitions, and UpdateMetadata for all brokers."""
+    partition_states = _partition_states(context, partitions, new)
+    metadata_update = (
+        _send_update_metadata(context, context.brokers, partition_states)
+        if partition_states or to_all
+        else []
+    )
+    return [*_send_leader_and_isr(context, partition_states), *metadata_update]
 
 
-def _give_orders(state: ControllerContext, orders: PartitionStateUpdates) -> list[Action]:
-    """For those that can use their replica.
+def _send_leader_and_isr(context: ControllerContext, partition_states: PartitionStateUpdates) -> list[Action]:
+    """Return LeaderAndIsr requests for the brokers whose replicas are online.
 
-    One that has already removed its replica of a topic on its way out is not told to make it again.
+    A broker that has already deleted its replica of a topic being deleted must not create it again.
     """
     actions: list[Action] = []
-    for broker_id in sorted(state.brokers):
-        own = {
-            partition: order
-            for partition, order in orders.items()
-            if broker_id in order.replicas
-            and broker_id not in order.offline_replicas
-            and broker_id in state.deletions.get(partition.topic, (broker_id,))
+    for broker_id in sorted(context.brokers):
+        of_broker = {
+            partition: partition_state
+            for partition, partition_state in partition_states.items()
+            if broker_id in partition_state.replicas
+            and broker_id not in partition_state.offline_replicas
+            and broker_id in context.deletions.get(partition.topic, (broker_id,))
         }
-        if own:
-            actions.append(SendLeaderAndIsr(broker_id, state.controller_epoch, own))
+        if of_broker:
+            actions.append(SendLeaderAndIsr(broker_id, context.controller_epoch, of_broker))
     return actions
 
 
-def _spread_news(
-    state: ControllerContext, broker_ids: Collection[int], orders: PartitionStateUpdates
+def _send_update_metadata(
+    context: ControllerContext, broker_ids: Collection[int], partition_states: PartitionStateUpdates
 ) -> list[Action]:
     if not broker_ids:
         return []
-    return [SendUpdateMetadata(sorted(broker_ids), state.controller_epoch, dict(state.brokers), orders)]
+    return [
+        SendUpdateMetadata(
+            sorted(broker_ids), context.controller_epoch, dict(context.brokers), partition_states
+        )
+    ]
 
 
-def _orders(
-    state: ControllerContext, partitions: Iterable[TopicPartition], fresh: Collection[TopicPartition] = ()
+def _partition_states(
+    context: ControllerContext, partitions: Iterable[TopicPartition], new: Collection[TopicPartition] = ()
 ) -> PartitionStateUpdates:
-    return {partition: _order(state, partition, is_new=partition in fresh) for partition in partitions}
+    return {
+        partition: _partition_state(context, partition, is_new=partition in new) for partition in partitions
+    }
 
 
-def _order(state: ControllerContext, partition: TopicPartition, *, is_new: bool) -> PartitionStateUpdate:
-    topic = state.topics[partition.topic]
-    stored = state.partitions[partition]
+def _partition_state(
+    context: ControllerContext, partition: TopicPartition, *, is_new: bool
+) -> PartitionStateUpdate:
+    topic = context.topics[partition.topic]
+    stored = context.partitions[partition]
     replicas = topic.partitions[partition.partition].replicas
     return PartitionStateUpdate(
         topic.topic_id or ZERO_TOPIC_ID,
-        stored.state.leader,
-        stored.state.leader_epoch,
-        stored.state.isr,
+        stored.leader_and_isr.leader,
+        stored.leader_and_isr.leader_epoch,
+        stored.leader_and_isr.isr,
         replicas,
         stored.version,
         is_new,
-        tuple(one for one in replicas if state.is_offline(partition, one)) if state.offline else (),
+        tuple(replica for replica in replicas if context.is_offline(partition, replica))
+        if context.offline_replicas
+        else (),
     )
 
 
-def _all_partitions(state: ControllerContext) -> list[TopicPartition]:
-    return [partition for topic in sorted(state.topics) for partition in state.partitions_of(topic)]
+def _all_partitions(context: ControllerContext) -> list[TopicPartition]:
+    return [partition for topic in sorted(context.topics) for partition in context.partitions_of(topic)]

@@ -22,7 +22,7 @@ _UNDER_WAY_MAX: Final = 5000
 class VersionedLeaderAndIsr(NamedTuple):
     """A state, and the version of the node that holds it."""
 
-    state: LeaderIsrAndControllerEpoch
+    leader_and_isr: LeaderIsrAndControllerEpoch
     version: int
 
 
@@ -50,7 +50,7 @@ async def write_partition_states(
 ) -> dict[TopicPartition, Outcome]:
     """Replace states that still have the versions given (``BadVersion`` if not)."""
     writes: list[list[Op]] = [
-        [SetData(znode_paths.partition_state(p), encode_partition_state(wanted.state), wanted.version)]
+        [SetData(znode_paths.partition_state(p), encode_partition_state(wanted.leader_and_isr), wanted.version)]
         for p, wanted in states.items()
     ]
     return dict(zip(states, await _write_each(store, writes, fence), strict=True))

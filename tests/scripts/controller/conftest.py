@@ -1,7 +1,7 @@
-"""Runs text scenarios of the controller's machine.
+"""Runs text scenarios of the controller's state machine.
 
-A file holds steps: a command, a line of dashes, and what the machine then wants done, one action a line. The
-commands are the events; ``run`` compares, and ``ODRADEK_REWRITE=1`` writes down what came instead.
+A file holds steps: a command, a line of dashes, and the resulting actions, one a line. Commands are events or
+preset the controller context; ``ODRADEK_REWRITE=1`` writes the actual actions instead of comparing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.controller.actions import (
     SendUpdateMetadata,
     WritePartitionStates,
 )
-from odradek.controller.controller_context import ControllerContext, LiveBroker, StoredLeaderAndIsr
+from odradek.controller.controller_context import ControllerContext, LiveBroker
 from odradek.controller.events import (
     BrokersChanged,
     ContextLoaded,
@@ -35,6 +35,7 @@ from odradek.controller.events import (
 )
 from odradek.controller.machine import step
 from odradek.model.ids import TopicPartition
+from odradek.store.partition_states import VersionedLeaderAndIsr
 from odradek.store.znodes import (
     BrokerRegistration,
     LeaderIsrAndControllerEpoch,
@@ -51,139 +52,139 @@ def partition(text: str) -> TopicPartition:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(one) for one in text.split(",") if one)
+    return tuple(int(number) for number in text.split(",") if number)
 
 
 class Machine:
-    """The state, and the words of the scenarios."""
+    """A controller context, and the commands of the scenarios."""
 
     def __init__(self) -> None:
         self.state = ControllerContext(controller_epoch=1)
 
     def run(self, command: str) -> list[str]:
-        word, *arguments = command.split()
-        event: ControllerEvent | None = getattr(self, f"_{word}")(*arguments)
+        command_name, *arguments = command.split()
+        event: ControllerEvent | None = getattr(self, f"_{command_name}")(*arguments)
         if event is None:
             return ["ok"]
-        return [_shown(action) for action in step(self.state, event)] or ["nothing"]
+        return [_format_action(action) for action in step(self.state, event)] or ["no actions"]
 
-    def _brokers(self, *given: str) -> ControllerEvent:
-        """brokers 1 2:77 - live brokers, with a broker epoch if it is not 10."""
-        found = {}
-        for one in given:
-            number, _, broker_epoch = one.partition(":")
-            found[int(number)] = LiveBroker(BrokerRegistration((), 0), int(broker_epoch or 10))
-        return BrokersChanged(found)
+    def _brokers_changed(self, *arguments: str) -> ControllerEvent:
+        """brokers_changed 1 2:77 - live brokers, with a broker epoch if it is not 10."""
+        brokers = {}
+        for item in arguments:
+            number, _, broker_epoch = item.partition(":")
+            brokers[int(number)] = LiveBroker(BrokerRegistration((), 0), int(broker_epoch or 10))
+        return BrokersChanged(brokers)
 
-    def _topics(self, *given: str) -> ControllerEvent:
-        """topics orders=a/1,2/2,1 - topics with an id of one letter and the replicas of each partition."""
-        return TopicsChanged(dict(_topic(one) for one in given))
+    def _topics_changed(self, *arguments: str) -> ControllerEvent:
+        """topics_changed orders=a/1,2/2,1 - topics with a one-letter id and the replicas of each partition."""
+        return TopicsChanged(dict(_topic(item) for item in arguments))
 
-    def _believe(self, *given: str) -> None:
-        """believe orders-0=1/3/1,2/5 - leader, leader epoch, ISR and version of a partition's state."""
-        for one in given:
-            name, _, facts = one.partition("=")
-            self.state.partitions[partition(name)] = _stored(facts)
+    def _preset_states(self, *arguments: str) -> None:
+        """preset_states orders-0=1/3/1,2/5 - leader, leader epoch, ISR and znode version of partitions."""
+        for item in arguments:
+            name, _, fields = item.partition("=")
+            self.state.partitions[partition(name)] = _stored(fields)
 
-    def _know(self, *given: str) -> None:
-        """know orders=a/1,2 - topics found before this controller was elected."""
-        self.state.topics.update(_topic(one) for one in given)
+    def _preset_topics(self, *arguments: str) -> None:
+        """preset_topics orders=a/1,2 - topics in the store at election."""
+        self.state.topics.update(_topic(item) for item in arguments)
 
-    def _see(self, *given: str) -> None:
-        """see 1 2 - brokers found before this controller was elected."""
-        event = self._brokers(*given)
+    def _preset_brokers(self, *arguments: str) -> None:
+        """preset_brokers 1 2 - live brokers at election."""
+        event = self._brokers_changed(*arguments)
         assert isinstance(event, BrokersChanged)
         self.state.brokers = dict(event.brokers)
 
-    def _marked(self, *given: str) -> None:
-        """marked orders - deletions found before this controller was elected."""
-        self.state.deletions = {topic: set() for topic in given}
+    def _preset_deletions(self, *arguments: str) -> None:
+        """preset_deletions orders - topics marked for deletion at election."""
+        self.state.deletions = {topic: set() for topic in arguments}
 
-    def _loaded(self) -> ControllerEvent:
+    def _context_loaded(self) -> ControllerEvent:
         return ContextLoaded()
 
-    def _delete(self, *topics: str) -> ControllerEvent:
+    def _topic_deletions_requested(self, *topics: str) -> ControllerEvent:
         return TopicDeletionsRequested(frozenset(topics))
 
-    def _written(self, *given: str) -> ControllerEvent:
-        """written orders-0=1/0/1,2/0 - states the store has taken."""
-        pairs = [one.partition("=") for one in given]
-        return PartitionStatesWritten({partition(name): _stored(facts) for name, _, facts in pairs})
+    def _partition_states_written(self, *arguments: str) -> ControllerEvent:
+        """partition_states_written orders-0=1/0/1,2/0 - states written to the store."""
+        pairs = [item.partition("=") for item in arguments]
+        return PartitionStatesWritten({partition(name): _stored(fields) for name, _, fields in pairs})
 
-    def _removed(self, broker_id: str, *partitions: str) -> ControllerEvent:
-        return ReplicasDeleted(int(broker_id), [partition(one) for one in partitions])
+    def _replicas_deleted(self, broker_id: str, *partitions: str) -> ControllerEvent:
+        return ReplicasDeleted(int(broker_id), [partition(item) for item in partitions])
 
-    def _failed(self, broker_id: str, *partitions: str) -> ControllerEvent:
-        """failed 1 orders-0 - replicas whose disk a broker lost."""
-        return ReplicasOffline(int(broker_id), [partition(one) for one in partitions])
+    def _replicas_offline(self, broker_id: str, *partitions: str) -> ControllerEvent:
+        """replicas_offline 1 orders-0 - replicas in a failed log directory of a broker."""
+        return ReplicasOffline(int(broker_id), [partition(item) for item in partitions])
 
-    def _forgotten(self, topic: str) -> ControllerEvent:
+    def _topic_deleted(self, topic: str) -> ControllerEvent:
         return TopicDeleted(topic)
 
 
 def _topic(text: str) -> tuple[str, TopicAssignment]:
-    name, _, facts = text.partition("=")
-    topic_id, *replicas = facts.split("/")
-    partitions = {number: ReplicaAssignment(numbers(one)) for number, one in enumerate(replicas)}
+    name, _, fields = text.partition("=")
+    topic_id, *replicas = fields.split("/")
+    partitions = {number: ReplicaAssignment(numbers(item)) for number, item in enumerate(replicas)}
     return name, TopicAssignment(topic_id.encode() * 16, partitions)
 
 
-def _stored(facts: str) -> StoredLeaderAndIsr:
-    leader, leader_epoch, isr, version = facts.split("/")
-    return StoredLeaderAndIsr(
+def _stored(fields: str) -> VersionedLeaderAndIsr:
+    leader, leader_epoch, isr, version = fields.split("/")
+    return VersionedLeaderAndIsr(
         LeaderIsrAndControllerEpoch(int(leader), int(leader_epoch), numbers(isr), 1), int(version)
     )
 
 
-def _list(given: tuple[int, ...] | list[int]) -> str:
-    return ",".join(map(str, given)) or "none"
+def _format_list(arguments: tuple[int, ...] | list[int]) -> str:
+    return ",".join(map(str, arguments)) or "none"
 
 
-def _orders(orders: PartitionStateUpdates) -> str:
-    shown = [
-        f"{one}:leader={order.leader},epoch={order.leader_epoch},isr={'+'.join(map(str, order.isr))}"
-        + (",new" if order.is_new else "")
-        + (f",offline={'+'.join(map(str, order.offline_replicas))}" if order.offline_replicas else "")
-        for one, order in orders.items()
+def _format_states(partition_states: PartitionStateUpdates) -> str:
+    texts = [
+        f"{item}:leader={state.leader},epoch={state.leader_epoch},isr={'+'.join(map(str, state.isr))}"
+        + (",new" if state.is_new else "")
+        + (f",offline={'+'.join(map(str, state.offline_replicas))}" if state.offline_replicas else "")
+        for item, state in partition_states.items()
     ]
-    return " ".join(shown) or "nothing"
+    return " ".join(texts) or "none"
 
 
-def _shown(action: Action) -> str:
+def _format_action(action: Action) -> str:
     match action:
         case WritePartitionStates():
             writes = [
-                f"{one}:leader={w.state.leader},epoch={w.state.leader_epoch},"
-                f"isr={'+'.join(map(str, w.state.isr))},over={w.expected_version}"
-                for one, w in action.writes.items()
+                f"{item}:leader={write.leader_and_isr.leader},epoch={write.leader_and_isr.leader_epoch},"
+                f"isr={'+'.join(map(str, write.leader_and_isr.isr))},over={write.expected_version}"
+                for item, write in action.writes.items()
             ]
             return f"write {' '.join(writes)}"
         case SendLeaderAndIsr():
-            return f"tell {action.broker_id} {_orders(action.partition_states)}"
+            return f"leader_and_isr {action.broker_id} {_format_states(action.partition_states)}"
         case SendUpdateMetadata():
-            gone = f" gone={','.join(sorted(action.deleted_topics))}" if action.deleted_topics else ""
-            told = _list(list(action.broker_ids))
-            brokers = _list(list(action.brokers))
-            return f"news to={told} brokers={brokers} {_orders(action.partition_states)}{gone}"
+            deleted = f" deleted={','.join(sorted(action.deleted_topics))}" if action.deleted_topics else ""
+            broker_ids = _format_list(list(action.broker_ids))
+            brokers = _format_list(list(action.brokers))
+            return f"update_metadata to={broker_ids} brokers={brokers} {_format_states(action.partition_states)}{deleted}"
         case SendStopReplica():
-            return f"stop {action.broker_id} {' '.join(map(str, action.partitions))}"
+            return f"stop_replica {action.broker_id} {' '.join(map(str, action.partitions))}"
         case RemoveTopic():
-            return f"forget {action.topic}"
+            return f"remove_topic {action.topic}"
 
 
-def play(path: Path) -> None:
+def run_script(path: Path) -> None:
     machine, written = Machine(), []
     for block in path.read_text().strip().split("\n\n"):
         head, _, expected = block.partition(f"\n{SEPARATOR}")
         command = [line for line in head.splitlines() if not line.startswith("#")][-1]
-        found = "\n".join(machine.run(command))
-        written.append(f"{head}\n{SEPARATOR}\n{found}")
+        actual = "\n".join(machine.run(command))
+        written.append(f"{head}\n{SEPARATOR}\n{actual}")
         if "ODRADEK_REWRITE" not in os.environ:
-            assert found == expected.strip(), f"after: {command}"
+            assert actual == expected.strip(), f"after: {command}"
     if "ODRADEK_REWRITE" in os.environ:
         path.write_text("\n\n".join(written) + "\n")
 
 
 @pytest.fixture(scope="session")
 def run() -> Callable[[Path], None]:
-    return play
+    return run_script

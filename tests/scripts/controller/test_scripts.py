@@ -1,4 +1,4 @@
-"""The controller's machine, told in text files: command, then what it wants done."""
+"""Text scenarios of the controller's state machine: a command, then the resulting actions."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The cluster image: lookups, and news taken in piece by piece."""
+"""The metadata cache: lookups and incremental updates."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def led(partition: int, leader: int = 1, partition_epoch: int = 0) -> PartitionM
 
 
 def topic(name: str, topic_id: bytes, *partitions: PartitionMetadata) -> TopicMetadata:
-    return TopicMetadata(name, topic_id, {each.partition: each for each in partitions})
+    return TopicMetadata(name, topic_id, {metadata.partition: metadata for metadata in partitions})
 
 
-def image() -> MetadataCache:
-    made = MetadataCache()
-    made.apply(
+def make_cache() -> MetadataCache:
+    cache = MetadataCache()
+    cache.apply(
         MetadataUpdate(
             brokers={
                 2: BrokerMetadata(2, {"PLAIN": BrokerEndpoint("b", 9092)}, "r2", 20),
@@ -44,7 +44,7 @@ def image() -> MetadataCache:
             controller_id=1,
         )
     )
-    return made
+    return cache
 
 
 def test_empty_cache() -> None:
@@ -57,91 +57,93 @@ def test_empty_cache() -> None:
 
 
 def test_topics_by_name_and_id() -> None:
-    made = image()
-    found = made.topic("orders")
+    cache = make_cache()
+    found = cache.topic("orders")
     assert found is not None
-    assert found is made.topic_by_id(ORDERS)
+    assert found is cache.topic_by_id(ORDERS)
     assert (found.name, found.topic_id, found.has_all_leaders) == ("orders", ORDERS, True)
-    assert made.name_of(BILLS) == "bills"
-    assert list(made.topics) == ["orders", "bills"]
+    assert cache.name_of(BILLS) == "bills"
+    assert list(cache.topics) == ["orders", "bills"]
 
 
 def test_partitions_are_ordered() -> None:
-    made = image()
-    assert made.partition("orders", 1) == led(1)
-    assert made.partition("orders", 2) is None
-    assert made.partition("none", 0) is None
-    assert list(made.topics["orders"].partitions) == [0, 1]
+    cache = make_cache()
+    assert cache.partition("orders", 1) == led(1)
+    assert cache.partition("orders", 2) is None
+    assert cache.partition("none", 0) is None
+    assert list(cache.topics["orders"].partitions) == [0, 1]
 
 
 def test_nodes_by_listener() -> None:
-    made = image()
-    assert [(node.id, endpoint.host) for node, endpoint in made.nodes("PLAIN")] == [(1, "a"), (2, "b")]
-    assert [(node.id, endpoint.port) for node, endpoint in made.nodes("TLS")] == [(1, 9093)]
-    assert set(made.alive_brokers) == {1, 2}
-    assert made.is_alive(2)
-    assert not made.is_alive(3)
+    cache = make_cache()
+    assert [(node.id, endpoint.host) for node, endpoint in cache.nodes("PLAIN")] == [(1, "a"), (2, "b")]
+    assert [(node.id, endpoint.port) for node, endpoint in cache.nodes("TLS")] == [(1, 9093)]
+    assert set(cache.alive_brokers) == {1, 2}
+    assert cache.is_alive(2)
+    assert not cache.is_alive(3)
 
 
 def test_dead_broker_is_removed() -> None:
-    made = image()
-    alive = made.alive_brokers
-    assert made.apply(MetadataUpdate(brokers={1: None, 9: None})) == []
+    cache = make_cache()
+    alive = cache.alive_brokers
+    assert cache.apply(MetadataUpdate(brokers={1: None, 9: None})) == []
     assert list(alive) == [2]
-    assert list(made.nodes("TLS")) == []
-    assert [node.id for node, _ in made.nodes("PLAIN")] == [2]
+    assert list(cache.nodes("TLS")) == []
+    assert [node.id for node, _ in cache.nodes("PLAIN")] == [2]
 
 
 def test_controller_id_is_kept_unless_updated() -> None:
-    made = image()
-    made.apply(MetadataUpdate())
-    assert made.controller_id == 1
-    made.apply(MetadataUpdate(controller_id=-1))
-    assert made.controller_id == -1
+    cache = make_cache()
+    cache.apply(MetadataUpdate())
+    assert cache.controller_id == 1
+    cache.apply(MetadataUpdate(controller_id=-1))
+    assert cache.controller_id == -1
 
 
 def test_partition_update_replaces_only_its_topic() -> None:
-    made = image()
-    before, other = made.topics["orders"], made.topics["bills"]
-    assert made.apply(MetadataUpdate(partitions={"orders": [led(0, -1, 1), led(2)]})) == ["orders"]
-    after = made.topic("orders")
+    cache = make_cache()
+    before, other = cache.topics["orders"], cache.topics["bills"]
+    assert cache.apply(MetadataUpdate(partitions={"orders": [led(0, -1, 1), led(2)]})) == ["orders"]
+    after = cache.topic("orders")
     assert after is not None
-    assert after is made.topic_by_id(ORDERS)
+    assert after is cache.topic_by_id(ORDERS)
     assert list(after.partitions.values()) == [led(0, -1, 1), led(1), led(2)]
     assert not after.has_all_leaders
     assert list(before.partitions.values()) == [led(0), led(1)]
-    assert made.topics["bills"] is other
+    assert cache.topics["bills"] is other
 
 
 def test_partition_update_of_unknown_topic_is_ignored() -> None:
-    made = image()
-    assert made.apply(MetadataUpdate(partitions={"gone": [led(0)], "orders": []})) == []
-    assert made.topic("gone") is None
+    cache = make_cache()
+    assert cache.apply(MetadataUpdate(partitions={"gone": [led(0)], "orders": []})) == []
+    assert cache.topic("gone") is None
 
 
 def test_deleted_topic_is_removed_by_name_and_id() -> None:
-    made = image()
-    assert made.apply(MetadataUpdate(topics={"orders": None, "never": None})) == ["orders"]
-    assert made.topic("orders") is made.topic_by_id(ORDERS) is None
+    cache = make_cache()
+    assert cache.apply(MetadataUpdate(topics={"orders": None, "never": None})) == ["orders"]
+    assert cache.topic("orders") is cache.topic_by_id(ORDERS) is None
 
 
 def test_recreated_topic_has_only_its_new_id() -> None:
-    made = image()
+    cache = make_cache()
     fresh = topic("orders", b"n" * 16, led(0))
-    assert made.apply(MetadataUpdate(topics={"orders": fresh}, partitions={"orders": [led(1)]})) == ["orders"]
-    assert made.topic_by_id(ORDERS) is None
-    assert made.name_of(b"n" * 16) == "orders"
-    assert len(made.topics["orders"].partitions) == 2
+    assert cache.apply(MetadataUpdate(topics={"orders": fresh}, partitions={"orders": [led(1)]})) == [
+        "orders"
+    ]
+    assert cache.topic_by_id(ORDERS) is None
+    assert cache.name_of(b"n" * 16) == "orders"
+    assert len(cache.topics["orders"].partitions) == 2
 
 
 def test_topic_without_id_is_found_by_name_only() -> None:
-    made = image()
-    made.apply(
+    cache = make_cache()
+    cache.apply(
         MetadataUpdate(topics={"old": topic("old", ZERO_TOPIC_ID), "older": topic("older", ZERO_TOPIC_ID)})
     )
-    assert made.topic_by_id(ZERO_TOPIC_ID) is None
-    made.apply(MetadataUpdate(topics={"old": None}))
-    assert made.topic("older") is not None
+    assert cache.topic_by_id(ZERO_TOPIC_ID) is None
+    cache.apply(MetadataUpdate(topics={"old": None}))
+    assert cache.topic("older") is not None
 
 
 @pytest.mark.parametrize(
@@ -163,8 +165,10 @@ partition_news = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0,
 
 
 @given(st.lists(st.tuples(topic_news, partition_news), max_size=12))
-def test_names_and_ids_are_consistent(news: list[tuple[dict[str, bytes | None], dict[str, list[int]]]]) -> None:
-    made = MetadataCache()
+def test_names_and_ids_are_consistent(
+    news: list[tuple[dict[str, bytes | None], dict[str, list[int]]]],
+) -> None:
+    cache = MetadataCache()
     model: dict[str, tuple[bytes, set[int]]] = {}
     taken: set[bytes] = set()
     for topics, partitions in news:
@@ -180,15 +184,15 @@ def test_names_and_ids_are_consistent(news: list[tuple[dict[str, bytes | None], 
         for name, numbers in partitions.items():
             if name in model:
                 model[name][1].update(numbers)
-        made.apply(
+        cache.apply(
             MetadataUpdate(
                 topics=delta_topics, partitions={n: [led(p) for p in ps] for n, ps in partitions.items()}
             )
         )
-        assert {name: (t.topic_id, set(t.partitions)) for name, t in made.topics.items()} == model
-        assert {t.name: topic_id for topic_id, t in made._by_id.items()} == {
+        assert {name: (t.topic_id, set(t.partitions)) for name, t in cache.topics.items()} == model
+        assert {t.name: topic_id for topic_id, t in cache._by_id.items()} == {
             name: topic_id for name, (topic_id, _) in model.items() if topic_id != ZERO_TOPIC_ID
         }
         assert all(
-            made.topic_by_id(t.topic_id) is t for t in made.topics.values() if t.topic_id != ZERO_TOPIC_ID
+            cache.topic_by_id(t.topic_id) is t for t in cache.topics.values() if t.topic_id != ZERO_TOPIC_ID
         )

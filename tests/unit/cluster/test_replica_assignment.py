@@ -103,7 +103,7 @@ def test_assignment_without_brokers_is_rejected() -> None:
 
 
 def test_racks_on_some_brokers_only_are_rejected() -> None:
-    with pytest.raises(BrokerError, match="1 of 2 brokers have a rack"):
+    with pytest.raises(BrokerError, match="got 1 of 2"):
         assign_replicas([BrokerRack(1, "a"), BrokerRack(2)], 1, 1, 0, 0)
 
 
@@ -148,9 +148,7 @@ def test_partition_spans_as_many_racks_as_possible(
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 9))
-def test_equal_racks_are_evenly_used(
-    rack_count: int, per_rack: int, rounds: int, start: int
-) -> None:
+def test_equal_racks_are_evenly_used(rack_count: int, per_rack: int, rounds: int, start: int) -> None:
     racks = {broker_id: f"rack{broker_id % rack_count}" for broker_id in range(rack_count * per_rack)}
     assignment = assign_replicas(in_racks(racks), rounds * len(racks), rack_count, start, start)
     assert spread(assignment, list(racks)) == (0, 0)

@@ -1,4 +1,4 @@
-"""The controller at work on a store: what it follows, lost races, and stepping down when replaced."""
+"""The controller on an embedded store: events, write conflicts, retries, resignation."""
 
 import asyncio
 
@@ -30,24 +30,24 @@ TOPIC_ID = b"o" * 16
 
 
 class Channel:
-    """Keeps what brokers are told."""
+    """Records the requests to brokers."""
 
     def __init__(self):
         self.partition_states = {}
-        self.news = []
-        self.gone = set()
+        self.metadata_updates = []
+        self.deleted_topics = set()
         self.stopped = []
 
-    async def leader_and_isr(self, order: SendLeaderAndIsr) -> None:
-        self.partition_states.update(order.partition_states)
+    async def leader_and_isr(self, request: SendLeaderAndIsr) -> None:
+        self.partition_states.update(request.partition_states)
 
-    async def update_metadata(self, news: SendUpdateMetadata) -> None:
-        self.news.append(news)
-        self.gone |= news.deleted_topics
+    async def update_metadata(self, metadata_updates: SendUpdateMetadata) -> None:
+        self.metadata_updates.append(metadata_updates)
+        self.deleted_topics |= metadata_updates.deleted_topics
 
-    async def stop_replica(self, order):
-        self.stopped += order.partitions
-        return order.partitions
+    async def stop_replica(self, request):
+        self.stopped += request.partitions
+        return request.partitions
 
 
 def assignment(partitions=1, replicas=(1,)):
@@ -58,7 +58,7 @@ def registration(port=9092):
     return BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", port),), 0)
 
 
-class Office:
+class ControllerFixture:
     def __init__(self, ensemble, clock):
         self.ensemble = ensemble
         self.clock = clock
@@ -72,23 +72,23 @@ class Office:
         self.fence = await elect(self.store, 1, 0)
         self.controller = Controller(self.store, self.fence, self.channel, self.clock.sleep_ms)
 
-    async def settle(self):
+    async def run_loop(self):
         for _ in range(200):
             await asyncio.sleep(0)
 
 
 @pytest.fixture
-def play():
+def run_scenario():
     def run(scenario):
         async def main():
             clock = VirtualClock(asyncio.get_running_loop())
             ensemble = EmbeddedEnsemble(MEMORY, clock)
-            office = Office(ensemble, clock)
+            fixture = ControllerFixture(ensemble, clock)
             try:
-                await office.open()
-                await scenario(office)
+                await fixture.open()
+                await scenario(fixture)
             finally:
-                await office.controller.stop()
+                await fixture.controller.stop()
                 await ensemble.close()
 
         run_virtually(main)
@@ -96,138 +96,140 @@ def play():
     return run
 
 
-def test_controller_elects_leaders_of_existing_and_new_topics(play):
-    async def scenario(office):
-        await create_topic(office.store, "orders", assignment(), {})
-        await office.controller.start()
-        assert office.channel.partition_states[ORDERS].leader == 1
-        await create_topic(office.store, "later", assignment(2), {})
-        await office.settle()
+def test_controller_elects_leaders_of_existing_and_new_topics(run_scenario):
+    async def scenario(fixture):
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await fixture.controller.start()
+        assert fixture.channel.partition_states[ORDERS].leader == 1
+        await create_topic(fixture.store, "later", assignment(2), {})
+        await fixture.run_loop()
         assert {
             TopicPartition("later", 0),
             TopicPartition("later", 1),
-        } <= office.channel.partition_states.keys()
-        states = await read_partition_states(office.store, [TopicPartition("later", 1)])
-        assert states[TopicPartition("later", 1)].state.leader == 1
+        } <= fixture.channel.partition_states.keys()
+        states = await read_partition_states(fixture.store, [TopicPartition("later", 1)])
+        assert states[TopicPartition("later", 1)].leader_and_isr.leader == 1
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_added_partitions_come_online(play):
-    async def scenario(office):
-        await create_topic(office.store, "orders", assignment(), {})
-        await office.controller.start()
+def test_added_partitions_come_online(run_scenario):
+    async def scenario(fixture):
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await fixture.controller.start()
         for count in (2, 3, 5):
-            await write_assignment(office.store, "orders", assignment(count))
-            await office.settle()
-            assert len(office.channel.partition_states) == count
+            await write_assignment(fixture.store, "orders", assignment(count))
+            await fixture.run_loop()
+            assert len(fixture.channel.partition_states) == count
 
-    play(scenario)
-
-
-def test_topic_marked_for_deletion_is_deleted(play):
-    async def scenario(office):
-        await create_topic(office.store, "orders", assignment(2), {"retention.ms": "1"})
-        await office.controller.start()
-        await mark_for_deletion(office.store, "orders")
-        await office.settle()
-        assert len(office.channel.stopped) == 2
-        assert office.channel.gone == {"orders"}
-        assert await read_topics(office.store) == {}
-        assert await office.store.exists(znode_paths.delete_topic("orders")) is None
-        await create_topic(office.store, "orders", assignment(), {})
-        office.channel.partition_states.clear()
-        await office.settle()
-        assert ORDERS in office.channel.partition_states, "made again, it is led again"
-
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_deletion_mark_of_unknown_topic_is_removed(play):
-    async def scenario(office):
-        await office.controller.start()
-        await mark_for_deletion(office.store, "ghost")
-        await office.settle()
-        assert await office.store.exists(znode_paths.delete_topic("ghost")) is None
+def test_topic_marked_for_deletion_is_deleted(run_scenario):
+    async def scenario(fixture):
+        await create_topic(fixture.store, "orders", assignment(2), {"retention.ms": "1"})
+        await fixture.controller.start()
+        await mark_for_deletion(fixture.store, "orders")
+        await fixture.run_loop()
+        assert len(fixture.channel.stopped) == 2
+        assert fixture.channel.deleted_topics == {"orders"}
+        assert await read_topics(fixture.store) == {}
+        assert await fixture.store.exists(znode_paths.delete_topic("orders")) is None
+        await create_topic(fixture.store, "orders", assignment(), {})
+        fixture.channel.partition_states.clear()
+        await fixture.run_loop()
+        assert ORDERS in fixture.channel.partition_states, "the recreated topic has a leader"
 
-    play(scenario)
-
-
-def test_unfinished_deletion_resumes_at_startup(play):
-    async def scenario(office):
-        await create_topic(office.store, "orders", assignment(), {})
-        await mark_for_deletion(office.store, "orders")
-        await office.controller.start()
-        assert await read_topics(office.store) == {}
-
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_concurrently_written_partition_state_is_adopted(play):
-    async def scenario(office):
-        await create_topic(office.store, "orders", assignment(replicas=(1, 2)), {})
-        found = LeaderIsrAndControllerEpoch(1, 7, (1,), 0)
+def test_deletion_mark_of_unknown_topic_is_removed(run_scenario):
+    async def scenario(fixture):
+        await fixture.controller.start()
+        await mark_for_deletion(fixture.store, "ghost")
+        await fixture.run_loop()
+        assert await fixture.store.exists(znode_paths.delete_topic("ghost")) is None
 
-        class Racing:
-            """A store in which somebody is always a little quicker with partition states."""
+    run_scenario(scenario)
+
+
+def test_unfinished_deletion_resumes_at_startup(run_scenario):
+    async def scenario(fixture):
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await mark_for_deletion(fixture.store, "orders")
+        await fixture.controller.start()
+        assert await read_topics(fixture.store) == {}
+
+    run_scenario(scenario)
+
+
+def test_concurrently_written_partition_state_is_adopted(run_scenario):
+    async def scenario(fixture):
+        await create_topic(fixture.store, "orders", assignment(replicas=(1, 2)), {})
+        existing = LeaderIsrAndControllerEpoch(1, 7, (1,), 0)
+
+        class ConflictingStore:
+            """A store in which another writer always creates partition states first."""
 
             def __getattr__(self, name):
-                return getattr(office.store, name)
+                return getattr(fixture.store, name)
 
             async def multi(self, ops):
                 if any(getattr(op, "path", "") == znode_paths.partition_state(ORDERS) for op in ops):
-                    await office.store.ensure_path(znode_paths.partition(ORDERS))
-                    if await office.store.exists(znode_paths.partition_state(ORDERS)) is None:
+                    await fixture.store.ensure_path(znode_paths.partition(ORDERS))
+                    if await fixture.store.exists(znode_paths.partition_state(ORDERS)) is None:
                         path = znode_paths.partition_state(ORDERS)
-                        await office.store.create(path, encode_partition_state(found))
-                return await office.store.multi(ops)
+                        await fixture.store.create(path, encode_partition_state(existing))
+                return await fixture.store.multi(ops)
 
-        office.controller = Controller(Racing(), office.fence, office.channel, office.clock.sleep_ms)
-        await office.controller.start()
-        assert office.channel.partition_states[ORDERS].leader_epoch == 7
+        fixture.controller = Controller(
+            ConflictingStore(), fixture.fence, fixture.channel, fixture.clock.sleep_ms
+        )
+        await fixture.controller.start()
+        assert fixture.channel.partition_states[ORDERS].leader_epoch == 7
 
-    play(scenario)
-
-
-def test_replaced_controller_stops_writing(play):
-    async def scenario(office):
-        await office.controller.start()
-        await office.store.delete(znode_paths.CONTROLLER)
-        assert await elect(office.ensemble.connect(), 2, 0) is not None
-        await create_topic(office.store, "orders", assignment(), {})
-        await office.settle()
-        assert office.channel.partition_states == {}
-        assert await read_partition_states(office.store, [ORDERS]) == {}
-        assert office.controller._task.done()
-
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_broker_failure_and_return_change_leaders(play):
-    async def scenario(office):
-        await create_topic(office.store, "orders", assignment(replicas=(2, 1)), {})
-        other = office.ensemble.connect()
+def test_replaced_controller_stops_writing(run_scenario):
+    async def scenario(fixture):
+        await fixture.controller.start()
+        await fixture.store.delete(znode_paths.CONTROLLER)
+        assert await elect(fixture.ensemble.connect(), 2, 0) is not None
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await fixture.run_loop()
+        assert fixture.channel.partition_states == {}
+        assert await read_partition_states(fixture.store, [ORDERS]) == {}
+        assert fixture.controller._task.done()
+
+    run_scenario(scenario)
+
+
+def test_broker_failure_and_return_change_leaders(run_scenario):
+    async def scenario(fixture):
+        await create_topic(fixture.store, "orders", assignment(replicas=(2, 1)), {})
+        other = fixture.ensemble.connect()
         await register_broker(other, 2, registration(9093))
-        await office.controller.start()
-        assert office.channel.partition_states[ORDERS].leader == 2
-        await office.ensemble.expire(other.session_id)
-        await office.settle()
-        assert office.channel.partition_states[ORDERS].leader == 1
-        assert office.channel.partition_states[ORDERS].leader_epoch == 1
-        assert set(office.channel.news[-1].brokers) == {1}
-        await register_broker(office.ensemble.connect(), 2, registration(9093))
-        await office.settle()
-        assert set(office.channel.news[-1].brokers) == {1, 2}
+        await fixture.controller.start()
+        assert fixture.channel.partition_states[ORDERS].leader == 2
+        await fixture.ensemble.expire(other.session_id)
+        await fixture.run_loop()
+        assert fixture.channel.partition_states[ORDERS].leader == 1
+        assert fixture.channel.partition_states[ORDERS].leader_epoch == 1
+        assert set(fixture.channel.metadata_updates[-1].brokers) == {1}
+        await register_broker(fixture.ensemble.connect(), 2, registration(9093))
+        await fixture.run_loop()
+        assert set(fixture.channel.metadata_updates[-1].brokers) == {1, 2}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-class Failing:
-    """A store that cannot write partition states for a while."""
+class FailingStore:
+    """A store that fails some writes of partition states."""
 
-    def __init__(self, store, times):
+    def __init__(self, store, failures):
         self._store = store
-        self._left = times
+        self._left = failures
 
     def __getattr__(self, name):
         return getattr(self._store, name)
@@ -240,66 +242,66 @@ class Failing:
 
 
 @pytest.mark.parametrize("times", [1, 3, len(RETRY_WAITS_MS)])
-def test_unavailable_store_is_retried(play, times):
-    async def scenario(office):
-        failing = Failing(office.store, times)
-        office.controller = Controller(failing, office.fence, office.channel, office.clock.sleep_ms)
-        await office.controller.start()
-        await create_topic(office.store, "orders", assignment(), {})
-        await office.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
-        assert office.channel.partition_states[ORDERS].leader == 1
-        assert ORDERS in await read_partition_states(office.store, [ORDERS])
+def test_unavailable_store_is_retried(run_scenario, failures):
+    async def scenario(fixture):
+        failing_store = FailingStore(fixture.store, failures)
+        fixture.controller = Controller(failing_store, fixture.fence, fixture.channel, fixture.clock.sleep_ms)
+        await fixture.controller.start()
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await fixture.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
+        assert fixture.channel.partition_states[ORDERS].leader == 1
+        assert ORDERS in await read_partition_states(fixture.store, [ORDERS])
 
-    play(scenario)
-
-
-def test_event_is_dropped_after_the_last_retry(play):
-    async def scenario(office):
-        failing = Failing(office.store, len(RETRY_WAITS_MS) + 1)
-        office.controller = Controller(failing, office.fence, office.channel, office.clock.sleep_ms)
-        await office.controller.start()
-        await create_topic(office.store, "orders", assignment(), {})
-        await office.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
-        assert ORDERS not in office.channel.partition_states
-        await create_topic(office.store, "others", assignment(), {})
-        await office.clock.sleep_ms(1000)
-        assert TopicPartition("others", 0) in office.channel.partition_states
-
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_controller_survives_a_store_error(play):
-    async def scenario(office):
-        await office.controller.start()
-        await office.store.create(znode_paths.topic("damaged"), b"no json")
-        await office.settle()
-        assert not office.controller._task.done()
-        await office.store.delete(znode_paths.topic("damaged"))
-        await office.settle()
-        await create_topic(office.store, "orders", assignment(), {})
-        await office.settle()
-        assert ORDERS in office.channel.partition_states
+def test_event_is_dropped_after_the_last_retry(run_scenario):
+    async def scenario(fixture):
+        failing_store = FailingStore(fixture.store, len(RETRY_WAITS_MS) + 1)
+        fixture.controller = Controller(failing_store, fixture.fence, fixture.channel, fixture.clock.sleep_ms)
+        await fixture.controller.start()
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await fixture.clock.sleep_ms(sum(RETRY_WAITS_MS) + 1000)
+        assert ORDERS not in fixture.channel.partition_states
+        await create_topic(fixture.store, "others", assignment(), {})
+        await fixture.clock.sleep_ms(1000)
+        assert TopicPartition("others", 0) in fixture.channel.partition_states
 
-    play(scenario)
+    run_scenario(scenario)
 
 
-def test_controller_survives_a_channel_error(play):
-    async def scenario(office):
-        await office.controller.start()
-        tell, calls = office.channel.leader_and_isr, []
+def test_controller_survives_a_store_error(run_scenario):
+    async def scenario(fixture):
+        await fixture.controller.start()
+        await fixture.store.create(znode_paths.topic("damaged"), b"no json")
+        await fixture.run_loop()
+        assert not fixture.controller._task.done()
+        await fixture.store.delete(znode_paths.topic("damaged"))
+        await fixture.run_loop()
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await fixture.run_loop()
+        assert ORDERS in fixture.channel.partition_states
 
-        async def broken(order):
-            calls.append(order)
+    run_scenario(scenario)
+
+
+def test_controller_survives_a_channel_error(run_scenario):
+    async def scenario(fixture):
+        await fixture.controller.start()
+        send, calls = fixture.channel.leader_and_isr, []
+
+        async def failing_send(request):
+            calls.append(request)
             if len(calls) == 1:
                 raise ZeroDivisionError
-            await tell(order)
+            await send(request)
 
-        office.channel.leader_and_isr = broken
-        await create_topic(office.store, "first", assignment(), {})
-        await office.settle()
-        assert not office.controller._task.done()
-        await create_topic(office.store, "orders", assignment(), {})
-        await office.settle()
-        assert ORDERS in office.channel.partition_states
+        fixture.channel.leader_and_isr = failing_send
+        await create_topic(fixture.store, "first", assignment(), {})
+        await fixture.run_loop()
+        assert not fixture.controller._task.done()
+        await create_topic(fixture.store, "orders", assignment(), {})
+        await fixture.run_loop()
+        assert ORDERS in fixture.channel.partition_states
 
-    play(scenario)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Leader choice."""
+"""Leader election."""
 
 from odradek.controller.leader_election import elect_first_leader, elect_offline_leader
 from odradek.store.znodes import LeaderIsrAndControllerEpoch
@@ -15,14 +15,18 @@ def test_new_partition_without_live_replica_stays_new():
 
 
 def test_offline_partition_is_led_by_first_live_isr_member():
-    state = LeaderIsrAndControllerEpoch(1, 4, (1, 2, 3), 5)
-    assert elect_offline_leader(state, (1, 3, 2), {2, 3}, 7) == LeaderIsrAndControllerEpoch(3, 5, (2, 3), 7)
+    leader_and_isr = LeaderIsrAndControllerEpoch(1, 4, (1, 2, 3), 5)
+    assert elect_offline_leader(leader_and_isr, (1, 3, 2), {2, 3}, 7) == LeaderIsrAndControllerEpoch(
+        3, 5, (2, 3), 7
+    )
 
 
 def test_replica_outside_isr_is_not_elected():
-    state = LeaderIsrAndControllerEpoch(1, 4, (1, 3), 5)
-    assert elect_offline_leader(state, (1, 2, 3), {2, 3}, 7) == LeaderIsrAndControllerEpoch(3, 5, (3,), 7)
-    assert elect_offline_leader(state, (1, 2, 3), {2}, 7) is None
+    leader_and_isr = LeaderIsrAndControllerEpoch(1, 4, (1, 3), 5)
+    assert elect_offline_leader(leader_and_isr, (1, 2, 3), {2, 3}, 7) == LeaderIsrAndControllerEpoch(
+        3, 5, (3,), 7
+    )
+    assert elect_offline_leader(leader_and_isr, (1, 2, 3), {2}, 7) is None
 
 
 def test_partition_without_live_isr_member_stays_offline():
