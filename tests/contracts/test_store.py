@@ -16,7 +16,7 @@ import pytest
 
 from odradek.store.embedded.database import MEMORY, Database
 from odradek.store.embedded.ensemble import FILE_NAME, EmbeddedEnsemble, Offload
-from odradek.store.port import Create, NoNode, Store, StoreError, Unavailable
+from odradek.store.port import CreateOp, NoNode, Store, StoreError, Unavailable
 from odradek.testing.store_contract import StoreContract, World
 
 
@@ -169,7 +169,7 @@ def test_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
 WRITER = """
 import asyncio, sys
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
-from odradek.store.port import Create, SetData
+from odradek.store.port import CreateOp, SetDataOp
 
 class Clock:
     def wall_ms(self): return 1
@@ -186,9 +186,9 @@ async def main():
     number = 0
     while True:
         await store.multi([
-            Create(f"/n/{number}", b"x" * (number % 700)),
-            Create(f"/n/{number}/state"),
-            SetData("/last", b"%d" % number),
+            CreateOp(f"/n/{number}", b"x" * (number % 700)),
+            CreateOp(f"/n/{number}/state"),
+            SetDataOp("/last", b"%d" % number),
         ])
         print(number, flush=True)
         number += 1
@@ -229,6 +229,6 @@ def test_killed_process_leaves_all_it_committed_and_no_ephemerals(
                 await store.get("/alive")
             stat = (await store.get("/n"))[1]
             assert (stat.num_children, stat.cversion) == (last + 1, last + 3)
-            await store.multi([Create(f"/n/{last + 1}")])
+            await store.multi([CreateOp(f"/n/{last + 1}")])
 
     asyncio.run(body())

@@ -24,7 +24,7 @@ THEIRS = {
     "FetchPartitionData",
     "LogAppendInfo",
     "PartitionInfo",
-    "SetData",
+    "SetDataOp",
     "data_loss",
 }
 """ZooKeeper's name for an operation of its multi; the name by which Kafka's clients tell of a partition; what

@@ -246,7 +246,7 @@ def _send_states(
     to_all: bool = False,
     new: Collection[TopicPartition] = (),
 ) -> list[Action]:
-    """Return LeaderAndIsr for brokers with replicas of these partitions, and UpdateMetadata for all brokers."""
+    """Return LeaderAndIsr for brokers with replicas of these partitions, and UpdateMetadata for all."""
     partition_states = _partition_states(context, partitions, new)
     metadata_update = (
         _send_update_metadata(context, context.brokers, partition_states)

@@ -1,1 +1,1 @@
-"""Where the cluster's truth lives: a store with ZooKeeper's semantics, and Kafka's layout in it."""
+"""Cluster state: a store with ZooKeeper's semantics, and Kafka's znodes in it."""

@@ -1,8 +1,8 @@
-"""How a broker finds out who it is and says so: cluster id, broker id, its node under ``/brokers/ids``.
+"""Cluster id, broker id, and the broker's registration under ``/brokers/ids``.
 
-Broker ids. An id that is configured must be the one its directories were made with. ``broker.id=-1`` with
-``broker.id.generation.enable`` means: keep the id of the directories, or else draw one above
-``reserved.broker.max.id``, so that drawn and configured ids never meet.
+A configured broker id must match the one in its log directories. ``broker.id=-1`` with
+``broker.id.generation.enable`` means: use the id of the directories, or else generate one above
+``reserved.broker.max.id``, so that generated and configured ids never collide.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BrokerIdTaken(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdRules:
-    """The settings that decide a broker's id."""
+    """The settings that determine a broker's id."""
 
     configured: int = -1
     generation_enabled: bool = True
@@ -44,7 +44,7 @@ class BrokerIdRules:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """A broker as others see it. The epoch is the zxid of its node's creation."""
+    """A registered broker. The broker epoch is the czxid of its node."""
 
     broker_id: int
     broker_epoch: int
@@ -52,13 +52,13 @@ class RegisteredBroker:
 
 
 async def create_top_level_paths(store: Store) -> None:
-    """Make the nodes that must be there before anything else."""
+    """Create the persistent top-level nodes."""
     for path in znode_paths.PERSISTENT:
         await store.ensure_path(path)
 
 
 async def read_cluster_id(store: Store) -> str | None:
-    """The cluster's id; None if the store has none yet."""
+    """Return the cluster id; None if the store has none yet."""
     try:
         return decode_cluster_id(znode_paths.CLUSTER_ID, (await store.get(znode_paths.CLUSTER_ID))[0])
     except NoNode:
@@ -66,96 +66,100 @@ async def read_cluster_id(store: Store) -> str | None:
 
 
 async def create_or_get_cluster_id(store: Store, entropy: Entropy) -> str:
-    """The cluster's id; the first broker of a cluster draws it."""
+    """Return the cluster id; the first broker of a cluster generates it."""
     for _ in range(_ATTEMPTS_MAX):
-        found = await read_cluster_id(store)
-        if found is not None:
-            return found
+        existing = await read_cluster_id(store)
+        if existing is not None:
+            return existing
         await store.ensure_path(znode_paths.CLUSTER)
         cluster_id = uuid_text(random_uuid(entropy.uuid))
         try:
             await store.create(znode_paths.CLUSTER_ID, encode_cluster_id(cluster_id))
         except NodeExists:
-            continue  # another broker was quicker; its id counts
+            continue  # another broker was first: use its id
         return cluster_id
-    raise StoreError(znode_paths.CLUSTER_ID, f"kept coming and going in {_ATTEMPTS_MAX} attempts to read it")
+    raise StoreError(
+        znode_paths.CLUSTER_ID, f"created and deleted in each of {_ATTEMPTS_MAX} attempts to read it"
+    )
 
 
-def decide_broker_id(rules: BrokerIdRules, found: Mapping[str, MetaProperties]) -> int | None:
-    """The broker's id from settings and the files found in its directories; None: draw one.
+def decide_broker_id(rules: BrokerIdRules, meta_properties: Mapping[str, MetaProperties]) -> int | None:
+    """Return the broker id from settings and the directories' files; None if one must be generated.
 
-    ``ConfigError`` or ``StorageError`` if they contradict each other or themselves.
+    Raises ``ConfigError`` or ``StorageError`` on a contradiction.
     """
     configured, reserved_max = rules.configured, rules.reserved_max
     if not rules.generation_enabled and configured < 0:
         raise ConfigError(
-            [f"broker.id: is {configured}, must be 0 or more while broker.id.generation.enable is false"]
+            [f"broker.id: must be >= 0 while broker.id.generation.enable is false, got {configured}"]
         )
     if rules.generation_enabled and not -1 <= configured <= reserved_max:
         raise ConfigError(
             [
-                f"broker.id: is {configured}, must be from -1 to reserved.broker.max.id ({reserved_max}): "
-                "ids above are drawn. Choose a lower one, raise reserved.broker.max.id, or set "
+                f"broker.id: must be between -1 and reserved.broker.max.id={reserved_max}, got {configured}. "
+                "Larger ids are generated: choose a smaller one, increase reserved.broker.max.id, or set "
                 "broker.id.generation.enable=false"
             ]
         )
-    stored = agree(found).broker_id
-    if stored is None:
+    stored_id = agree(meta_properties).broker_id
+    if stored_id is None:
         return configured if configured >= 0 else None
-    if configured not in (-1, stored):
-        path = next(path for path, meta in found.items() if meta.broker_id == stored)
+    if configured not in (-1, stored_id):
+        path = next(path for path, meta in meta_properties.items() if meta.broker_id == stored_id)
         raise ConfigError(
             [
-                f"broker.id: is {configured}, but the data was written by broker {stored}, says {path}. "
-                f"To go on with this data set broker.id={stored}; for a new broker {configured} use empty "
-                "log.dirs"
+                f"broker.id: must match the log directories, got {configured}, but {path} has "
+                f"broker.id={stored_id}. To keep the data set broker.id={stored_id}; for a new broker "
+                f"{configured} use empty log.dirs"
             ]
         )
-    return stored
+    return stored_id
 
 
-async def resolve_broker_id(store: Store, rules: BrokerIdRules, found: Mapping[str, MetaProperties]) -> int:
-    """As ``decide_broker_id``, drawing an id from the store where one is to be drawn."""
-    decided = decide_broker_id(rules, found)
-    return await generate_broker_id(store, rules.reserved_max) if decided is None else decided
+async def resolve_broker_id(
+    store: Store, rules: BrokerIdRules, meta_properties: Mapping[str, MetaProperties]
+) -> int:
+    """Like ``decide_broker_id``, but generate an id where none is determined."""
+    broker_id = decide_broker_id(rules, meta_properties)
+    return await generate_broker_id(store, rules.reserved_max) if broker_id is None else broker_id
 
 
 async def generate_broker_id(store: Store, reserved_max: int) -> int:
-    """An id no broker had before: each write to ``/brokers/seqid`` gives it a version of its own."""
+    """Return a new broker id: each write to ``/brokers/seqid`` has a unique version."""
     await store.ensure_path(znode_paths.BROKER_SEQUENCE_ID)
     return reserved_max + (await store.set(znode_paths.BROKER_SEQUENCE_ID, b"")).version
 
 
 async def register_broker(store: Store, broker_id: int, registration: BrokerRegistration) -> int:
-    """Say that this broker is alive, for as long as the session is; give its broker epoch.
+    """Create the broker's ephemeral node; return its broker epoch.
 
-    ``BrokerIdTaken`` if another session holds the id.
+    Raises ``BrokerIdTaken`` if another session holds the id.
     """
     path = znode_paths.broker(broker_id)
-    with suppress(NodeExists):  # whose it is decides below: it may be this session's own
+    with suppress(NodeExists):  # the owner is checked below: it may be this session
         await store.create(path, encode_broker(registration), ephemeral=True)
     stat = await store.exists(path)
     if stat is None:
         raise StoreError(
-            path, "vanished while it was being made: the session has ended, or someone deleted it"
+            path, "was deleted during registration: the session has ended, or another client deleted it"
         )
     if stat.ephemeral_owner != store.session_id:
         raise BrokerIdTaken(
             path,
-            f"session {stat.ephemeral_owner:#x} holds it. Either two brokers are configured with broker.id="
-            f"{broker_id}, or this one was restarted before its old session timed out: then wait for "
+            f"held by session {stat.ephemeral_owner:#x}. Either two brokers are configured with broker.id="
+            f"{broker_id}, or this broker was restarted before its old session expired: then wait for "
             "zookeeper.session.timeout.ms and start it again",
         )
     return stat.czxid
 
 
 async def update_registration(store: Store, broker_id: int, registration: BrokerRegistration) -> None:
-    """Replace what is known of a registered broker; its epoch stays."""
+    """Update the registration of a registered broker; its broker epoch stays."""
     await store.set(znode_paths.broker(broker_id), encode_broker(registration))
 
 
 async def read_brokers(store: Store) -> dict[int, RegisteredBroker]:
-    """All brokers alive, by id."""
+    """Return all live brokers, by id."""
     try:
         names = await store.children(znode_paths.BROKER_IDS)
     except NoNode:

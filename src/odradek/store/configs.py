@@ -1,8 +1,8 @@
-"""Dynamic settings of topics, brokers, clients, users and addresses, and the notes that tell of a change.
+"""Dynamic configs of topics, brokers, clients, users and IPs, and the notifications of their changes.
 
-A change and its note under ``/config/changes`` are one write, so no broker can miss one. Brokers watch that
-node's children, read the notes they have not seen, and read the settings named there anew. Notes are
-forgotten after a while; who was away longer reads all settings at its start anyway.
+A change and its notification under ``/config/changes`` are one write, so no broker can miss it. Brokers
+watch that node's children, and reload the configs named by notifications they have not seen. Notifications
+are deleted after a while; a broker that was down longer reads all configs at startup anyway.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from odradek.store import znode_paths
 from odradek.store.port import (
     BadPayload,
     BadVersion,
-    Create,
+    CreateOp,
     NodeExists,
     NoNode,
     Op,
-    SetData,
+    SetDataOp,
     Store,
     StoreError,
     Watcher,
@@ -30,9 +30,9 @@ _ATTEMPTS_MAX: Final = 10
 
 
 class ConfigChange(NamedTuple):
-    """A note: its node's name, and the entity relative to ``/config``, such as ``topics/orders``.
+    """A notification: its node's name, and the entity relative to ``/config``, such as ``topics/orders``.
 
-    A note that cannot be read names none; it must not keep the others from being read.
+    ``entity_path`` is None for a notification that cannot be decoded; it must not hide the others.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ConfigChange(NamedTuple):
 
 
 async def read_config(store: Store, entity_type: str, name: str) -> dict[str, str]:
-    """The settings of one entity; none if it has no node."""
+    """Return the configs of one entity; none if it has no node."""
     path = znode_paths.config(entity_type, name)
     try:
         data, _ = await store.get(path)
@@ -50,7 +50,7 @@ async def read_config(store: Store, entity_type: str, name: str) -> dict[str, st
 
 
 async def read_configs(store: Store, entity_type: str) -> dict[str, dict[str, str]]:
-    """The settings of all entities of a type, by name."""
+    """Return the configs of all entities of a type, by name."""
     try:
         names = await store.children(f"{znode_paths.CONFIG}/{entity_type}")
     except NoNode:
@@ -64,41 +64,41 @@ async def read_configs(store: Store, entity_type: str) -> dict[str, dict[str, st
 
 
 async def change_config(store: Store, entity_type: str, name: str, config: Mapping[str, str]) -> None:
-    """Replace all settings of an entity and tell the brokers."""
+    """Replace all configs of an entity and notify the brokers."""
     await store.ensure_path(f"{znode_paths.CONFIG}/{entity_type}")
     await store.ensure_path(znode_paths.CONFIG_CHANGES)
-    note = Create(
+    notification = CreateOp(
         f"{znode_paths.CONFIG_CHANGES}/{znode_paths.CONFIG_CHANGE_PREFIX}",
         encode_config_change(f"{entity_type}/{name}"),
         sequence=True,
     )
-    await write_with_config(store, entity_type, name, config, [note])
+    await write_with_config(store, entity_type, name, config, [notification])
 
 
 async def write_with_config(
     store: Store, entity_type: str, name: str, config: Mapping[str, str], more: list[Op]
 ) -> None:
-    """Set or create an entity's settings, together with more operations, as one write.
+    """Set or create an entity's config node, together with more operations, as one write.
 
-    An error of one of ``more`` is raised as it is; a race about the settings' own node is tried again.
+    Errors of ``more`` are raised; a conflict on the config node itself is retried.
     """
     path, data = znode_paths.config(entity_type, name), encode_config(config)
     for _ in range(_ATTEMPTS_MAX):
         stat = await store.exists(path)
-        op = Create(path, data) if stat is None else SetData(path, data, stat.version)
+        op = CreateOp(path, data) if stat is None else SetDataOp(path, data, stat.version)
         try:
             await store.multi([op, *more])
-        except (NodeExists, NoNode, BadVersion) as refused:
-            # The first operation names the settings' node. A missing parent is not a race.
-            if refused.op_index != 0 or (isinstance(refused, NoNode) and isinstance(op, Create)):
+        except (NodeExists, NoNode, BadVersion) as error:
+            # The first operation is on the config node. A missing parent is not a conflict.
+            if error.op_index != 0 or (isinstance(error, NoNode) and isinstance(op, CreateOp)):
                 raise
             continue
         return
-    raise StoreError(path, f"changed under each of {_ATTEMPTS_MAX} attempts to write it")
+    raise StoreError(path, f"write conflict in each of {_ATTEMPTS_MAX} attempts")
 
 
 async def watch_config_changes(store: Store, watcher: Watcher | None = None) -> list[ConfigChange]:
-    """The notes there are, oldest first; with a watcher, one event when one is added or removed."""
+    """Return the notifications, oldest first; the watcher fires once when one is added or removed."""
     root = znode_paths.CONFIG_CHANGES
     try:
         names = await (store.children(root) if watcher is None else store.watch_children(root, watcher))
@@ -121,7 +121,7 @@ def _entity_path(path: str, data: bytes) -> str | None:
 
 
 async def delete_expired_config_changes(store: Store, now_ms: int, kept_ms: int = CHANGE_KEPT_MS) -> int:
-    """Delete notes older than ``kept_ms``; give how many."""
+    """Delete notifications older than ``kept_ms``; return their number."""
     root, count = znode_paths.CONFIG_CHANGES, 0
     for change in await watch_config_changes(store):
         path = f"{root}/{change.name}"
@@ -130,6 +130,6 @@ async def delete_expired_config_changes(store: Store, now_ms: int, kept_ms: int 
             try:
                 await store.delete(path)
             except NoNode:
-                continue  # another broker forgets too
+                continue  # another broker deleted it
             count += 1
     return count

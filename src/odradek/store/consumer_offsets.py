@@ -24,13 +24,13 @@ async def write_consumer_offset(store: Store, group: str, partition: TopicPartit
 async def read_consumer_offsets(
     store: Store, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The offsets there are; a partition without one is left out."""
-    asked = list(partitions)
-    nodes = [znode_paths.consumer_offset(group, partition) for partition in asked]
-    for path in nodes:
+    """Return the stored offsets; partitions without one are omitted."""
+    requested = list(partitions)
+    node_paths = [znode_paths.consumer_offset(group, partition) for partition in requested]
+    for path in node_paths:
         check_path(path)
     return {
         partition: decode_number(path, node[0])
-        for partition, path, node in zip(asked, nodes, await store.get_many(nodes), strict=True)
+        for partition, path, node in zip(requested, node_paths, await store.get_many(node_paths), strict=True)
         if node is not None and node[0]
     }

@@ -1,8 +1,8 @@
-"""Who is the controller: election, epoch, and the fence that keeps a former one from writing.
+"""Controller election, the controller epoch, and the fencing of former controllers.
 
-Invariant: ``/controller`` and the increment of ``/controller_epoch`` are one write, so each controller has an
-epoch of its own; every later write of a controller checks that the epoch's node still has the version its
-election gave it. One that was replaced fails that check whatever it believes.
+Invariant: the creation of ``/controller`` and the increment of ``/controller_epoch`` are one write, so each
+controller has its own epoch; every later write of a controller checks that ``/controller_epoch`` still has
+the version of its election. A controller that was replaced fails that check.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 from odradek.store import znode_paths
 from odradek.store.port import (
     BadVersion,
-    Check,
-    Create,
-    Delete,
+    CheckOp,
+    CreateOp,
+    DeleteOp,
     NodeExists,
     NoNode,
     Op,
     OpResult,
-    SetData,
+    SetDataOp,
     Stat,
     Store,
     StoreError,
@@ -40,35 +40,35 @@ _INITIAL_EPOCH: Final = 0
 
 
 class ControllerMoved(StoreError):
-    what = "another broker is the controller now"
+    what = "another broker is the controller"
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A won election: the controller's epoch, and the version its node got."""
+    """Result of a won election: the controller epoch, and the version of its znode."""
 
     controller_epoch: int
     epoch_version: int
 
-    def check(self) -> Check:
-        return Check(znode_paths.CONTROLLER_EPOCH, self.epoch_version)
+    def check(self) -> CheckOp:
+        return CheckOp(znode_paths.CONTROLLER_EPOCH, self.epoch_version)
 
 
 async def elect(store: Store, broker_id: int, now_ms: int) -> Fence | None:
-    """Try to become the controller; None if another is, or was quicker.
+    """Try to become the controller; return None if another broker is.
 
-    May be called again after ``Unavailable``: an election this session won is found as won.
+    May be called again after ``Unavailable``: an election that this session has won is recognised.
     """
-    held = await store.exists(znode_paths.CONTROLLER)
-    if held is not None:
-        return await _find_own_fence(store, held)
+    controller_stat = await store.exists(znode_paths.CONTROLLER)
+    if controller_stat is not None:
+        return await _fence_if_elected(store, controller_stat)
     epoch, version = await _read_or_create_epoch(store)
     registration = encode_controller(ControllerRegistration(broker_id, now_ms))
     try:
         results = await store.multi(
             [
-                Create(znode_paths.CONTROLLER, registration, ephemeral=True),
-                SetData(znode_paths.CONTROLLER_EPOCH, encode_number(epoch + 1), version),
+                CreateOp(znode_paths.CONTROLLER, registration, ephemeral=True),
+                SetDataOp(znode_paths.CONTROLLER_EPOCH, encode_number(epoch + 1), version),
             ]
         )
     except (NodeExists, BadVersion):
@@ -79,9 +79,9 @@ async def elect(store: Store, broker_id: int, now_ms: int) -> Fence | None:
 
 
 async def resign(store: Store, fence: Fence) -> None:
-    """Give up the office so that another broker can be elected. Nothing happens if one already was."""
+    """Delete ``/controller`` so that another broker can be elected. Does nothing if one already was."""
     try:
-        await store.multi([fence.check(), Delete(znode_paths.CONTROLLER)])
+        await store.multi([fence.check(), DeleteOp(znode_paths.CONTROLLER)])
     except (BadVersion, NoNode):
         return
 
@@ -95,13 +95,13 @@ async def read_controller(store: Store) -> ControllerRegistration | None:
 
 
 async def watch_controller(store: Store, watcher: Watcher) -> ControllerRegistration | None:
-    """As ``read_controller``, and one event when the controller comes, changes or goes."""
+    """Like ``read_controller``; the watcher fires once when the controller changes."""
     await store.watch_exists(znode_paths.CONTROLLER, watcher)
     return await read_controller(store)
 
 
-async def read_epoch(store: Store) -> tuple[int, int] | None:
-    """The controller epoch and its node's version; None before the first election."""
+async def read_controller_epoch(store: Store) -> tuple[int, int] | None:
+    """Return the controller epoch and its znode version; None before the first election."""
     try:
         data, stat = await store.get(znode_paths.CONTROLLER_EPOCH)
     except NoNode:
@@ -109,46 +109,47 @@ async def read_epoch(store: Store) -> tuple[int, int] | None:
     return decode_number(znode_paths.CONTROLLER_EPOCH, data), stat.version
 
 
-async def fenced(store: Store, fence: Fence | None, ops: Sequence[Op]) -> list[OpResult]:
-    """A multi that happens only while the fence stands; without a fence, a plain one.
+async def fenced_multi(store: Store, fence: Fence | None, ops: Sequence[Op]) -> list[OpResult]:
+    """Run a multi that also checks the controller epoch; without a fence, a plain one.
 
-    ``ControllerMoved`` if it fell; other errors keep the place of the failing operation in ``ops``.
+    Raises ``ControllerMoved`` if the check fails; other errors have the operation's index in ``ops``.
     """
     if fence is None:
         return await store.multi(ops)
     try:
         return (await store.multi([fence.check(), *ops]))[1:]
-    except StoreError as refused:
-        if refused.op_index is None:
+    except StoreError as error:
+        if error.op_index is None:
             raise
-        if refused.op_index == 0:
+        if error.op_index == 0:
             raise ControllerMoved(
-                znode_paths.CONTROLLER_EPOCH, f"epoch {fence.controller_epoch} is over"
-            ) from refused
-        raise type(refused)(refused.path, refused.detail, refused.op_index - 1) from refused
+                znode_paths.CONTROLLER_EPOCH, f"controller epoch {fence.controller_epoch} is fenced"
+            ) from error
+        raise type(error)(error.path, error.detail, error.op_index - 1) from error
 
 
-async def _find_own_fence(store: Store, held: Stat) -> Fence | None:
-    """The fence of a controller's node, if this session made it.
+async def _fence_if_elected(store: Store, controller_stat: Stat) -> Fence | None:
+    """Return the fence of ``/controller`` if this session created it.
 
-    The epoch changes only together with that node's creation: while the node stays, the epoch is its own.
+    The epoch changes only together with the creation of that node: while the node stays, the epoch is its
+    own.
     """
-    if held.ephemeral_owner != store.session_id:
+    if controller_stat.ephemeral_owner != store.session_id:
         return None
-    epoch = await read_epoch(store)
-    again = await store.exists(znode_paths.CONTROLLER)
-    if epoch is None or again is None or again.czxid != held.czxid:
+    epoch = await read_controller_epoch(store)
+    stat_now = await store.exists(znode_paths.CONTROLLER)
+    if epoch is None or stat_now is None or stat_now.czxid != controller_stat.czxid:
         return None
     return Fence(*epoch)
 
 
 async def _read_or_create_epoch(store: Store) -> tuple[int, int]:
-    found = await read_epoch(store)
-    if found is not None:
-        return found
-    with suppress(NodeExists):  # another broker may stand for election too
+    epoch_and_version = await read_controller_epoch(store)
+    if epoch_and_version is not None:
+        return epoch_and_version
+    with suppress(NodeExists):  # another candidate may have created it
         await store.create(znode_paths.CONTROLLER_EPOCH, encode_number(_INITIAL_EPOCH))
-    found = await read_epoch(store)
-    if found is None:
+    epoch_and_version = await read_controller_epoch(store)
+    if epoch_and_version is None:
         raise StoreError(znode_paths.CONTROLLER_EPOCH, "was deleted during an election")
-    return found
+    return epoch_and_version

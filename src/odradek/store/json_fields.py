@@ -1,4 +1,4 @@
-"""Strict reading of a node's JSON: the value asked for, or ``BadPayload`` naming node and field. Pure."""
+"""Strict decoding of a znode's JSON: typed fields, or ``BadPayload`` with path and field. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def write_json(value: Mapping[str, object]) -> bytes:
-    """JSON as Kafka writes it: no spaces, no escapes beyond what JSON needs."""
+    """Encode JSON as Kafka does: no spaces, no escapes beyond what JSON needs."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def read_json(path: str, data: bytes) -> Fields:
-    """The object a node holds."""
+    """Decode a node's JSON object."""
     try:
         value = json.loads(data.decode("utf-8"), parse_constant=_not_json)
     except (ValueError, RecursionError) as bad:
@@ -30,7 +30,7 @@ def _not_json(word: str) -> NoReturn:
 
 
 class Fields:
-    """A JSON object of a node, read by field."""
+    """A JSON object of a node."""
 
     __slots__ = ("_name", "_path", "_value")
 
@@ -38,7 +38,7 @@ class Fields:
         self._path = path
         self._name = name
         if not isinstance(value, dict):
-            self.fail(f"{name or 'the whole'} is {_shown(value)}, not an object")
+            self.fail(f"{name or 'the payload'} must be an object, got {_shown(value)}")
         self._value: dict[str, Any] = value
 
     def __contains__(self, field: str) -> bool:
@@ -51,7 +51,7 @@ class Fields:
         return self._get(field, _text, default)
 
     def number_in_text(self, field: str, default: int | None = None) -> int:
-        """A number that Kafka writes as a string; taken bare as well."""
+        """Return a number that Kafka writes as a string; a JSON number is accepted as well."""
         return self._get(field, _number_in_text, default)
 
     def integers(self, field: str) -> tuple[int, ...]:
@@ -61,12 +61,12 @@ class Fields:
         return self._get(field, _texts, None)
 
     def inside(self, field: str) -> Fields:
-        """An object within; empty if it is absent or null."""
+        """Return a nested object; empty if it is absent or null."""
         value = self._value.get(field)
         return Fields(self._path, self._at(field), {} if value is None else value)
 
     def objects(self, field: str) -> list[Fields]:
-        """A list of objects within; must be there."""
+        """Return a required list of objects."""
         items = self._get(field, _list, None)
         return [Fields(self._path, f"{self._at(field)}[{i}]", item) for i, item in enumerate(items)]
 
@@ -82,7 +82,7 @@ class Fields:
         try:
             return read(value)
         except ValueError as bad:
-            self.fail(f"{self._at(field)} is {_shown(value)}: {bad}")
+            self.fail(f"{self._at(field)} {bad}, got {_shown(value)}")
 
     def fail(self, why: str) -> NoReturn:
         raise BadPayload(self._path, why)
@@ -98,25 +98,28 @@ def _shown(value: object) -> str:
 
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("not a whole number")  # noqa: TRY004 - one kind of error for all readers
+        raise ValueError("must be an integer")  # noqa: TRY004 - one kind of error for all decoders
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("not a string")  # noqa: TRY004
+        raise ValueError("must be a string")  # noqa: TRY004
     return value
 
 
 def _number_in_text(value: object) -> int:
     if isinstance(value, str):
-        return int(value)
+        try:
+            return int(value)
+        except ValueError:
+            raise ValueError("must be an integer") from None
     return _integer(value)
 
 
 def _list(value: object) -> list[object]:
     if not isinstance(value, list):
-        raise ValueError("not a list")  # noqa: TRY004
+        raise ValueError("must be a list")  # noqa: TRY004
     return value
 
 

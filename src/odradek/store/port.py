@@ -1,17 +1,16 @@
-"""The port for the cluster's truth: a small tree of nodes with ZooKeeper's semantics.
+"""The port for cluster state: a tree of nodes with ZooKeeper's semantics.
 
-A ``Store`` is one session. What holds for every implementation:
+A ``Store`` is one session. Guarantees of every implementation:
 
-- Writes of a session take effect in the order they are called; a finished write is durable.
-- A ``multi`` is all or nothing; its error says which operation failed (``StoreError.op_index``).
-- A watch is a read with a promise: "this is how it is, and I will tell you once when it no longer is". It is
-  registered together with the read, so no change can fall between; it fires once; the callback gets an
+- Writes of a session take effect in call order; a completed write is durable.
+- A ``multi`` is atomic; its error says which operation failed (``StoreError.op_index``).
+- A watch is set together with a read, so no change can fall between. It fires once: the callback gets a
   ``WatchedEvent`` on the event loop, after the change can be read, never inside a writer's call. Watches of
-  one session fire in the order of the changes. Registering the same callback twice for a path counts once.
-- Ephemeral nodes vanish with the session that made them, when it is closed or expires.
-- A session that has ended does not come back: each call raises ``SessionExpired``; open a new one.
+  one session fire in the order of the changes. Setting the same callback twice for a path counts once.
+- Ephemeral nodes are deleted when the session that created them is closed or expires.
+- An ended session stays ended: each call raises ``SessionExpired``; open a new one.
 
-A path is absolute, has no empty, ``.`` or ``..`` part and no slash at the end. Children come in no order.
+A path is absolute, and has no empty, ``.`` or ``..`` part and no trailing slash. Children are unordered.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 MATCH_ANY_VERSION: Final = -1
-"""In a conditional write: whatever version the node has."""
+"""Expected version of a conditional write that matches any version."""
 
 
 class Stat(NamedTuple):
-    """What a store knows about a node beside its data. Times are wall milliseconds."""
+    """Metadata of a node, as in ZooKeeper. Times are wall milliseconds."""
 
     czxid: int
     mzxid: int
@@ -42,29 +41,29 @@ Node = tuple[bytes, Stat]
 
 
 class StoreError(Exception):
-    """What the store refuses or cannot do. ``path`` is the node; ``op_index`` its place in a multi."""
+    """Base of store errors. ``path`` is the node; ``op_index`` the operation's index in a multi."""
 
-    what: str = "the store failed"
+    what: str = "store error"
 
     def __init__(self, path: str = "", detail: str = "", op_index: int | None = None) -> None:
-        where = f" {path}" if path else ""
-        place = "" if op_index is None else f" (operation {op_index} of a multi)"
-        super().__init__(f"{self.what}:{where}{place}{': ' + detail if detail else ''}")
+        node = f" {path}" if path else ""
+        operation = "" if op_index is None else f" (operation {op_index} of a multi)"
+        super().__init__(f"{self.what}:{node}{operation}{': ' + detail if detail else ''}")
         self.path = path
         self.detail = detail
         self.op_index = op_index
 
 
 class NoNode(StoreError):
-    what = "no such node"
+    what = "node does not exist"
 
 
 class NodeExists(StoreError):
-    what = "node exists already"
+    what = "node exists"
 
 
 class BadVersion(StoreError):
-    what = "node has another version"
+    what = "version conflict"
 
 
 class NotEmpty(StoreError):
@@ -72,28 +71,28 @@ class NotEmpty(StoreError):
 
 
 class NoChildrenForEphemerals(StoreError):
-    what = "an ephemeral node cannot have children"
+    what = "ephemeral nodes cannot have children"
 
 
 class BadPath(StoreError):
-    what = "not a path"
+    what = "invalid path"
 
 
 class BadPayload(StoreError):
-    what = "node holds what it must not"
+    what = "invalid node data"
 
 
 class SessionExpired(StoreError):
-    what = "the session with the store has ended"
+    what = "session has ended"
 
 
 class Unavailable(StoreError):
-    """The store could not be reached or its disk failed: a write may or may not have happened."""
+    """Raised when the store cannot be reached or its disk failed: a write may or may not have happened."""
 
-    what = "the store is not available"
+    what = "store is unavailable"
 
 
-class Create:
+class CreateOp:
     __slots__ = ("data", "ephemeral", "path", "sequence")
 
     def __init__(self, path: str, data: bytes = b"", ephemeral: bool = False, sequence: bool = False) -> None:
@@ -103,7 +102,7 @@ class Create:
         self.sequence = sequence
 
 
-class SetData:
+class SetDataOp:
     __slots__ = ("data", "path", "version")
 
     def __init__(self, path: str, data: bytes, version: int = MATCH_ANY_VERSION) -> None:
@@ -112,7 +111,7 @@ class SetData:
         self.version = version
 
 
-class Delete:
+class DeleteOp:
     __slots__ = ("path", "version")
 
     def __init__(self, path: str, version: int = MATCH_ANY_VERSION) -> None:
@@ -120,8 +119,8 @@ class Delete:
         self.version = version
 
 
-class Check:
-    """Changes nothing; fails unless the node is there with this version."""
+class CheckOp:
+    """Fails the multi unless the node exists with this version."""
 
     __slots__ = ("path", "version")
 
@@ -130,10 +129,10 @@ class Check:
         self.version = version
 
 
-Op = Create | SetData | Delete | Check
+Op = CreateOp | SetDataOp | DeleteOp | CheckOp
 
 OpResult = str | Stat | None
-"""Of a Create the path made, of a SetData the new Stat, of a Delete or Check nothing."""
+"""The path created by a CreateOp, the new Stat of a SetDataOp; None for a DeleteOp or CheckOp."""
 
 
 class WatchedEventType(enum.Enum):
@@ -158,60 +157,60 @@ class Store(Protocol):
     def session_id(self) -> int: ...
 
     def on_expired(self, callback: Callable[[], None]) -> None:
-        """Call this once, on the event loop, if the session ends other than by ``close``."""
+        """Call back once, on the event loop, if the session ends other than by ``close``."""
         ...
 
     async def get(self, path: str) -> Node:
-        """Data and Stat; ``NoNode``."""
+        """Return data and Stat; raises ``NoNode``."""
         ...
 
     async def get_many(self, paths: Iterable[str]) -> list[Node | None]:
-        """As ``get`` for each, all under way at once; None where there is no node. Not one snapshot."""
+        """Get several nodes concurrently; None where there is no node. Not one snapshot."""
         ...
 
     async def exists(self, path: str) -> Stat | None: ...
 
     async def children(self, path: str) -> list[str]:
-        """Names (not paths) of the children, in no order; ``NoNode``."""
+        """Return the names (not paths) of the children, unordered; raises ``NoNode``."""
         ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """Make a node; give its path, which for a sequence node ends with ten digits that only grow.
+        """Create a node; return its path, which for a sequence node ends with ten increasing digits.
 
-        ``NodeExists``; ``NoNode`` if the parent is not there; ``NoChildrenForEphemerals``.
+        Raises ``NodeExists``, ``NoNode`` if the parent does not exist, ``NoChildrenForEphemerals``.
         """
         ...
 
     async def set(self, path: str, data: bytes, version: int = MATCH_ANY_VERSION) -> Stat:
-        """``NoNode``; ``BadVersion``."""
+        """Replace a node's data; raises ``NoNode``, ``BadVersion``."""
         ...
 
     async def delete(self, path: str, version: int = MATCH_ANY_VERSION) -> None:
-        """``NoNode``; ``BadVersion``; ``NotEmpty``."""
+        """Delete a node; raises ``NoNode``, ``BadVersion``, ``NotEmpty``."""
         ...
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Do all in order or none; raise the first failing operation's own error, with its ``op_index``."""
+        """Run all operations or none; raises the error of the first that fails, with ``op_index``."""
         ...
 
     async def ensure_path(self, path: str) -> None:
-        """Make the persistent, empty nodes of this path that are not there yet."""
+        """Create the missing nodes of this path, persistent and empty."""
         ...
 
     async def watch_data(self, path: str, watcher: Watcher) -> Node:
-        """``get``, and one event when the node is changed or deleted. ``NoNode`` leaves no watch."""
+        """Like ``get``; fires once when the node is changed or deleted. ``NoNode`` leaves no watch."""
         ...
 
     async def watch_exists(self, path: str, watcher: Watcher) -> Stat | None:
-        """``exists``, and one event when the node is created, changed or deleted."""
+        """Like ``exists``; fires once when the node is created, changed or deleted."""
         ...
 
     async def watch_children(self, path: str, watcher: Watcher) -> list[str]:
-        """``children``, and one event when a child comes or goes, or the node itself is deleted."""
+        """Like ``children``; fires once when a child is created or deleted, or the node itself is deleted."""
         ...
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes and watches are gone on return. A second call does nothing."""
+        """End the session, with its ephemeral nodes and watches. A second call does nothing."""
         ...

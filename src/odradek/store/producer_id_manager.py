@@ -1,11 +1,11 @@
-"""Producer ids, taken from the store a block of 1 000 at a time, so that no two brokers give out one twice.
+"""Producer ids, allocated from the store in blocks of 1000, so that no two brokers use the same one.
 
-A block is claimed by writing it to ``/latest_producer_id_block`` under the version that was read. Ids of a
-block that a broker did not use before it stopped are never used.
+A block is allocated by a compare-and-set of ``/latest_producer_id_block``. Unused ids of a block are lost
+when its broker stops.
 
-A store that was put back from a copy knows less than the logs do. Were it believed, an id would be given out
-twice, and records of the second producer would be taken for repetitions of the first one's. So the block is
-raised above every id that is found elsewhere, before an id is given out.
+A store restored from a backup may be older than the logs. Ids would then be allocated twice, and records of
+the second producer rejected as duplicates of the first. So before the first allocation the block is
+advanced above every producer id in use.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from odradek.telemetry import events
 BLOCK_SIZE: Final = 1000
 _PRODUCER_ID_MAX: Final = (1 << 63) - 1
 _ATTEMPTS_MAX: Final = 100
-_GIVEN_OUT_MAX: Final = 1 << 53
-"""Far more than a store gives out in its life. A larger id is a client's invention: above it, few or none
-would be left."""
+_ALLOCATED_MAX: Final = 1 << 53
+"""Far more ids than a store ever allocates. A larger id was made up by a client; advancing the block above it
+could exhaust the ids."""
 
 FindLargest = Callable[[], Awaitable[int]]
-"""Gives the largest producer id that is known to be in use; -1 if there is none."""
+"""Returns the largest producer id known to be in use; -1 if there is none."""
 
 log = events.logger("producer_ids")
 
 
 class ProducerIdManager:
-    """The producer ids of one broker. ``find_largest`` is asked once, before the first block is claimed."""
+    """The producer ids of one broker. ``find_largest`` is called once, before the first allocation."""
 
     def __init__(self, store: Store, broker_id: int, find_largest: FindLargest | None = None) -> None:
         self._store = store
@@ -41,32 +41,32 @@ class ProducerIdManager:
         self._broker_id = broker_id
         self._next = 0
         self._last = -1
-        self._claiming = asyncio.Lock()
+        self._allocation_lock = asyncio.Lock()
 
     def try_generate_producer_id(self) -> int | None:
-        """An id at once, or None if the block is used up."""
+        """Return the next id of the current block, or None if it is used up."""
         if self._next > self._last:
             return None
         self._next += 1
         return self._next - 1
 
     async def generate_producer_id(self) -> int:
-        """An id no producer had before."""
+        """Return a new producer id."""
         producer_id = self.try_generate_producer_id()
         while producer_id is None:
-            async with self._claiming:
+            async with self._allocation_lock:
                 if self._find_largest is not None:
                     await advance_block_above(self._store, self._broker_id, await self._find_largest())
                     self._find_largest = None
-                if self._next > self._last:  # whoever waited finds the block that another one claimed
-                    block = await claim_block(self._store, self._broker_id)
+                if self._next > self._last:  # another caller may have allocated a block meanwhile
+                    block = await allocate_block(self._store, self._broker_id)
                     self._next, self._last = block.first, block.last
             producer_id = self.try_generate_producer_id()
         return producer_id
 
 
-async def claim_block(store: Store, broker_id: int) -> ProducerIdBlock:
-    """Take the next block for a broker."""
+async def allocate_block(store: Store, broker_id: int) -> ProducerIdBlock:
+    """Allocate the next block for a broker."""
     path = znode_paths.LATEST_PRODUCER_ID_BLOCK
     for _ in range(_ATTEMPTS_MAX):
         try:
@@ -78,14 +78,14 @@ async def claim_block(store: Store, broker_id: int) -> ProducerIdBlock:
         try:
             await store.set(path, encode_producer_id_block(block), stat.version)
         except BadVersion:
-            continue  # another broker was quicker
+            continue  # another broker was first
         return block
-    raise StoreError(path, f"no block could be claimed in {_ATTEMPTS_MAX} attempts")
+    raise StoreError(path, f"block allocation failed in {_ATTEMPTS_MAX} attempts")
 
 
 async def advance_block_above(store: Store, broker_id: int, producer_id: int) -> None:
-    """Let the next block begin above an id that is in use, and say so if it would not have."""
-    if not 0 <= producer_id <= _GIVEN_OUT_MAX:
+    """Advance the block above an id in use; log a warning if it was below."""
+    if not 0 <= producer_id <= _ALLOCATED_MAX:
         return
     path = znode_paths.LATEST_PRODUCER_ID_BLOCK
     first = producer_id // BLOCK_SIZE * BLOCK_SIZE
@@ -102,21 +102,21 @@ async def advance_block_above(store: Store, broker_id: int, producer_id: int) ->
         try:
             await store.set(path, encode_producer_id_block(block), stat.version)
         except BadVersion:
-            continue  # another broker was quicker
+            continue  # another broker was first
         log.warning(
             "producer_ids_raised",
             from_id=last + 1,
             to_id=block.last + 1,
-            reason=f"producer {producer_id} is in use, and this store never gave it out: the store is older "
-            "than the data, or a client chose the id",
+            reason=f"producer id {producer_id} is in use but was never allocated by this store: the store is "
+            "older than the data, or a client chose the id",
         )
         return
-    raise StoreError(path, f"the block could not be raised in {_ATTEMPTS_MAX} attempts")
+    raise StoreError(path, f"block update failed in {_ATTEMPTS_MAX} attempts")
 
 
 def next_block(path: str, data: bytes, broker_id: int) -> ProducerIdBlock:
-    """The block after the one the node holds; the first of all if it holds none."""
+    """Return the block after the one in the node; the first if the node is empty."""
     first = decode_producer_id_block(path, data).last + 1 if data else 0
     if first > _PRODUCER_ID_MAX - BLOCK_SIZE:
-        raise StoreError(path, f"all producer ids up to {first - 1} are used; there are no more")
+        raise StoreError(path, f"producer ids are exhausted: all up to {first - 1} are used")
     return ProducerIdBlock(broker_id, first, first + BLOCK_SIZE - 1)

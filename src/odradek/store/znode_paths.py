@@ -1,7 +1,7 @@
-"""The znode layout: Kafka's. Names are where things are; functions give the node of one thing.
+"""Kafka's znode layout: constants for fixed nodes, functions for the nodes of topics, brokers and so on.
 
-Names of topics, groups and entities go into paths as they are: whoever takes them from a client checks them
-first. A name that would leave its place (empty, ``.``, ``..``) is refused by the store as ``BadPath``.
+Names of topics, groups and entities are inserted as they are: the caller validates names that come from a
+client. The store rejects empty, ``.`` and ``..`` names with ``BadPath``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ PERSISTENT: Final = (
     CONFIG_BROKERS,
     CONFIG_IPS,
 )
-"""What a broker makes sure of when it starts, in Kafka's order."""
+"""Paths that a broker creates at startup, in Kafka's order."""
 
 
 def broker(broker_id: int) -> str:
@@ -108,6 +108,6 @@ def consumer_offset(group: str, topic_partition: TopicPartition) -> str:
 
 
 def acl(pattern_type: str, resource_type: str, name: str) -> str:
-    """``pattern_type`` is ``literal`` or ``prefixed``; ``resource_type`` as Kafka writes it: ``Topic``."""
+    """``pattern_type`` is ``literal`` or ``prefixed``; ``resource_type`` is spelled ``Topic``, ``Group`` …"""
     root = ACL if pattern_type == "literal" else f"{ACL_EXTENDED}/{pattern_type}"
     return f"{root}/{resource_type}/{name}"

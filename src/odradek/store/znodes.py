@@ -1,8 +1,8 @@
-"""What each node holds: values, and their form in the store, byte for byte as Kafka 3.9 writes it.
+"""Contents of the znodes: values, and their encoding byte for byte as Kafka 3.9 writes it.
 
-The order of fields is Kafka's too (it comes from the iteration order of Scala's maps), so that a node written
-here and one written there can be compared; partitions of a topic are written in the order of their numbers.
-Reading takes every older version that Kafka 3.9 reads; what is neither raises ``BadPayload`` with the path.
+The field order is Kafka's too (the iteration order of Scala's maps), so that nodes can be compared;
+partitions of a topic are ordered by number. Decoding accepts every older version that Kafka 3.9 reads, and
+raises ``BadPayload`` with the path for anything else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RegisteredEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """``/brokers/ids/N``. ``features`` are supported (lowest, highest) versions by name."""
+    """``/brokers/ids/N``. ``features`` are supported (min, max) versions by name."""
 
     endpoints: tuple[RegisteredEndpoint, ...]
     timestamp_ms: int
@@ -48,7 +48,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """Replicas in order of preference; while a reassignment is under way also who comes and who goes."""
+    """Replicas in order of preference, and the adding and removing replicas of a reassignment."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """``/brokers/topics/T``. The id is None only in nodes from before Kafka 2.8."""
+    """``/brokers/topics/T``. The topic id is None only in nodes written before Kafka 2.8."""
 
     topic_id: TopicId | None
     partitions: Mapping[int, ReplicaAssignment]
@@ -84,7 +84,7 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """``/latest_producer_id_block``: the ids ``first`` to ``last``, both included, belong to the broker."""
+    """``/latest_producer_id_block``: the ids ``first`` to ``last``, inclusive, belong to the broker."""
 
     broker_id: int
     first: int
@@ -93,14 +93,14 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """``/feature``: highest finalized version by name."""
+    """``/feature``: max finalized version by name."""
 
     is_enabled: bool
     versions: Mapping[str, int]
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    # Clients from before endpoints were listed look for a plain-text host and port.
+    # Clients older than the endpoint list use the host and port of a PLAINTEXT listener.
     plain = [(e.host, e.port) for e in broker.endpoints if e.security_protocol == "PLAINTEXT"]
     host, port = plain[0] if plain else NO_HOST
     features = {
@@ -123,11 +123,11 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
 
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
-    """Versions 1 (host and port only) to 5."""
+    """Decode versions 1 (host and port only) to 5."""
     fields = read_json(path, data)
     version = fields.integer("version")
     if version < 1:
-        fields.fail(f"version is {version}, the first there was is 1")
+        fields.fail(f"version must be >= 1, got {version}")
     if version == 1:
         endpoints = [
             RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", fields.text("host"), fields.integer("port"))
@@ -148,9 +148,9 @@ def decode_broker(path: str, data: bytes) -> BrokerRegistration:
 def _decode_endpoint(fields: Fields, text: str, protocols: Fields) -> RegisteredEndpoint:
     match = _ENDPOINT.fullmatch(text)
     if match is None:
-        fields.fail(f"endpoint {text[:80]!r} is not LISTENER://host:port")
+        fields.fail(f"endpoint must be LISTENER://host:port, got {text[:80]!r}")
     listener, host_6, host, port = match.groups()
-    # Before version 4 a listener was called like its protocol.
+    # Before version 4 a listener was named after its security protocol.
     return RegisteredEndpoint(listener, protocols.text(listener, listener), host_6 or host or "", int(port))
 
 
@@ -172,7 +172,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
-    """Version 1 had partitions only, 2 added who comes and goes, 3 the topic's id."""
+    """Decode versions 1 to 3: 2 added adding and removing replicas, 3 the topic id."""
     fields = read_json(path, data)
     topic_id = None
     if "topic_id" in fields:
@@ -184,7 +184,7 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
     partitions = {}
     for name in replicas.names():
         if not (name.isascii() and name.isdecimal()):
-            fields.fail(f"{name[:40]!r} is not a partition number")
+            fields.fail(f"partition must be a number, got {name[:40]!r}")
         partitions[int(name)] = ReplicaAssignment(
             replicas.integers(name),
             adding.integers(name) if name in adding else (),
@@ -210,7 +210,7 @@ def decode_partition_state(path: str, data: bytes) -> LeaderIsrAndControllerEpoc
     fields = read_json(path, data)
     recovery = fields.integer("leader_recovery_state", 0)
     if recovery not in (0, 1):
-        fields.fail(f"leader_recovery_state is {recovery}, not 0 or 1")
+        fields.fail(f"leader_recovery_state must be 0 or 1, got {recovery}")
     return LeaderIsrAndControllerEpoch(
         fields.integer("leader"),
         fields.integer("leader_epoch"),
@@ -225,7 +225,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """An empty node, or one without settings, overrides nothing."""
+    """Decode configs; an empty node has none."""
     if not data:
         return {}
     config = read_json(path, data).inside("config")
@@ -238,13 +238,13 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """Version 1 gave the type and the name of the entity apart."""
+    """Decode versions 1 (entity type and name) and 2 (entity path)."""
     fields = read_json(path, data)
     version = fields.integer("version")
     if version == 1:
         return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
     if version != 2:
-        fields.fail(f"version is {version}, not 1 or 2")
+        fields.fail(f"version must be 1 or 2, got {version}")
     return fields.text("entity_path")
 
 
@@ -265,13 +265,13 @@ def decode_controller(path: str, data: bytes) -> ControllerRegistration:
 
 
 def encode_number(number: int) -> bytes:
-    """``/controller_epoch`` and consumer offsets: decimal digits, not JSON."""
+    """Encode ``/controller_epoch`` or a consumer offset: decimal digits, not JSON."""
     return b"%d" % number
 
 
 def decode_number(path: str, data: bytes) -> int:
     if not _NUMBER.fullmatch(data):
-        raise BadPayload(path, f"{data[:40]!r} is not a number")
+        raise BadPayload(path, f"must be a number, got {data[:40]!r}")
     return int(data)
 
 
@@ -300,7 +300,7 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock:
         fields.integer("broker"), fields.number_in_text("block_start"), fields.number_in_text("block_end")
     )
     if not 0 <= block.first <= block.last < 1 << 63:
-        fields.fail(f"{block.first} to {block.last} is not a block of ids")
+        fields.fail(f"invalid block of producer ids {block.first} to {block.last}")
     return block
 
 
@@ -310,20 +310,20 @@ def encode_features(features: FinalizedFeatures) -> bytes:
 
 
 def decode_features(path: str, data: bytes) -> FinalizedFeatures:
-    """Version 1 also had the lowest finalized version of each."""
+    """Decode versions 1 (with min version levels, ignored) and 2."""
     fields = read_json(path, data)
     version, status = fields.integer("version"), fields.integer("status")
     if version not in (1, 2) or status not in (0, 1):
-        fields.fail(f"version {version} with status {status} is not known")
+        fields.fail(f"version must be 1 or 2 and status 0 or 1, got version {version} and status {status}")
     features = fields.inside("features")
     versions = {name: features.inside(name).integer("max_version_level") for name in features.names()}
     if any(highest < 1 for highest in versions.values()):
-        fields.fail("a finalized version is below 1")
+        fields.fail("finalized versions must be >= 1")
     return FinalizedFeatures(status == 1, versions)
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """ISR change notifications and ``/admin/preferred_replica_election``."""
+    """Encode an ISR change notification or ``/admin/preferred_replica_election``."""
     listed = [{"topic": topic, "partition": partition} for topic, partition in partitions]
     return write_json({"version": 1, "partitions": listed})
 
@@ -334,7 +334,7 @@ def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
 
 
 def encode_reassignment(targets: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
-    """``/admin/reassign_partitions``."""
+    """Encode ``/admin/reassign_partitions``."""
     listed = [{"topic": t, "partition": p, "replicas": replicas} for (t, p), replicas in targets.items()]
     return write_json({"version": 1, "partitions": listed})
 
@@ -347,7 +347,7 @@ def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[in
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """A log directory of this broker failed (event 1, the only one there is)."""
+    """Encode a log directory failure of this broker (event 1, the only one)."""
     return write_json({"version": 1, "broker": broker_id, "event": 1})
 
 

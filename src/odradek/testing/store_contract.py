@@ -16,16 +16,16 @@ from typing import Protocol, TypeVar
 from odradek.store.port import (
     BadPath,
     BadVersion,
-    Check,
-    Create,
-    Delete,
+    CheckOp,
+    CreateOp,
+    DeleteOp,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
     NotEmpty,
     Op,
     SessionExpired,
-    SetData,
+    SetDataOp,
     Stat,
     Store,
     StoreError,
@@ -401,7 +401,7 @@ class StoreContract(abc.ABC):
                 lambda s=store: s.create("/a"),  # type: ignore[misc]
                 lambda s=store: s.set("/", b""),  # type: ignore[misc]
                 lambda s=store: s.delete("/a"),  # type: ignore[misc]
-                lambda s=store: s.multi([Check("/")]),  # type: ignore[misc]
+                lambda s=store: s.multi([CheckOp("/")]),  # type: ignore[misc]
                 lambda s=store: s.ensure_path("/a/b"),  # type: ignore[misc]
                 lambda s=store: s.watch_data("/", Witness()),  # type: ignore[misc]
                 lambda s=store: s.watch_exists("/", Witness()),  # type: ignore[misc]
@@ -429,14 +429,14 @@ class StoreContract(abc.ABC):
         store = await world.connect()
         await store.create("/old", b"1")
         ops: list[Op] = [
-            Check("/old", 0),
-            Create("/new", b"n"),
-            Create("/new/child_", b"c", sequence=True),
-            Create("/new/mine", ephemeral=True),
-            SetData("/old", b"2", 0),
-            SetData("/old", b"3", 1),
-            Delete("/new/mine"),
-            Create("/new/mine", b"again"),
+            CheckOp("/old", 0),
+            CreateOp("/new", b"n"),
+            CreateOp("/new/child_", b"c", sequence=True),
+            CreateOp("/new/mine", ephemeral=True),
+            SetDataOp("/old", b"2", 0),
+            SetDataOp("/old", b"3", 1),
+            DeleteOp("/new/mine"),
+            CreateOp("/new/mine", b"again"),
         ]
         results = await store.multi(ops)
         assert results[0] is None
@@ -456,20 +456,20 @@ class StoreContract(abc.ABC):
         await store.create("/a", b"1")
         await store.create("/a/b")
         cases: list[tuple[Op, type[StoreError]]] = [
-            (Create("/a"), NodeExists),
-            (Create("/x/y"), NoNode),
-            (SetData("/x", b""), NoNode),
-            (SetData("/a", b"", 7), BadVersion),
-            (Delete("/x"), NoNode),
-            (Delete("/a"), NotEmpty),
-            (Delete("/a/b", 7), BadVersion),
-            (Check("/x", 0), NoNode),
-            (Check("/a", 7), BadVersion),
+            (CreateOp("/a"), NodeExists),
+            (CreateOp("/x/y"), NoNode),
+            (SetDataOp("/x", b""), NoNode),
+            (SetDataOp("/a", b"", 7), BadVersion),
+            (DeleteOp("/x"), NoNode),
+            (DeleteOp("/a"), NotEmpty),
+            (DeleteOp("/a/b", 7), BadVersion),
+            (CheckOp("/x", 0), NoNode),
+            (CheckOp("/a", 7), BadVersion),
         ]
         before = await store.exists("/a")
         for op, error in cases:
             with refused(error, op.path, op_index=2):
-                await store.multi([SetData("/a", b"2"), Create("/new"), op, Create("/more")])
+                await store.multi([SetDataOp("/a", b"2"), CreateOp("/new"), op, CreateOp("/more")])
             assert await store.exists("/new") is None
         assert await store.exists("/a") == before
         assert (await store.get("/a"))[0] == b"1"
@@ -636,7 +636,7 @@ class StoreContract(abc.ABC):
         with refused(BadVersion):
             await store.set("/a", b"1", version=9)
         with refused(NoNode, op_index=2):
-            await store.multi([SetData("/a", b"1"), Create("/a/b"), Delete("/none")])
+            await store.multi([SetDataOp("/a", b"1"), CreateOp("/a/b"), DeleteOp("/none")])
         assert await watch.silent(store)
 
     @scenario
@@ -647,7 +647,7 @@ class StoreContract(abc.ABC):
         await store.watch_data("/a", data)
         await store.watch_children("/a", children)
         await store.watch_exists("/a/b", created)
-        await store.multi([SetData("/a", b"1"), Create("/a/b"), Create("/a/c")])
+        await store.multi([SetDataOp("/a", b"1"), CreateOp("/a/b"), CreateOp("/a/c")])
         assert await data.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
         assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
         assert await created.next() == WatchedEvent(WatchedEventType.CREATED, "/a/b")

@@ -77,7 +77,7 @@ class Machine:
         return BrokersChanged(brokers)
 
     def _topics_changed(self, *arguments: str) -> ControllerEvent:
-        """topics_changed orders=a/1,2/2,1 - topics with a one-letter id and the replicas of each partition."""
+        """topics_changed orders=a/1,2/2,1 - topics with a one-letter id and replicas per partition."""
         return TopicsChanged(dict(_topic(item) for item in arguments))
 
     def _preset_states(self, *arguments: str) -> None:
@@ -165,7 +165,8 @@ def _format_action(action: Action) -> str:
             deleted = f" deleted={','.join(sorted(action.deleted_topics))}" if action.deleted_topics else ""
             broker_ids = _format_list(list(action.broker_ids))
             brokers = _format_list(list(action.brokers))
-            return f"update_metadata to={broker_ids} brokers={brokers} {_format_states(action.partition_states)}{deleted}"
+            states = _format_states(action.partition_states)
+            return f"update_metadata to={broker_ids} brokers={brokers} {states}{deleted}"
         case SendStopReplica():
             return f"stop_replica {action.broker_id} {' '.join(map(str, action.partitions))}"
         case RemoveTopic():

@@ -1,4 +1,4 @@
-"""An empty store in memory, and what a broker passes to it."""
+"""An empty embedded store in memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from odradek.store.embedded.ensemble import EmbeddedEnsemble
 T = TypeVar("T")
 
 
-class SetClock:
-    """Shows the time it was set to."""
+class ManualClock:
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
@@ -31,26 +31,26 @@ class SetClock:
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-async def later(work: Callable[[], None]) -> None:
-    """Let others run before and after a commit, as a thread would."""
+async def yielding_offload(work: Callable[[], None]) -> None:
+    """Yield to other tasks before and after a commit, as a thread would."""
     await asyncio.sleep(0)
     work()
     await asyncio.sleep(0)
 
 
-@pytest.fixture(params=[None, later], ids=["inline", "later"])
-def play(request, clock: SetClock) -> Callable[[Callable[[EmbeddedEnsemble], Awaitable[T]]], T]:
-    """Run a coroutine function on a fresh store; once with commits within the call, once with real races."""
+@pytest.fixture(params=[None, yielding_offload], ids=["inline", "later"])
+def run_on_store(request, clock: ManualClock) -> Callable[[Callable[[EmbeddedEnsemble], Awaitable[T]]], T]:
+    """Run a scenario on a new store, once with inline commits and once with interleaving."""
 
-    def run(body: Callable[[EmbeddedEnsemble], Awaitable[T]]) -> T:
+    def run(scenario: Callable[[EmbeddedEnsemble], Awaitable[T]]) -> T:
         async def main() -> T:
             ensemble = EmbeddedEnsemble(MEMORY, clock, offload=request.param)
             try:
-                return await body(ensemble)
+                return await scenario(ensemble)
             finally:
                 await ensemble.close()
 

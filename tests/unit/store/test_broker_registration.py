@@ -1,4 +1,4 @@
-"""Who a broker is: cluster id, broker id, registration."""
+"""Cluster id, broker id, broker registration."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.meta_properties import MetaProperties
 from odradek.store.znodes import BrokerRegistration, RegisteredEndpoint
 
-ME = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), 5)
-MOVED = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h2", 9092),), 6)
+REGISTRATION = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), 5)
+UPDATED_REGISTRATION = BrokerRegistration((RegisteredEndpoint("PLAINTEXT", "PLAINTEXT", "h2", 9092),), 6)
 
 
 class CountingEntropy:
@@ -63,8 +63,8 @@ def files(*broker_ids: int | None) -> dict[str, MetaProperties]:
         (BrokerIdRules(20, reserved_max=20), files(), 20),
     ],
 )
-def test_broker_id_is_configured_or_stored(rules, found, decided) -> None:
-    assert decide_broker_id(rules, found) == decided
+def test_broker_id_is_configured_or_stored(rules, meta_properties, expected) -> None:
+    assert decide_broker_id(rules, meta_properties) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_broker_id_is_configured_or_stored(rules, found, decided) -> None:
     [
         (BrokerIdRules(1001), "reserved.broker.max.id"),
         (BrokerIdRules(21, reserved_max=20), "reserved.broker.max.id"),
-        (BrokerIdRules(-2), "from -1"),
-        (BrokerIdRules(-1, generation_enabled=False), "0 or more"),
+        (BrokerIdRules(-2), "between -1"),
+        (BrokerIdRules(-1, generation_enabled=False), ">= 0"),
     ],
 )
-def test_broker_id_outside_allowed_range_is_rejected(rules, words) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_broker_id_outside_allowed_range_is_rejected(rules, message) -> None:
+    with pytest.raises(ConfigError, match=message):
         decide_broker_id(rules, {})
 
 
 def test_configured_broker_id_must_match_stored_id() -> None:
-    with pytest.raises(ConfigError, match=r"is 3.*broker 4.*/d0/meta.properties.*set broker.id=4"):
+    with pytest.raises(ConfigError, match=r"got 3.*/d0/meta.properties has broker.id=4.*set broker.id=4"):
         decide_broker_id(BrokerIdRules(3), files(4))
 
 
@@ -91,19 +91,19 @@ def test_directories_of_two_brokers_are_rejected() -> None:
         decide_broker_id(BrokerIdRules(-1), files(1, 2))
 
 
-def test_generated_broker_ids_are_unique_and_above_reserved_ids(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_generated_broker_ids_are_unique_and_above_reserved_ids(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
-        drawn = [await resolve_broker_id(store, BrokerIdRules(-1), {}) for _ in range(3)]
-        assert drawn == [1001, 1002, 1003]
+        broker_ids = [await resolve_broker_id(store, BrokerIdRules(-1), {}) for _ in range(3)]
+        assert broker_ids == [1001, 1002, 1003]
         assert await resolve_broker_id(store, BrokerIdRules(5), {}) == 5
         assert (await store.get(znode_paths.BROKER_SEQUENCE_ID))[1].version == 3
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_top_level_paths_are_created_once(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_top_level_paths_are_created_once(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
         zxid = ensemble.tree.zxid
@@ -111,11 +111,11 @@ def test_top_level_paths_are_created_once(play) -> None:
         assert ensemble.tree.zxid == zxid
         assert all(await store.get_many(znode_paths.PERSISTENT))
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_brokers_that_start_together_agree_on_the_cluster_id(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_brokers_that_start_together_agree_on_the_cluster_id(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         entropy = CountingEntropy()
         stores = [ensemble.connect() for _ in range(3)]
         ids = await asyncio.gather(*(create_or_get_cluster_id(store, entropy) for store in stores))
@@ -125,46 +125,46 @@ def test_brokers_that_start_together_agree_on_the_cluster_id(play) -> None:
             0
         ].encode()
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_registered_broker_is_visible_until_its_session_ends(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
-        one, two = ensemble.connect(), ensemble.connect()
-        await create_top_level_paths(one)
-        epoch = await register_broker(one, 1, ME)
-        await update_registration(one, 1, MOVED)
-        assert await read_brokers(two) == {1: RegisteredBroker(1, epoch, MOVED)}
-        assert epoch == (await two.get(znode_paths.broker(1)))[1].czxid
-        await one.close()
-        assert await read_brokers(two) == {}
-        assert await register_broker(two, 1, ME) > epoch
+def test_registered_broker_is_visible_until_its_session_ends(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        first, second = ensemble.connect(), ensemble.connect()
+        await create_top_level_paths(first)
+        epoch = await register_broker(first, 1, REGISTRATION)
+        await update_registration(first, 1, UPDATED_REGISTRATION)
+        assert await read_brokers(second) == {1: RegisteredBroker(1, epoch, UPDATED_REGISTRATION)}
+        assert epoch == (await second.get(znode_paths.broker(1)))[1].czxid
+        await first.close()
+        assert await read_brokers(second) == {}
+        assert await register_broker(second, 1, REGISTRATION) > epoch
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_registering_again_in_the_same_session_keeps_the_epoch(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_registering_again_in_the_same_session_keeps_the_epoch(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
-        assert await register_broker(store, 1, ME) == await register_broker(store, 1, ME)
+        assert await register_broker(store, 1, REGISTRATION) == await register_broker(store, 1, REGISTRATION)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_broker_id_of_another_session_is_rejected(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
-        one, two = ensemble.connect(), ensemble.connect()
-        await create_top_level_paths(one)
-        await register_broker(one, 1, ME)
+def test_broker_id_of_another_session_is_rejected(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        first, second = ensemble.connect(), ensemble.connect()
+        await create_top_level_paths(first)
+        await register_broker(first, 1, REGISTRATION)
         with pytest.raises(BrokerIdTaken, match=r"broker.id=1.*zookeeper.session.timeout.ms"):
-            await register_broker(two, 1, ME)
+            await register_broker(second, 1, REGISTRATION)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_no_brokers_in_an_empty_store(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_no_brokers_in_an_empty_store(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         assert await read_brokers(ensemble.connect()) == {}
 
-    play(body)
+    run_on_store(scenario)

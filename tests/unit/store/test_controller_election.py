@@ -1,4 +1,4 @@
-"""Controller election, epochs and fences."""
+"""Controller election, epochs and fencing."""
 
 from __future__ import annotations
 
@@ -11,111 +11,111 @@ from odradek.store.controller_election import (
     ControllerMoved,
     Fence,
     elect,
-    fenced,
+    fenced_multi,
     read_controller,
-    read_epoch,
+    read_controller_epoch,
     resign,
     watch_controller,
 )
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
-from odradek.store.port import Create, NodeExists, SessionExpired, WatchedEvent, WatchedEventType
+from odradek.store.port import CreateOp, NodeExists, SessionExpired, WatchedEvent, WatchedEventType
 from odradek.store.znodes import ControllerRegistration
 
 
-def test_first_controller_has_epoch_one(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_first_controller_has_epoch_one(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
-        assert await read_epoch(store) is None
+        assert await read_controller_epoch(store) is None
         assert await read_controller(store) is None
         assert await elect(store, 3, 17) == Fence(1, 1)
         assert await read_controller(store) == ControllerRegistration(3, 17)
-        assert await read_epoch(store) == (1, 1)
+        assert await read_controller_epoch(store) == (1, 1)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_one_of_many_candidates_is_elected(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_one_of_many_candidates_is_elected(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect() for _ in range(4)]
         fences = await asyncio.gather(*(elect(store, n, 1) for n, store in enumerate(stores)))
         won = [n for n, fence in enumerate(fences) if fence is not None]
         assert len(won) == 1
         assert await read_controller(stores[0]) == ControllerRegistration(won[0], 1)
-        assert await read_epoch(stores[0]) == (1, 1)
+        assert await read_controller_epoch(stores[0]) == (1, 1)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_repeated_election_by_the_controller_returns_its_fence(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_repeated_election_by_the_controller_returns_its_fence(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         assert await elect(store, 1, 1) == await elect(store, 1, 2) == Fence(1, 1)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_next_controller_has_next_epoch_and_fences_the_former(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
-        one, two = ensemble.connect(), ensemble.connect()
-        old = await elect(one, 1, 1)
+def test_next_controller_has_next_epoch_and_fences_the_former(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        first, second = ensemble.connect(), ensemble.connect()
+        old = await elect(first, 1, 1)
         assert old is not None
-        await fenced(one, old, [Create("/written")])
-        await one.delete(znode_paths.CONTROLLER)
-        new = await elect(two, 2, 2)
+        await fenced_multi(first, old, [CreateOp("/written")])
+        await first.delete(znode_paths.CONTROLLER)
+        new = await elect(second, 2, 2)
         assert new == Fence(2, 2)
-        with pytest.raises(ControllerMoved, match="epoch 1 is over"):
-            await fenced(one, old, [Create("/late")])
-        assert await one.exists("/late") is None
-        await fenced(two, new, [Create("/late")])
-        await resign(one, old)
-        assert await read_controller(one) == ControllerRegistration(2, 2)
+        with pytest.raises(ControllerMoved, match="epoch 1 is fenced"):
+            await fenced_multi(first, old, [CreateOp("/late")])
+        assert await first.exists("/late") is None
+        await fenced_multi(second, new, [CreateOp("/late")])
+        await resign(first, old)
+        assert await read_controller(first) == ControllerRegistration(2, 2)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_fenced_write_error_has_the_index_of_its_operation(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_fenced_write_error_has_the_index_of_its_operation(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         fence = await elect(store, 1, 1)
         with pytest.raises(NodeExists) as caught:
-            await fenced(store, fence, [Create("/a"), Create("/a")])
+            await fenced_multi(store, fence, [CreateOp("/a"), CreateOp("/a")])
         assert caught.value.op_index == 1
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_resignation_deletes_controller_node_and_fires_watches(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
-        one, two = ensemble.connect(), ensemble.connect()
-        told: list[WatchedEvent] = []
-        fence = await elect(one, 1, 1)
+def test_resignation_deletes_controller_node_and_fires_watches(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        first, second = ensemble.connect(), ensemble.connect()
+        events: list[WatchedEvent] = []
+        fence = await elect(first, 1, 1)
         assert fence is not None
-        assert await watch_controller(two, told.append) == ControllerRegistration(1, 1)
-        await resign(one, fence)
+        assert await watch_controller(second, events.append) == ControllerRegistration(1, 1)
+        await resign(first, fence)
         await asyncio.sleep(0)
-        assert told == [WatchedEvent(WatchedEventType.DELETED, znode_paths.CONTROLLER)]
-        assert await elect(two, 2, 2) == Fence(2, 2)
+        assert events == [WatchedEvent(WatchedEventType.DELETED, znode_paths.CONTROLLER)]
+        assert await elect(second, 2, 2) == Fence(2, 2)
 
-    play(body)
-
-
-def test_expired_controller_can_be_replaced(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
-        one, two = ensemble.connect(), ensemble.connect()
-        await elect(one, 1, 1)
-        assert await elect(two, 2, 2) is None
-        await ensemble.expire(one.session_id)
-        assert await elect(two, 2, 2) == Fence(2, 2)
-
-    play(body)
+    run_on_store(scenario)
 
 
-def test_fenced_write_of_expired_session_raises_session_expired(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_expired_controller_can_be_replaced(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
+        first, second = ensemble.connect(), ensemble.connect()
+        await elect(first, 1, 1)
+        assert await elect(second, 2, 2) is None
+        await ensemble.expire(first.session_id)
+        assert await elect(second, 2, 2) == Fence(2, 2)
+
+    run_on_store(scenario)
+
+
+def test_fenced_write_of_expired_session_raises_session_expired(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         fence = await elect(store, 1, 1)
         await ensemble.expire(store.session_id)
         with pytest.raises(SessionExpired):
-            await fenced(store, fence, [Create("/a")])
+            await fenced_multi(store, fence, [CreateOp("/a")])
 
-    play(body)
+    run_on_store(scenario)

@@ -1,4 +1,4 @@
-"""meta.properties: Kafka's own bytes, what is kept, and directories that contradict each other."""
+"""meta.properties: encoding, unknown keys, disagreeing directories."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_missing_broker_id_is_added() -> None:
 
 def test_oversized_file_is_not_read() -> None:
     files = files_with(a=b"#" * 100_000)
-    with pytest.raises(StorageError, match="larger than"):
+    with pytest.raises(StorageError, match="must be at most"):
         read_all(files, ["/data/a"])
 
 

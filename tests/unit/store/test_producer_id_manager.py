@@ -1,4 +1,4 @@
-"""Producer ids: blocks, races for them, their end."""
+"""Producer ids: block allocation, conflicts, exhaustion."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import pytest
 from odradek.store import znode_paths
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
 from odradek.store.port import BadPayload, BadVersion, StoreError
-from odradek.store.producer_id_manager import ProducerIdManager, advance_block_above, claim_block, next_block
+from odradek.store.producer_id_manager import (
+    ProducerIdManager,
+    advance_block_above,
+    allocate_block,
+    next_block,
+)
 from odradek.store.znodes import ProducerIdBlock, encode_producer_id_block
 
 
-def test_producer_ids_continue_across_blocks(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_producer_ids_continue_across_blocks(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         ids = ProducerIdManager(store, 1)
         assert ids.try_generate_producer_id() is None
@@ -23,35 +28,35 @@ def test_producer_ids_continue_across_blocks(play) -> None:
         data, _ = await store.get(znode_paths.LATEST_PRODUCER_ID_BLOCK)
         assert data == b'{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}'
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_brokers_never_share_a_producer_id(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_brokers_never_share_a_producer_id(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         brokers = [ProducerIdManager(ensemble.connect(), n) for n in range(3)]
 
         async def draw(ids: ProducerIdManager) -> list[int]:
             return [await ids.generate_producer_id() for _ in range(1200)]
 
-        drawn = await asyncio.gather(*(draw(ids) for ids in brokers for _ in range(2)))
-        flat = [one for some in drawn for one in some]
+        broker_ids = await asyncio.gather(*(draw(ids) for ids in brokers for _ in range(2)))
+        flat = [first for some in broker_ids for first in some]
         assert len(set(flat)) == len(flat)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_empty_node_holds_no_block(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_empty_node_holds_no_block(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await store.create(znode_paths.LATEST_PRODUCER_ID_BLOCK)
-        assert await claim_block(store, 2) == ProducerIdBlock(2, 0, 999)
-        assert await claim_block(store, 3) == ProducerIdBlock(3, 1000, 1999)
+        assert await allocate_block(store, 2) == ProducerIdBlock(2, 0, 999)
+        assert await allocate_block(store, 3) == ProducerIdBlock(3, 1000, 1999)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_block_allocation_gives_up_after_repeated_conflicts(play, monkeypatch) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_block_allocation_gives_up_after_repeated_conflicts(run_on_store, monkeypatch) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await store.create(znode_paths.LATEST_PRODUCER_ID_BLOCK)
 
@@ -60,14 +65,14 @@ def test_block_allocation_gives_up_after_repeated_conflicts(play, monkeypatch) -
 
         monkeypatch.setattr(store, "set", lose)
         with pytest.raises(StoreError, match="100 attempts"):
-            await claim_block(store, 1)
+            await allocate_block(store, 1)
 
-    play(body)
+    run_on_store(scenario)
 
 
 def test_exhausted_producer_ids_are_an_error() -> None:
     last = encode_producer_id_block(ProducerIdBlock(1, 2**63 - 1000, 2**63 - 1))
-    with pytest.raises(StoreError, match="no more"):
+    with pytest.raises(StoreError, match="exhausted"):
         next_block("/n", last, 1)
 
 
@@ -76,31 +81,31 @@ def test_invalid_node_is_not_overwritten() -> None:
         next_block("/n", b"{}", 1)
 
 
-def test_block_advances_above_ids_in_use(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_block_advances_above_ids_in_use(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await advance_block_above(store, 1, -1)
         assert await store.exists(znode_paths.LATEST_PRODUCER_ID_BLOCK) is None
         await advance_block_above(store, 1, 4_321)
-        assert await claim_block(store, 1) == ProducerIdBlock(1, 5_000, 5_999)
+        assert await allocate_block(store, 1) == ProducerIdBlock(1, 5_000, 5_999)
         await advance_block_above(store, 1, 5_999)
         await advance_block_above(store, 1, 17)
-        assert await claim_block(store, 1) == ProducerIdBlock(1, 6_000, 6_999)
+        assert await allocate_block(store, 1) == ProducerIdBlock(1, 6_000, 6_999)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_implausible_producer_id_does_not_advance_the_block(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_implausible_producer_id_does_not_advance_the_block(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await advance_block_above(store, 1, (1 << 63) - 1)
-        assert await claim_block(store, 1) == ProducerIdBlock(1, 0, 999)
+        assert await allocate_block(store, 1) == ProducerIdBlock(1, 0, 999)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_ids_in_use_are_looked_up_once(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_ids_in_use_are_looked_up_once(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         asked = []
 
         async def find_largest() -> int:
@@ -112,4 +117,4 @@ def test_ids_in_use_are_looked_up_once(play) -> None:
         assert await asyncio.gather(*(ids.generate_producer_id() for _ in range(3))) == [3_000, 3_001, 3_002]
         assert len(asked) == 1
 
-    play(body)
+    run_on_store(scenario)

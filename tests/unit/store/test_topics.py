@@ -1,4 +1,4 @@
-"""Topics, partition states, settings and old offsets in the store."""
+"""Topics, partition states, configs and consumer offsets in the store."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from odradek.store.port import BadPath, BadVersion, NodeExists, NoNode, WatchedE
 from odradek.store.topics import (
     VersionedTopic,
     create_topic,
-    forget_deletion,
     mark_for_deletion,
     read_marked_for_deletion,
     read_topics,
     remove_topic,
+    unmark_for_deletion,
     write_assignment,
 )
 from odradek.store.znodes import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
@@ -47,8 +47,8 @@ SHRUNK = LeaderIsrAndControllerEpoch(1, 0, (1,), 1)
 PARTITIONS = [TopicPartition("orders", n) for n in range(3)]
 
 
-def test_topic_and_config_are_created_in_one_write(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_topic_and_config_are_created_in_one_write(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
         zxid = ensemble.tree.zxid
@@ -58,11 +58,11 @@ def test_topic_and_config_are_created_in_one_write(play) -> None:
         assert await read_config(store, "topics", "orders") == {"retention.ms": "1"}
         assert await watch_config_changes(store) == []
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_existing_topic_is_rejected_and_keeps_its_config(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_existing_topic_is_rejected_and_keeps_its_config(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {"a": "1"})
         with pytest.raises(NodeExists) as caught:
@@ -70,46 +70,46 @@ def test_existing_topic_is_rejected_and_keeps_its_config(play) -> None:
         assert caught.value.path == znode_paths.topic("orders")
         assert await read_config(store, "topics", "orders") == {"a": "1"}
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_config_of_a_former_topic_is_replaced(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_config_of_a_former_topic_is_replaced(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await change_config(store, "topics", "orders", {"old": "1"})
         await create_topic(store, "orders", ORDERS, {})
         assert await read_config(store, "topics", "orders") == {}
         assert (await store.get(znode_paths.config("topics", "orders")))[0] == b'{"version":1,"config":{}}'
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_one_of_two_concurrent_creations_succeeds(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_one_of_two_concurrent_creations_succeeds(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect(), ensemble.connect()]
         done = await asyncio.gather(
             *(create_topic(store, "orders", ORDERS, {}) for store in stores), return_exceptions=True
         )
-        assert sorted(type(one).__name__ for one in done) == ["NodeExists", "NoneType"]
+        assert sorted(type(first).__name__ for first in done) == ["NodeExists", "NoneType"]
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_topic_watch_fires_on_creation(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_topic_watch_fires_on_creation(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
-        told: list[WatchedEvent] = []
-        assert await read_topics(store, watcher=told.append) == {}
+        events: list[WatchedEvent] = []
+        assert await read_topics(store, watcher=events.append) == {}
         await create_topic(store, "orders", ORDERS, {})
         await asyncio.sleep(0)
-        assert told == [WatchedEvent(WatchedEventType.CHILDREN, znode_paths.TOPICS)]
+        assert events == [WatchedEvent(WatchedEventType.CHILDREN, znode_paths.TOPICS)]
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_assignment_write_checks_the_version(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_assignment_write_checks_the_version(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
         assert await write_assignment(store, "orders", GROWN, 0) == 1
@@ -117,11 +117,11 @@ def test_assignment_write_checks_the_version(play) -> None:
             await write_assignment(store, "orders", ORDERS, 0)
         assert await read_topics(store, ["orders", "none"]) == {"orders": VersionedTopic(GROWN, 1)}
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_partition_states_are_created_once_and_read_in_bulk(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_partition_states_are_created_once_and_read_in_bulk(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
         assert await read_partition_states(store, PARTITIONS) == {}
@@ -134,21 +134,21 @@ def test_partition_states_are_created_once_and_read_in_bulk(play) -> None:
             PARTITIONS, VersionedLeaderAndIsr(FRESH, 0)
         )
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_state_is_created_below_leftover_nodes(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_state_is_created_below_leftover_nodes(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
         await store.ensure_path(znode_paths.partition(PARTITIONS[0]))
         assert await create_partition_states(store, {PARTITIONS[0]: FRESH}) == {PARTITIONS[0]: 0}
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_stale_partition_state_fails_alone(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_stale_partition_state_fails_alone(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_topic(store, "orders", ORDERS, {})
         await create_partition_states(store, dict.fromkeys(PARTITIONS[:2], FRESH))
@@ -164,11 +164,11 @@ def test_stale_partition_state_fails_alone(play) -> None:
         assert isinstance(outcome[PARTITIONS[1]], BadVersion)
         assert isinstance(outcome[PARTITIONS[2]], NoNode)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_fenced_controller_writes_no_state(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_fenced_controller_writes_no_state(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         fence = await elect(store, 1, 1)
         assert fence is not None
@@ -187,11 +187,11 @@ def test_fenced_controller_writes_no_state(play) -> None:
             PARTITIONS[0]: VersionedLeaderAndIsr(FRESH, 0)
         }
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_removed_topic_leaves_no_nodes(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_removed_topic_leaves_no_nodes(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
         before = set(ensemble.tree.nodes)
@@ -206,33 +206,33 @@ def test_removed_topic_leaves_no_nodes(play) -> None:
         assert set(ensemble.tree.nodes) == before
         await remove_topic(store, "orders")
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_deletion_mark_without_topic_is_removed(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_deletion_mark_without_topic_is_removed(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         assert await read_marked_for_deletion(store) == set()
         await mark_for_deletion(store, "ghost")
-        await forget_deletion(store, ["ghost", "other"])
+        await unmark_for_deletion(store, ["ghost", "other"])
         assert await read_marked_for_deletion(store) == set()
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_config_and_change_notification_are_one_write(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_config_and_change_notification_are_one_write(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await create_top_level_paths(store)
-        told: list[WatchedEvent] = []
-        assert await watch_config_changes(store, told.append) == []
+        events: list[WatchedEvent] = []
+        assert await watch_config_changes(store, events.append) == []
         zxid = ensemble.tree.zxid
         await change_config(store, "topics", "orders", {"a": "1"})
         assert ensemble.tree.zxid == zxid + 1
         await change_config(store, "topics", "orders", {"a": "2"})
         await change_config(store, "brokers", znode_paths.DEFAULT_ENTITY, {"b": "1"})
         await asyncio.sleep(0)
-        assert told == [WatchedEvent(WatchedEventType.CHILDREN, znode_paths.CONFIG_CHANGES)]
+        assert events == [WatchedEvent(WatchedEventType.CHILDREN, znode_paths.CONFIG_CHANGES)]
         assert await watch_config_changes(store) == [
             ConfigChange("config_change_0000000000", "topics/orders"),
             ConfigChange("config_change_0000000001", "topics/orders"),
@@ -243,21 +243,21 @@ def test_config_and_change_notification_are_one_write(play) -> None:
         assert await read_configs(store, "nothing") == {}
         assert await read_config(store, "topics", "none") == {}
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_invalid_notification_does_not_hide_others(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_invalid_notification_does_not_hide_others(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await change_config(store, "topics", "a", {})
         await store.create(f"{znode_paths.CONFIG_CHANGES}/config_change_", b"garbage", sequence=True)
         assert [change.entity_path for change in await watch_config_changes(store)] == ["topics/a", None]
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_expired_notifications_are_deleted(play, clock) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_expired_notifications_are_deleted(run_on_store, clock) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await change_config(store, "topics", "a", {})
         clock.now_ms += CHANGE_KEPT_MS
@@ -266,11 +266,11 @@ def test_expired_notifications_are_deleted(play, clock) -> None:
         assert await delete_expired_config_changes(store, clock.now_ms + 1) == 1
         assert [change.entity_path for change in await watch_config_changes(store)] == ["topics/b"]
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_consumer_offsets_by_group_and_partition(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_consumer_offsets_by_group_and_partition(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await write_consumer_offset(store, "g", PARTITIONS[0], 42)
         await write_consumer_offset(store, "g", PARTITIONS[0], 43)
@@ -282,21 +282,21 @@ def test_consumer_offsets_by_group_and_partition(play) -> None:
             with pytest.raises(BadPath):
                 await read_consumer_offsets(store, group, PARTITIONS)
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_concurrent_config_changes_are_both_written(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_concurrent_config_changes_are_both_written(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect() for _ in range(3)]
         await asyncio.gather(*(change_config(s, "topics", "t", {"n": str(i)}) for i, s in enumerate(stores)))
         assert len(await watch_config_changes(stores[0])) == 3
         assert (await stores[0].get(znode_paths.config("topics", "t")))[1].version == 2
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_notification_deleted_twice_is_counted_once(play, clock) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_notification_deleted_twice_is_counted_once(run_on_store, clock) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         stores = [ensemble.connect(), ensemble.connect()]
         for number in range(3):
             await change_config(stores[0], "topics", str(number), {})
@@ -305,13 +305,13 @@ def test_notification_deleted_twice_is_counted_once(play, clock) -> None:
         assert sum(counts) == 3
         assert await watch_config_changes(stores[0]) == []
 
-    play(body)
+    run_on_store(scenario)
 
 
-def test_reads_of_an_empty_store(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_reads_of_an_empty_store(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         assert await read_topics(store) == {}
         assert await watch_config_changes(store) == []
 
-    play(body)
+    run_on_store(scenario)

@@ -1,4 +1,4 @@
-"""Payloads against text that Kafka 3.9.1's own encoder (kafka.zk.ZkData) wrote; older versions; garbage."""
+"""Znode contents as encoded by Kafka 3.9.1 (kafka.zk.ZkData), older versions, invalid payloads."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The durable form of the tree: one SQLite file, or memory.
+"""The database of the embedded store: one SQLite file, or memory.
 
-Layout. ``PRAGMA user_version`` is the version of this layout (1). Table ``node`` has one row per node: path,
-data and the fields of its Stat. Table ``counter`` holds ``zxid`` (of the last write) and ``opened`` (how
-often the file was opened and written; session ids are made from it, so that none that left a trace is ever
-used twice).
+Layout. ``PRAGMA user_version`` is the layout version (1). Table ``node`` has one row per node: path, data
+and the fields of its Stat. Table ``counter`` holds ``zxid`` (of the last write) and ``opened`` (how often
+the file was opened and written; session ids derive from it, so that no id with persistent effects is
+reused).
 
-Opening a file that is there writes nothing; its first write counts the opening.
+Opening an existing file writes nothing; its first write increments ``opened``.
 
-One transaction per call of ``write``, synced once (write-ahead log, ``synchronous=FULL``). The file is locked
-for as long as it is open; a second opener is refused. Calls may come from any thread, one at a time.
+Each call of ``write`` is one transaction, synced once (write-ahead log, ``synchronous=FULL``). The file is
+locked while it is open; a second process fails to open it. Calls may come from any thread, one at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.store.embedded.node_tree import Tree
+from odradek.store.embedded.node_tree import NodeTree
 from odradek.store.port import Node, Stat, StoreError, Unavailable
 
 MEMORY: Final = ":memory:"
@@ -36,45 +36,46 @@ INSERT INTO counter VALUES ('zxid', 0), ('opened', 0);
 
 
 class DiskFull(Unavailable):
-    """Raised when there is no room for a write; what was there before still is."""
+    """Raised when the disk is full; earlier writes are kept."""
 
 
 class Database:
-    """The open file. ``opened`` counts this opening too."""
+    """An open database. ``opened`` includes this opening."""
 
-    __slots__ = ("_connection", "_is_counted", "opened", "path")
+    __slots__ = ("_connection", "_is_opening_counted", "opened", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._is_counted = False
+        self._is_opening_counted = False
         try:
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as failed:
-            raise Unavailable(path, f"cannot be opened: {failed}") from failed
+        except sqlite3.Error as error:
+            raise Unavailable(path, f"cannot be opened: {error}") from error
         try:
             self.opened = self._prepare()
-        except sqlite3.Error as failed:
+        except sqlite3.Error as error:
             self._connection.close()
-            raise _why_not_opened(path, failed) from failed
+            raise _open_error(path, error) from error
         except StoreError:
             self._connection.close()
             raise
 
     def _prepare(self) -> int:
         run = self._connection.execute
-        # With a write-ahead log the first read takes the lock; it is kept until the file is closed.
+        # With a write-ahead log the first read takes the lock, which is held until the file is closed.
         run("PRAGMA locking_mode=EXCLUSIVE")
         run("PRAGMA synchronous=FULL")
         layout = run("PRAGMA user_version").fetchone()[0]
         if layout > LAYOUT_VERSION:
             raise StoreError(
-                self.path, f"written by a newer version (layout {layout}, this one knows {LAYOUT_VERSION})"
+                self.path,
+                f"layout version must be <= {LAYOUT_VERSION}, got {layout}: written by a newer version",
             )
         if layout == 0:
-            self._make_tables()
+            self._create_tables()
         return int(run("SELECT value FROM counter WHERE name = 'opened'").fetchone()[0]) + 1
 
-    def _make_tables(self) -> None:
+    def _create_tables(self) -> None:
         run = self._connection.execute
         run("PRAGMA journal_mode=WAL")
         run("BEGIN IMMEDIATE")
@@ -83,17 +84,17 @@ class Database:
         run(f"PRAGMA user_version={LAYOUT_VERSION}")
         run("COMMIT")
 
-    def load(self) -> Tree:
-        """The tree as last written."""
+    def load(self) -> NodeTree:
+        """Load the tree as last written."""
         try:
             rows = self._connection.execute("SELECT * FROM node").fetchall()
             zxid = self._connection.execute("SELECT value FROM counter WHERE name = 'zxid'").fetchone()[0]
-        except sqlite3.Error as failed:
-            raise Unavailable(self.path, f"cannot be read: {failed}") from failed
-        return Tree(((row[0], (bytes(row[1]), Stat(*row[2:]))) for row in rows), zxid)
+        except sqlite3.Error as error:
+            raise Unavailable(self.path, f"cannot be read: {error}") from error
+        return NodeTree(((row[0], (bytes(row[1]), Stat(*row[2:]))) for row in rows), zxid)
 
     def write(self, after: Mapping[str, Node | None], zxid: int) -> None:
-        """Make these nodes durable (None: gone), all or none. Waits for the disk."""
+        """Write nodes (None deletes one) in one transaction. Waits for the disk."""
         run = self._connection.execute
         try:
             run("BEGIN IMMEDIATE")
@@ -105,27 +106,27 @@ class Database:
                 "DELETE FROM node WHERE path = ?", ((path,) for path, node in after.items() if node is None)
             )
             run("UPDATE counter SET value = ? WHERE name = 'zxid'", (zxid,))
-            if not self._is_counted:
+            if not self._is_opening_counted:
                 run("UPDATE counter SET value = ? WHERE name = 'opened'", (self.opened,))
             run("COMMIT")
-            self._is_counted = True
-        except sqlite3.Error as failed:
+            self._is_opening_counted = True
+        except sqlite3.Error as error:
             if self._connection.in_transaction:
                 self._connection.rollback()
-            kind = DiskFull if failed.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL else Unavailable
-            raise kind(self.path, f"cannot be written: {failed}") from failed
+            kind = DiskFull if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL else Unavailable
+            raise kind(self.path, f"cannot be written: {error}") from error
 
     def close(self) -> None:
         self._connection.close()
 
 
-def _why_not_opened(path: str, failed: sqlite3.Error) -> StoreError:
-    if failed.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+def _open_error(path: str, error: sqlite3.Error) -> StoreError:
+    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Unavailable(
             path,
-            "in use by another process. One broker at a time may use an embedded store: stop the other one, "
-            "give this one its own log.dirs, or set zookeeper.connect to run several",
+            "in use by another process. Only one broker can use an embedded store: stop the other broker, "
+            "use other log.dirs for this one, or set zookeeper.connect to run several",
         )
-    if failed.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return Unavailable(path, f"is damaged or not a store: {failed}")
-    return Unavailable(path, f"cannot be opened: {failed}")
+    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return Unavailable(path, f"is corrupt or not a store: {error}")
+    return Unavailable(path, f"cannot be opened: {error}")

@@ -1,12 +1,13 @@
-"""The store on SQLite: a file for one broker, memory for tests and simulation.
+"""The embedded store on SQLite: a file for one broker, memory for tests and simulation.
 
-``EmbeddedEnsemble`` takes ZooKeeper's place: it owns the tree, the file and the sessions. ``EmbeddedStore``
-is one session with it. Invariants: the tree in memory is what has been committed, and reads see nothing else;
-writes go through one queue, in order; what waits while a commit is under way shares the next transaction.
+``EmbeddedEnsemble`` replaces a ZooKeeper ensemble: it owns the tree, the file and the sessions.
+``EmbeddedStore`` is one session with it. Invariants: the tree in memory holds exactly the committed writes,
+and reads see nothing else; writes go through one queue, in order; writes queued during a commit share the
+next transaction.
 
-While ``defers_writes`` is set, a disk without room refuses nothing: the write counts, and comes to the file
-with the next one for which there is room. That is for starts, whose writes say who is there and are made
-again by the next start, and for the end of sessions.
+While ``defers_writes`` is set, a full disk fails no write: the write takes effect, and reaches the file
+with the next write that fits. This is for broker startup, whose registrations the next startup repeats, and
+for the end of sessions.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from typing import Final
 
 from odradek.ports.clock import Clock
 from odradek.store.embedded.database import Database, DiskFull
-from odradek.store.embedded.node_tree import Staged, check_path
+from odradek.store.embedded.node_tree import StagedWrites, check_path
 from odradek.store.embedded.watches import Watches
 from odradek.store.port import (
     MATCH_ANY_VERSION,
-    Create,
-    Delete,
+    CreateOp,
+    DeleteOp,
     Node,
     NodeExists,
     NoNode,
     Op,
     OpResult,
     SessionExpired,
-    SetData,
+    SetDataOp,
     Stat,
     StoreError,
     Unavailable,
@@ -43,19 +44,19 @@ from odradek.telemetry import events
 FILE_NAME: Final = "odradek-store.sqlite"
 
 Offload = Callable[[Callable[[], None]], Awaitable[None]]
-"""Runs what may wait for a disk away from the event loop; in a simulation at once."""
+"""Runs work that may wait for a disk off the event loop; in a simulation immediately."""
 
 CallSoon = Callable[[Callable[[], None]], object]
-"""Runs a callback from the event loop, later, in the order given: ``loop.call_soon``."""
+"""Schedules a callback on the event loop, in call order: ``loop.call_soon``."""
 
 _WRITES_PER_TRANSACTION_MAX: Final = 1000
-_WRITES_WAITING_MAX: Final = 100_000
+_QUEUED_WRITES_MAX: Final = 100_000
 
 log = events.logger("store")
 
 
-class _Waiting:
-    """A write in the queue. No operations at all: the end of its session."""
+class _QueuedWrite:
+    """A queued write; ``ops`` is None for the end of a session."""
 
     __slots__ = ("done", "is_multi", "ops", "session_id")
 
@@ -67,7 +68,7 @@ class _Waiting:
 
 
 class EmbeddedEnsemble:
-    """All of a store but its sessions' view.
+    """The store shared by all sessions.
 
     ``path`` is a file, or ``database.MEMORY`` for a store that lives as long as this object. Without
     ``offload``, a write is committed within its call.
@@ -81,30 +82,31 @@ class EmbeddedEnsemble:
         self._offload = offload
         self._database = Database(path)
         self.defers_writes = False
-        # What the tree has before the file: at first the end of sessions that ended with the process before.
+        # Changes in the tree that are not in the file yet: at first the end of the previous process's
+        # sessions.
         self._unwritten: dict[str, Node | None] = {}
         try:
             self.tree = self._database.load()
-            self._bury_the_dead()
+            self._end_previous_sessions()
         except StoreError:
             self._database.close()
             raise
         self._sessions: dict[int, EmbeddedStore] = {}
         self._next_session_id = (self._database.opened << 32) + 1
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_QueuedWrite] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._is_open = True
 
-    def _bury_the_dead(self) -> None:
-        """Every session of the process that had the file before is over: forget what they left."""
-        staged = Staged(self.tree)
+    def _end_previous_sessions(self) -> None:
+        """Delete the ephemeral nodes of the previous process's sessions."""
+        staged = StagedWrites(self.tree)
         for session_id in sorted(self.tree.ephemerals):
             staged.end_session(session_id, self._clock.wall_ms())
         self.tree.apply(staged)
         self._unwritten = staged.after
 
     def connect(self) -> EmbeddedStore:
-        """Begin a session."""
+        """Open a session."""
         if not self._is_open:
             raise Unavailable(self._database.path, "is closed")
         session = EmbeddedStore(self, self._next_session_id)
@@ -113,7 +115,7 @@ class EmbeddedEnsemble:
         return session
 
     async def expire(self, session_id: int) -> None:
-        """End a session as ZooKeeper does when it no longer hears from it."""
+        """Expire a session, as ZooKeeper does without heartbeats."""
         session = self._sessions.get(session_id)
         if session is not None:
             expired = session.stop()
@@ -122,7 +124,7 @@ class EmbeddedEnsemble:
             await self.end(session_id)
 
     async def close(self) -> None:
-        """End all sessions, with their ephemeral nodes, then let go of the file. Writes under way finish."""
+        """End all sessions with their ephemeral nodes, finish queued writes, close the file."""
         sessions = list(self._sessions.values())
         self.defers_writes = True
         if self._is_open:
@@ -137,104 +139,106 @@ class EmbeddedEnsemble:
 
     async def write(self, session_id: int, ops: Sequence[Op], *, is_multi: bool) -> list[OpResult]:
         """Commit operations as one write of a session."""
-        return await self._enqueue(_Waiting(session_id, ops, is_multi))
+        return await self._enqueue(_QueuedWrite(session_id, ops, is_multi))
 
     async def end(self, session_id: int) -> None:
-        """Delete what a stopped session owned, and forget it."""
+        """Remove a stopped session and its ephemeral nodes."""
         if self._sessions.pop(session_id, None) is not None:
-            await self._enqueue(_Waiting(session_id, None, False))
+            await self._enqueue(_QueuedWrite(session_id, None, False))
 
-    def _enqueue(self, waiting: _Waiting) -> asyncio.Future[list[OpResult]]:
+    def _enqueue(self, queued: _QueuedWrite) -> asyncio.Future[list[OpResult]]:
         if not self._is_open:
             raise Unavailable(self._database.path, "is closed")
-        if len(self._queue) >= _WRITES_WAITING_MAX:
-            raise Unavailable(self._database.path, f"{_WRITES_WAITING_MAX} writes are waiting already")
-        self._queue.append(waiting)
+        if len(self._queue) >= _QUEUED_WRITES_MAX:
+            raise Unavailable(self._database.path, f"write queue is full ({_QUEUED_WRITES_MAX} writes)")
+        self._queue.append(queued)
         if self._offload is None:
             self._commit_inline()
         elif self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._commit_all(self._offload))
-        return waiting.done
+        return queued.done
 
     def _commit_inline(self) -> None:
-        staged, answers = self._stage()
+        staged, completions = self._stage()
         try:
             if staged.after:
                 self._database.write(self._unwritten | staged.after, staged.zxid)
-        except Unavailable as failed:
-            self._refuse_or_defer(staged, answers, failed)
+        except Unavailable as error:
+            self._fail_or_defer(staged, completions, error)
         else:
-            self._finish(staged, answers)
+            self._finish(staged, completions)
 
     async def _commit_all(self, offload: Offload) -> None:
-        """The one writer; ends when the queue is empty. Callers wait for their own part only."""
-        answers: list[_Answer] = []
+        """Commit queued writes until the queue is empty. Callers wait for their own write only."""
+        completions: list[_Completion] = []
         try:
             while self._queue:
-                staged, answers = self._stage()
+                staged, completions = self._stage()
                 try:
                     if staged.after:
                         after = self._unwritten | staged.after
                         await offload(partial(self._database.write, after, staged.zxid))
-                except Unavailable as failed:
-                    self._refuse_or_defer(staged, answers, failed)
+                except Unavailable as error:
+                    self._fail_or_defer(staged, completions, error)
                 else:
-                    self._finish(staged, answers)
+                    self._finish(staged, completions)
         except BaseException:
-            # Cancelled, or broken: whether the transaction happened is not known, so the tree may be behind
-            # the file. Nothing more can be promised until the file is opened anew.
+            # Cancelled or crashed: the outcome of the transaction is unknown, so the tree may be behind the
+            # file. The store is unusable until the file is opened again.
             self._is_open = False
-            answers.extend((waiting.done, []) for waiting in self._queue)
+            completions.extend((queued.done, []) for queued in self._queue)
             self._queue.clear()
-            _refuse(answers, Unavailable(self._database.path, "its writer was stopped"))
+            _fail_all(completions, Unavailable(self._database.path, "its writer was stopped"))
             raise
         finally:
             self._writer = None
 
-    def _stage(self) -> tuple[Staged, list[_Answer]]:
-        """Judge the writes at the head of the queue, each after the one before."""
-        staged = Staged(self.tree)
-        answers: list[_Answer] = []
+    def _stage(self) -> tuple[StagedWrites, list[_Completion]]:
+        """Stage the writes at the head of the queue, each on top of the one before."""
+        staged = StagedWrites(self.tree)
+        completions: list[_Completion] = []
         now_ms = self._clock.wall_ms()
         for _ in range(min(len(self._queue), _WRITES_PER_TRANSACTION_MAX)):
-            waiting = self._queue.popleft()
+            queued = self._queue.popleft()
             try:
-                if waiting.ops is None:
-                    staged.end_session(waiting.session_id, now_ms)
-                    answers.append((waiting.done, []))
+                if queued.ops is None:
+                    staged.end_session(queued.session_id, now_ms)
+                    completions.append((queued.done, []))
                 else:
-                    results = staged.write(waiting.ops, waiting.session_id, now_ms, is_multi=waiting.is_multi)
-                    answers.append((waiting.done, results))
-            except StoreError as refused:
-                answers.append((waiting.done, refused))
-        return staged, answers
+                    results = staged.write(queued.ops, queued.session_id, now_ms, is_multi=queued.is_multi)
+                    completions.append((queued.done, results))
+            except StoreError as error:
+                completions.append((queued.done, error))
+        return staged, completions
 
-    def _refuse_or_defer(self, staged: Staged, answers: list[_Answer], failed: Unavailable) -> None:
-        if not self.defers_writes or not isinstance(failed, DiskFull):
-            _refuse(answers, failed)
+    def _fail_or_defer(
+        self, staged: StagedWrites, completions: list[_Completion], error: Unavailable
+    ) -> None:
+        if not self.defers_writes or not isinstance(error, DiskFull):
+            _fail_all(completions, error)
             return
-        log.warning("store_write_deferred", reason=str(failed), nodes=len(staged.after))
+        log.warning("store_write_deferred", reason=str(error), nodes=len(staged.after))
         unwritten = self._unwritten | staged.after
-        self._finish(staged, answers)
+        self._finish(staged, completions)
         self._unwritten = unwritten
 
-    def _finish(self, staged: Staged, answers: list[_Answer]) -> None:
+    def _finish(self, staged: StagedWrites, completions: list[_Completion]) -> None:
         if staged.after:
             self._unwritten = {}
         self.tree.apply(staged)
         for event in staged.events:
             for session in self._sessions.values():
-                for watcher, seen in session.watches.take(event):
-                    self._call_soon(partial(session.tell, watcher, seen))
-        for done, result in answers:
-            _answer(done, result)
+                for watcher, fired in session.watches.take(event):
+                    self._call_soon(partial(session.notify, watcher, fired))
+        for done, result in completions:
+            _complete(done, result)
 
 
-_Answer = tuple["asyncio.Future[list[OpResult]]", list[OpResult] | StoreError]
+_Completion = tuple["asyncio.Future[list[OpResult]]", list[OpResult] | StoreError]
 
 
-def _answer(done: asyncio.Future[list[OpResult]], result: list[OpResult] | StoreError) -> None:
-    if done.done():  # its caller was cancelled; the write stands
+def _complete(done: asyncio.Future[list[OpResult]], result: list[OpResult] | StoreError) -> None:
+    if done.done():  # its caller was cancelled; the write is committed
         return
     if isinstance(result, StoreError):
         done.set_exception(result)
@@ -242,14 +246,14 @@ def _answer(done: asyncio.Future[list[OpResult]], result: list[OpResult] | Store
         done.set_result(result)
 
 
-def _refuse(answers: list[_Answer], failed: Unavailable) -> None:
-    """All of a failed transaction fail alike: a refusal judged on top of it may be wrong too."""
-    for done, _ in answers:
-        _answer(done, Unavailable(failed.path, failed.detail))
+def _fail_all(completions: list[_Completion], error: Unavailable) -> None:
+    """Fail all writes of a failed transaction: results staged on top of it may be wrong too."""
+    for done, _ in completions:
+        _complete(done, Unavailable(error.path, error.detail))
 
 
 class EmbeddedStore:
-    """A session with an ``EmbeddedEnsemble``; a ``Store``."""
+    """A session with an ``EmbeddedEnsemble``; implements ``Store``."""
 
     def __init__(self, ensemble: EmbeddedEnsemble, session_id: int) -> None:
         self._ensemble = ensemble
@@ -267,7 +271,7 @@ class EmbeddedStore:
         self._on_expired.append(callback)
 
     async def get(self, path: str) -> Node:
-        return self._find(path)
+        return self._get_node(path)
 
     async def get_many(self, paths: Iterable[str]) -> list[Node | None]:
         self._require_alive()
@@ -280,23 +284,23 @@ class EmbeddedStore:
         return None if node is None else node[1]
 
     async def children(self, path: str) -> list[str]:
-        self._find(path)
+        self._get_node(path)
         return self._ensemble.tree.names_under(path)
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        result = await self._write(Create(path, data, ephemeral, sequence))
+        result = await self._write(CreateOp(path, data, ephemeral, sequence))
         assert isinstance(result, str)
         return result
 
     async def set(self, path: str, data: bytes, version: int = MATCH_ANY_VERSION) -> Stat:
-        result = await self._write(SetData(path, data, version))
+        result = await self._write(SetDataOp(path, data, version))
         assert isinstance(result, Stat)
         return result
 
     async def delete(self, path: str, version: int = MATCH_ANY_VERSION) -> None:
-        await self._write(Delete(path, version))
+        await self._write(DeleteOp(path, version))
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         self._require_alive()
@@ -312,10 +316,10 @@ class EmbeddedStore:
                 try:
                     await self.create(prefix)
                 except NodeExists:
-                    continue  # another session was quicker
+                    continue  # created by another session
 
     async def watch_data(self, path: str, watcher: Watcher) -> Node:
-        node = self._find(path)
+        node = self._get_node(path)
         self.watches.watch_data(path, watcher)
         return node
 
@@ -335,14 +339,14 @@ class EmbeddedStore:
             await self._ensemble.end(self._session_id)
 
     def stop(self) -> list[Callable[[], None]]:
-        """Refuse calls and tell no watcher from now on; give who wants to know of an expiry."""
+        """Reject calls and drop watches from now on; return the expiry callbacks."""
         self._is_alive = False
         self.watches.clear()
-        told, self._on_expired = self._on_expired, []
-        return told
+        callbacks, self._on_expired = self._on_expired, []
+        return callbacks
 
-    def tell(self, watcher: Watcher, event: WatchedEvent) -> None:
-        """Call a watcher, unless the session ended since the change."""
+    def notify(self, watcher: Watcher, event: WatchedEvent) -> None:
+        """Call a watcher, unless the session has ended since the change."""
         if self._is_alive:
             watcher(event)
 
@@ -350,7 +354,7 @@ class EmbeddedStore:
         self._require_alive()
         return (await self._ensemble.write(self._session_id, (op,), is_multi=False))[0]
 
-    def _find(self, path: str) -> Node:
+    def _get_node(self, path: str) -> Node:
         self._require_alive()
         node = self._nodes.get(path)
         if node is None:

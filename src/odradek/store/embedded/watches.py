@@ -1,8 +1,8 @@
-"""The watches of one session: who is to be told what, once. Pure.
+"""The watches of one session. Pure.
 
-Which event goes to which kind of watch is ZooKeeper's: a node's creation, change and deletion go to its data
-watches (``watch_exists`` registers one too); a deletion also to its child watches; a creation or deletion
-also to the parent's child watches, as ``CHILDREN``.
+As in ZooKeeper, a node's creation, change and deletion fire its data watches (``watch_exists`` sets one
+too); a deletion also fires its child watches; a creation or deletion also fires the parent's child watches,
+as ``CHILDREN``.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Watches:
         self._children.clear()
 
     def take(self, event: WatchedEvent) -> Iterator[tuple[Watcher, WatchedEvent]]:
-        """Who is to hear of a change, each forgotten as it is given."""
-        told = self._data.pop(event.path, {})
+        """Remove and yield the watchers that a change fires, each with its event."""
+        watchers = self._data.pop(event.path, {})
         if event.kind is WatchedEventType.DELETED:
-            told |= self._children.pop(event.path, {})
-        for watcher in told:
+            watchers |= self._children.pop(event.path, {})
+        for watcher in watchers:
             yield watcher, event
         if event.kind is not WatchedEventType.CHANGED:
             parent = parent_of(event.path)

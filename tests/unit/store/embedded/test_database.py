@@ -1,4 +1,4 @@
-"""The durable form when it fails: a full disk leaves what was there, and is over when there is room again."""
+"""The database of the embedded store: a full disk, a closed database."""
 
 from __future__ import annotations
 

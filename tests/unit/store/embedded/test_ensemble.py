@@ -1,4 +1,4 @@
-"""The embedded store beyond the contract: order of commits, failing disks, cancelled callers."""
+"""The embedded store beyond the contract: commit order, failing disks, cancelled callers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ import pytest
 
 from odradek.store.embedded.database import MEMORY, Database, DiskFull
 from odradek.store.embedded.ensemble import EmbeddedEnsemble
-from odradek.store.port import BadVersion, Create, SessionExpired, Unavailable, WatchedEvent, WatchedEventType
+from odradek.store.port import (
+    BadVersion,
+    CreateOp,
+    SessionExpired,
+    Unavailable,
+    WatchedEvent,
+    WatchedEventType,
+)
 
 
-class HeldOffload:
-    """Runs work only when told to."""
+class ManualOffload:
+    """Runs work when the test releases it."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[tuple[Callable[[], None], asyncio.Future[None]]] = asyncio.Queue()
@@ -47,13 +54,13 @@ async def opened(clock, offload=None) -> AsyncIterator[EmbeddedEnsemble]:
         await ensemble.close()
 
 
-def run(body) -> None:
-    asyncio.run(body())
+def run(scenario) -> None:
+    asyncio.run(scenario())
 
 
 def test_reads_see_only_committed_writes(clock) -> None:
-    async def body() -> None:
-        offload = HeldOffload()
+    async def scenario() -> None:
+        offload = ManualOffload()
         async with opened(clock, offload) as ensemble:
             store = ensemble.connect()
             writing = asyncio.create_task(store.create("/a"))
@@ -63,118 +70,118 @@ def test_reads_see_only_committed_writes(clock) -> None:
             assert await writing == "/a"
             assert await store.exists("/a") is not None
 
-    run(body)
+    run(scenario)
 
 
 def test_queued_writes_share_the_next_transaction(clock) -> None:
-    async def body() -> None:
-        offload = HeldOffload()
+    async def scenario() -> None:
+        offload = ManualOffload()
         async with opened(clock, offload) as ensemble:
             store = ensemble.connect()
             first = asyncio.create_task(store.create("/a"))
             await asyncio.sleep(0)
-            later = [asyncio.create_task(store.set("/a", b"%d" % n, n)) for n in range(10)]
+            queued_writes = [asyncio.create_task(store.set("/a", b"%d" % n, n)) for n in range(10)]
             stale = asyncio.create_task(store.set("/a", b"stale", 3))
             await asyncio.sleep(0)
             await offload.release()
             assert first.done()
-            assert not later[0].done()
+            assert not queued_writes[0].done()
             await offload.release()
-            assert [(await write).version for write in later] == list(range(1, 11))
+            assert [(await write).version for write in queued_writes] == list(range(1, 11))
             with pytest.raises(BadVersion):
                 await stale
             assert offload.count == 2
             assert (await store.get("/a"))[0] == b"9"
 
-    run(body)
+    run(scenario)
 
 
 def test_watch_set_during_a_commit_fires(clock) -> None:
-    async def body() -> None:
-        offload = HeldOffload()
+    async def scenario() -> None:
+        offload = ManualOffload()
         async with opened(clock, offload) as ensemble:
             store = ensemble.connect()
-            told: list[WatchedEvent] = []
+            events: list[WatchedEvent] = []
             writing = asyncio.create_task(store.create("/a"))
             await asyncio.sleep(0)
-            assert await store.watch_exists("/a", told.append) is None
+            assert await store.watch_exists("/a", events.append) is None
             await offload.release()
             await writing
-            assert told == [WatchedEvent(WatchedEventType.CREATED, "/a")]
+            assert events == [WatchedEvent(WatchedEventType.CREATED, "/a")]
 
-    run(body)
+    run(scenario)
 
 
 def test_cancelled_caller_does_not_cancel_its_write(clock) -> None:
-    async def body() -> None:
-        offload = HeldOffload()
+    async def scenario() -> None:
+        offload = ManualOffload()
         async with opened(clock, offload) as ensemble:
             store = ensemble.connect()
-            one, two = asyncio.create_task(store.create("/a")), asyncio.create_task(store.create("/b"))
+            first, second = asyncio.create_task(store.create("/a")), asyncio.create_task(store.create("/b"))
             await asyncio.sleep(0)
-            one.cancel()
+            first.cancel()
             await offload.release()
-            assert await two == "/b"
-            assert one.cancelled()
+            assert await second == "/b"
+            assert first.cancelled()
             assert await store.exists("/a") is not None
 
-    run(body)
+    run(scenario)
 
 
 def fail_next_write(monkeypatch) -> None:
-    honest = Database.write
+    real_write = Database.write
 
     def failing(self, after, zxid) -> None:
-        monkeypatch.setattr(Database, "write", honest)
+        monkeypatch.setattr(Database, "write", real_write)
         raise Unavailable(self.path, "disk full")
 
     monkeypatch.setattr(Database, "write", failing)
 
 
 @pytest.mark.parametrize("in_line", [True, False])
-def test_failed_commit_changes_nothing(clock, monkeypatch, in_line) -> None:
-    async def body() -> None:
-        async def at_once(work) -> None:
+def test_failed_commit_changes_nothing(clock, monkeypatch, inline) -> None:
+    async def scenario() -> None:
+        async def run_immediately(work) -> None:
             work()
 
-        async with opened(clock, None if in_line else at_once) as ensemble:
+        async with opened(clock, None if inline else run_immediately) as ensemble:
             store = ensemble.connect()
-            told: list[WatchedEvent] = []
-            await store.watch_children("/", told.append)
+            events: list[WatchedEvent] = []
+            await store.watch_children("/", events.append)
             fail_next_write(monkeypatch)
             with pytest.raises(Unavailable, match="disk full"):
-                await store.multi([Create("/a"), Create("/b")])
+                await store.multi([CreateOp("/a"), CreateOp("/b")])
             assert await store.children("/") == []
-            assert told == []
+            assert events == []
             await store.create("/a")
             await asyncio.sleep(0)
-            assert told == [WatchedEvent(WatchedEventType.CHILDREN, "/")]
+            assert events == [WatchedEvent(WatchedEventType.CHILDREN, "/")]
 
-    run(body)
+    run(scenario)
 
 
 def test_stopped_writer_rejects_queued_and_later_writes(clock) -> None:
-    async def body() -> None:
-        offload = HeldOffload()
+    async def scenario() -> None:
+        offload = ManualOffload()
         async with opened(clock, offload) as ensemble:
             store = ensemble.connect()
-            one = asyncio.create_task(store.create("/a"))
+            first = asyncio.create_task(store.create("/a"))
             await asyncio.sleep(0)
-            two = asyncio.create_task(store.create("/b"))
+            second = asyncio.create_task(store.create("/b"))
             await asyncio.sleep(0)
             _, done = await offload.waiting.get()
             done.cancel()
-            for write in (one, two):
+            for write in (first, second):
                 with pytest.raises(Unavailable, match="stopped"):
                     await write
             with pytest.raises(Unavailable):
                 await store.create("/c")
 
-    run(body)
+    run(scenario)
 
 
-def test_closed_store_rejects_new_sessions(play) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_closed_store_rejects_new_sessions(run_on_store) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await ensemble.close()
         with pytest.raises(Unavailable):
@@ -182,51 +189,51 @@ def test_closed_store_rejects_new_sessions(play) -> None:
         with pytest.raises(SessionExpired):
             await store.get("/")
 
-    play(body)
+    run_on_store(scenario)
 
 
 def test_watch_event_of_an_ended_session_is_dropped(clock) -> None:
-    async def body() -> None:
+    async def scenario() -> None:
         async with opened(clock) as ensemble:
-            one, two = ensemble.connect(), ensemble.connect()
-            told: list[WatchedEvent] = []
-            await one.watch_exists("/a", told.append)
-            await two.create("/a")
-            await one.close()
+            first, second = ensemble.connect(), ensemble.connect()
+            events: list[WatchedEvent] = []
+            await first.watch_exists("/a", events.append)
+            await second.create("/a")
+            await first.close()
             await asyncio.sleep(0)
-            assert told == []
+            assert events == []
 
-    run(body)
+    run(scenario)
 
 
-def test_node_times_come_from_the_clock(play, clock) -> None:
-    async def body(ensemble: EmbeddedEnsemble) -> None:
+def test_node_times_come_from_the_clock(run_on_store, clock) -> None:
+    async def scenario(ensemble: EmbeddedEnsemble) -> None:
         store = ensemble.connect()
         await store.create("/a")
         clock.now_ms += 7
         stat = await store.set("/a", b"")
         assert (stat.ctime_ms, stat.mtime_ms) == (clock.now_ms - 7, clock.now_ms)
 
-    play(body)
+    run_on_store(scenario)
 
 
 @pytest.fixture
 def full(monkeypatch) -> list[bool]:
-    """Whether the disk is full: the last one counts."""
-    states = [False]
+    """Whether the disk is full: the last element counts."""
+    is_full = [False]
     write = Database.write
 
-    def guarded(self, after, zxid):
-        if states[-1]:
+    def failing_if_full(self, after, zxid):
+        if is_full[-1]:
             raise DiskFull(self.path, "cannot be written: full")
         write(self, after, zxid)
 
-    monkeypatch.setattr(Database, "write", guarded)
-    return states
+    monkeypatch.setattr(Database, "write", failing_if_full)
+    return is_full
 
 
 def test_deferred_writes_reach_the_file_once_there_is_space(clock, full, tmp_path) -> None:
-    async def body() -> None:
+    async def scenario() -> None:
         path = str(tmp_path / "store.sqlite")
         ensemble = EmbeddedEnsemble(path, clock)
         store = ensemble.connect()
@@ -245,37 +252,37 @@ def test_deferred_writes_reach_the_file_once_there_is_space(clock, full, tmp_pat
         await store.create("/later")
         assert set(Database.load(ensemble._database).nodes) == {"/", "/before", "/here", "/later"}
         await ensemble.close()
-        again = EmbeddedEnsemble(path, clock)
-        assert set(again.tree.nodes) == {"/", "/before", "/later"}
-        assert again.tree.nodes["/before"][0] == b"changed"
-        await again.close()
+        reopened = EmbeddedEnsemble(path, clock)
+        assert set(reopened.tree.nodes) == {"/", "/before", "/later"}
+        assert reopened.tree.nodes["/before"][0] == b"changed"
+        await reopened.close()
 
-    run(body)
+    run(scenario)
 
 
 def test_store_closes_on_a_full_disk(clock, full, tmp_path) -> None:
-    async def body() -> None:
+    async def scenario() -> None:
         ensemble = EmbeddedEnsemble(str(tmp_path / "store.sqlite"), clock)
         await ensemble.connect().create("/here", ephemeral=True)
         full.append(True)
         await ensemble.close()
         full.append(False)
-        again = EmbeddedEnsemble(str(tmp_path / "store.sqlite"), clock)
-        assert set(again.tree.nodes) == {"/"}
-        await again.close()
+        reopened = EmbeddedEnsemble(str(tmp_path / "store.sqlite"), clock)
+        assert set(reopened.tree.nodes) == {"/"}
+        await reopened.close()
 
-    run(body)
+    run(scenario)
 
 
 def test_opening_a_store_writes_nothing(clock, full, tmp_path) -> None:
-    async def body() -> None:
+    async def scenario() -> None:
         path = str(tmp_path / "store.sqlite")
         ensemble = EmbeddedEnsemble(path, clock)
         await ensemble.connect().create("/kept")
         await ensemble.close()
         full.append(True)
-        again = EmbeddedEnsemble(path, clock)
-        assert set(again.tree.nodes) == {"/", "/kept"}
-        await again.close()
+        reopened = EmbeddedEnsemble(path, clock)
+        assert set(reopened.tree.nodes) == {"/", "/kept"}
+        await reopened.close()
 
-    run(body)
+    run(scenario)

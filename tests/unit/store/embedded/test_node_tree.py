@@ -1,4 +1,4 @@
-"""The tree in memory: staged writes against a model, and the paths it takes."""
+"""The node tree: staged writes, path validation."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.store.embedded.database import MEMORY, Database
-from odradek.store.embedded.node_tree import DATA_BYTES_MAX, Staged, Tree, check_path, parent_of
+from odradek.store.embedded.node_tree import DATA_BYTES_MAX, NodeTree, StagedWrites, check_path, parent_of
 from odradek.store.port import (
     BadPath,
-    Check,
-    Create,
-    Delete,
+    CheckOp,
+    CreateOp,
+    DeleteOp,
     NodeExists,
     NoNode,
-    SetData,
+    SetDataOp,
     StoreError,
 )
 
@@ -23,55 +23,55 @@ paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda part
 versions = st.sampled_from([-1, -1, 0, 1, 2])
 data = st.binary(max_size=3)
 ops = st.one_of(
-    st.builds(Create, paths, data, st.booleans(), st.booleans()),
-    st.builds(Create, paths, data),
-    st.builds(SetData, paths, data, versions),
-    st.builds(Delete, paths, versions),
-    st.builds(Check, paths, versions),
+    st.builds(CreateOp, paths, data, st.booleans(), st.booleans()),
+    st.builds(CreateOp, paths, data),
+    st.builds(SetDataOp, paths, data, versions),
+    st.builds(DeleteOp, paths, versions),
+    st.builds(CheckOp, paths, versions),
 )
 writes = st.lists(
     st.tuples(st.integers(1, 3), st.lists(ops, min_size=1, max_size=4) | st.none()), max_size=25
 )
 
 
-def stage(staged: Staged, write) -> bool:
-    session, todo = write
-    if todo is None:
+def stage(staged: StagedWrites, write) -> bool:
+    session, steps = write
+    if steps is None:
         staged.end_session(session, 5)
         return True
     try:
-        staged.write(todo, session, 5, is_multi=True)
+        staged.write(steps, session, 5, is_multi=True)
     except StoreError:
         return False
     return True
 
 
-def shape(tree: Tree) -> dict[str, tuple[object, list[str]]]:
+def shape(tree: NodeTree) -> dict[str, tuple[object, list[str]]]:
     return {path: (node, sorted(tree.names_under(path))) for path, node in tree.nodes.items()}
 
 
 @given(writes)
-def test_staged_writes_equal_single_writes(todo) -> None:
-    together, apart = Tree(), Tree()
-    staged = Staged(together)
-    done_together = [stage(staged, write) for write in todo]
-    done_apart = []
-    for write in todo:
-        one = Staged(apart)
-        done_apart.append(stage(one, write))
-        apart.apply(one)
-    together.apply(staged)
-    assert done_together == done_apart
-    assert shape(together) == shape(apart)
-    assert together.ephemerals == apart.ephemerals
-    assert together.zxid == apart.zxid
+def test_staged_writes_equal_single_writes(steps) -> None:
+    combined, single = NodeTree(), NodeTree()
+    staged = StagedWrites(combined)
+    combined_results = [stage(staged, write) for write in steps]
+    single_results = []
+    for write in steps:
+        staged_write = StagedWrites(single)
+        single_results.append(stage(staged_write, write))
+        single.apply(staged_write)
+    combined.apply(staged)
+    assert combined_results == single_results
+    assert shape(combined) == shape(single)
+    assert combined.ephemerals == single.ephemerals
+    assert combined.zxid == single.zxid
 
 
 @given(writes)
-def test_tree_is_consistent_after_any_writes(todo) -> None:
-    tree = Tree()
-    for write in todo:
-        staged = Staged(tree)
+def test_tree_is_consistent_after_any_writes(steps) -> None:
+    tree = NodeTree()
+    for write in steps:
+        staged = StagedWrites(tree)
         before = shape(tree)
         done = stage(staged, write)
         assert shape(tree) == before
@@ -91,11 +91,11 @@ def test_tree_is_consistent_after_any_writes(todo) -> None:
 
 
 @given(writes)
-def test_written_tree_is_loaded(todo) -> None:
+def test_written_tree_is_loaded(steps) -> None:
     database = Database(MEMORY)
-    tree = Tree()
-    for write in todo:
-        staged = Staged(tree)
+    tree = NodeTree()
+    for write in steps:
+        staged = StagedWrites(tree)
         stage(staged, write)
         database.write(staged.after, staged.zxid)
         tree.apply(staged)
@@ -107,9 +107,9 @@ def test_written_tree_is_loaded(todo) -> None:
 
 
 def test_ended_session_loses_its_staged_ephemerals() -> None:
-    tree = Tree()
-    staged = Staged(tree)
-    staged.write([Create("/e", b"", True)], 7, 5, is_multi=False)
+    tree = NodeTree()
+    staged = StagedWrites(tree)
+    staged.write([CreateOp("/e", b"", True)], 7, 5, is_multi=False)
     staged.end_session(7, 5)
     tree.apply(staged)
     assert set(tree.nodes) == {"/"}
@@ -117,30 +117,30 @@ def test_ended_session_loses_its_staged_ephemerals() -> None:
 
 
 def test_staged_write_sees_earlier_staged_writes() -> None:
-    staged = Staged(Tree())
-    staged.write([Create("/a")], 1, 5, is_multi=False)
+    staged = StagedWrites(NodeTree())
+    staged.write([CreateOp("/a")], 1, 5, is_multi=False)
     with pytest.raises(NodeExists):
-        staged.write([Create("/a")], 1, 5, is_multi=False)
-    staged.write([Delete("/a")], 1, 5, is_multi=False)
+        staged.write([CreateOp("/a")], 1, 5, is_multi=False)
+    staged.write([DeleteOp("/a")], 1, 5, is_multi=False)
     with pytest.raises(NoNode):
-        staged.write([SetData("/a", b"")], 1, 5, is_multi=False)
+        staged.write([SetDataOp("/a", b"")], 1, 5, is_multi=False)
 
 
 def test_root_can_only_be_written() -> None:
-    staged = Staged(Tree())
+    staged = StagedWrites(NodeTree())
     with pytest.raises(NodeExists):
-        staged.write([Create("/")], 1, 5, is_multi=False)
+        staged.write([CreateOp("/")], 1, 5, is_multi=False)
     with pytest.raises(BadPath):
-        staged.write([Delete("/")], 1, 5, is_multi=False)
-    staged.write([SetData("/", b"x")], 1, 5, is_multi=False)
+        staged.write([DeleteOp("/")], 1, 5, is_multi=False)
+    staged.write([SetDataOp("/", b"x")], 1, 5, is_multi=False)
     assert staged.node("/")[0] == b"x"  # type: ignore[index]
 
 
 def test_data_above_zookeeper_limit_is_rejected() -> None:
-    staged = Staged(Tree())
-    staged.write([Create("/a", bytes(DATA_BYTES_MAX))], 1, 5, is_multi=False)
-    with pytest.raises(StoreError, match="more than a node may hold"):
-        staged.write([SetData("/a", bytes(DATA_BYTES_MAX + 1))], 1, 5, is_multi=False)
+    staged = StagedWrites(NodeTree())
+    staged.write([CreateOp("/a", bytes(DATA_BYTES_MAX))], 1, 5, is_multi=False)
+    with pytest.raises(StoreError, match="must be at most"):
+        staged.write([SetDataOp("/a", bytes(DATA_BYTES_MAX + 1))], 1, 5, is_multi=False)
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a/./b", "/..", "/\x7f", "/" + "a" * 5000])
