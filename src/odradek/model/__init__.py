@@ -1,1 +1,1 @@
-"""Words of the domain: ids, error codes, levels. Imports nothing of ours."""
+"""Basic types: ids, error codes, enums. Imports no other package of the project."""

@@ -1,4 +1,4 @@
-"""Operations that can be permitted, as the protocol counts them, and the bit fields answers carry."""
+"""ACL operations, and their bit fields in responses."""
 
 import enum
 from collections.abc import Iterable
@@ -19,16 +19,16 @@ class Operation(enum.IntEnum):
 
 
 def bit_field(operations: Iterable[Operation]) -> int:
-    """One bit per operation, at the place of its code."""
+    """Return the bit field of operations: bit n is the operation with code n."""
     return sum(1 << operation for operation in operations)
 
 
-_NOT_TOLD: Final = -2147483648
+_NOT_REQUESTED: Final = -2147483648
 
 
 def operations_in(field: int) -> frozenset[Operation] | None:
-    """The operations of a bit field; None for the number that says they were not asked for."""
-    if field == _NOT_TOLD:
+    """Return the operations of a bit field; None if they were not requested."""
+    if field == _NOT_REQUESTED:
         return None
     return frozenset(operation for operation in Operation if field >> operation & 1)
 
@@ -46,7 +46,7 @@ TOPIC_OPERATIONS: Final = bit_field(
         *_CONFIGS,
     )
 )
-"""All that can be done with a topic: what everyone may, while nobody authorises."""
+"""All operations on a topic: allowed for everyone while no authorizer is configured."""
 
 CLUSTER_OPERATIONS: Final = bit_field(
     (
@@ -58,7 +58,7 @@ CLUSTER_OPERATIONS: Final = bit_field(
         *_CONFIGS,
     )
 )
-"""All that can be done with the cluster."""
+"""All operations on the cluster."""
 
 GROUP_OPERATIONS: Final = bit_field((Operation.READ, Operation.DELETE, Operation.DESCRIBE))
-"""All that can be done with a group."""
+"""All operations on a group."""

@@ -1,33 +1,33 @@
-"""What a client tells its user when something cannot be done.
+"""Exceptions of the clients.
 
-Every failure is a ``ClientError``. Its words say what was tried and where; ``code`` is the broker's error if
-a broker answered with one, ``broker`` the one that was asked, and ``retriable`` says whether the same call
-may succeed later. Subclasses exist where a program has a reason to treat a failure in a way of its own::
+Every failure is a ``ClientError``. Its message says what failed and where; ``code`` is the broker's error
+code, if any, ``broker`` the broker that the request was sent to, and ``retriable`` whether the same call may
+succeed later. Subclasses exist for failures that an application may handle differently::
 
     ClientError
-    ├── RequestRefused           a broker answered with an error code
+    ├── RequestRefused           the broker returned an error code
     │   ├── AuthenticationFailed
     │   ├── AuthorizationFailed
     │   ├── UnknownTopic
-    │   ├── RecordTooLarge       refused by the broker, or before it was sent
-    │   ├── CommitFailed         the group went on without this member
+    │   ├── RecordTooLarge       rejected by the broker, or before it was sent
+    │   ├── CommitFailed         the group has rebalanced without this member
     │   ├── ProducerFenced       fatal: another producer has the transactional id
-    │   └── FatalProducerError   fatal: only a new producer can go on
-    ├── PartialFailure               a call about many things: which failed and why, and what the others gave
-    ├── ConnectionFailed         a broker could not be reached, or went away
-    │   └── UnresolvedBootstrap  no host name in bootstrap.servers exists
-    ├── TimedOut                 no answer, no metadata or no room within the time given
+    │   └── FatalProducerError   fatal: the producer must be replaced
+    ├── PartialFailure           a call on several items failed for some: errors and results by item
+    ├── ConnectionFailed         a broker could not be reached, or the connection was lost
+    │   └── UnresolvedBootstrap  no host name in bootstrap.servers resolves
+    ├── TimedOut                 no response, metadata or buffer space within the timeout
     │   └── BufferFull
-    ├── UnsupportedVersion       the broker does not know what was asked
+    ├── UnsupportedVersion       the broker does not support the required API version
     ├── SerializationFailed      a serializer or deserializer raised
-    ├── NoOffset                 no position, and no policy to choose one
+    ├── NoOffset                 no position, and auto.offset.reset is none
     │   └── OffsetOutOfRange
-    ├── RecordCorrupt            fetched bytes that are no records
-    ├── TransactionAborted       the records of an aborted transaction
-    ├── InvalidState             a call that makes no sense now
-    │   ├── ConcurrentUse        two threads, or tasks, in one consumer
+    ├── RecordCorrupt            fetched bytes are not valid records
+    ├── TransactionAborted       the transaction of these records was aborted
+    ├── InvalidState             the call is not allowed in the current state
+    │   ├── ConcurrentUse        a consumer used by two threads or tasks
     │   └── ClientClosed
-    └── WakeupError                    ``wakeup()`` ended a wait
+    └── WakeupError              ``wakeup()`` interrupted the call
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from typing import Any, Final
 
 from odradek.model.errors import ErrorCode
 
-# Failures that the words of ``PartialFailure`` spell out; ``errors`` has them all.
-_SPELLED_OUT_MAX: Final = 10
+# Number of failures in the message of ``PartialFailure``; ``errors`` has all.
+_MESSAGES_MAX: Final = 10
 
 
 class ClientError(Exception):
-    """Something a client was asked to do did not happen."""
+    """Base of all client exceptions."""
 
-    retriable_by_nature = False
+    default_retriable = False
 
     def __init__(
         self,
@@ -60,116 +60,116 @@ class ClientError(Exception):
         self.retriable = self._is_retriable() if retriable is None else retriable
 
     def _is_retriable(self) -> bool:
-        return self.retriable_by_nature if self.code is None else self.code.retriable
+        return self.default_retriable if self.code is None else self.code.retriable
 
 
 class RequestRefused(ClientError):
-    """A broker answered with an error code."""
+    """Raised when a broker returns an error code."""
 
 
 class AuthenticationFailed(RequestRefused):
-    """The broker does not believe who this client says it is."""
+    """Raised when the broker rejects the client's credentials."""
 
 
 class AuthorizationFailed(RequestRefused):
-    """The broker knows this client and does not allow it what it asked for."""
+    """Raised when the client is not authorized for a request."""
 
 
 class UnknownTopic(RequestRefused):
-    """The cluster has no such topic or partition."""
+    """Raised for a topic or partition that does not exist."""
 
 
 class RecordTooLarge(RequestRefused):
-    """A record is larger than the client's or the broker's limit."""
+    """Raised for a record above the client's or the broker's size limit."""
 
 
 class CommitFailed(RequestRefused):
-    """Offsets were not committed: the group has given the partitions to others."""
+    """Raised when offsets cannot be committed because the partitions were reassigned."""
 
 
 class FatalProducerError(RequestRefused):
-    """The producer cannot go on; close it and make a new one."""
+    """Raised when a producer cannot continue; close it and create a new one."""
 
 
 class ProducerFenced(FatalProducerError):
-    """Another producer with the same transactional id has taken over."""
+    """Raised when another producer with the same transactional id has taken over."""
 
 
 class ConnectionFailed(ClientError):
-    """A broker could not be reached, or the connection was lost before it answered."""
+    """Raised when a broker cannot be reached, or the connection is lost before the response."""
 
-    retriable_by_nature = True
+    default_retriable = True
 
 
 class UnresolvedBootstrap(ConnectionFailed):
-    """No host name in ``bootstrap.servers`` resolves to an address."""
+    """Raised when no host name in ``bootstrap.servers`` resolves."""
 
-    retriable_by_nature = False
+    default_retriable = False
 
 
 class TimedOut(ClientError):
-    """The time given was over before the thing asked for had happened."""
+    """Raised when a call does not complete within its timeout."""
 
-    retriable_by_nature = True
+    default_retriable = True
 
 
 class BufferFull(TimedOut):
-    """No room for a record within ``max.block.ms``."""
+    """Raised when the buffer has no space for a record within ``max.block.ms``."""
 
 
 class UnsupportedVersion(ClientError):
-    """The broker does not speak a version of the request that this client needs."""
+    """Raised when the broker does not support the API version that a request needs."""
 
 
 class SerializationFailed(ClientError):
-    """A serializer or deserializer raised; its exception is the cause."""
+    """Raised when a serializer or deserializer fails; its exception is the cause."""
 
 
 class NoOffset(ClientError):
-    """A partition has no position, and ``auto.offset.reset`` is none."""
+    """Raised when a partition has no position and ``auto.offset.reset`` is none."""
 
 
 class OffsetOutOfRange(NoOffset):
-    """A position lies outside the log, and ``auto.offset.reset`` is none."""
+    """Raised when a position is out of range and ``auto.offset.reset`` is none."""
 
 
 class RecordCorrupt(ClientError):
-    """Fetched bytes are no valid records."""
+    """Raised when fetched bytes are not valid records."""
 
 
 class TransactionAborted(ClientError):
-    """A record was not written because its transaction was aborted."""
+    """Raised for a record that was not written because its transaction was aborted."""
 
 
 class InvalidState(ClientError):
-    """The call makes no sense in the client's present state."""
+    """Raised for a call that is not allowed in the client's current state."""
 
 
 class ConcurrentUse(InvalidState):
-    """A consumer is used by two threads, or tasks, at once."""
+    """Raised when a consumer is used by two threads or tasks at once."""
 
 
 class ClientClosed(InvalidState):
-    """The client has been closed."""
+    """Raised when a closed client is used."""
 
 
 class WakeupError(ClientError):
-    """``wakeup()`` ended this call."""
+    """Raised by a call that ``wakeup()`` interrupted."""
 
 
 class PartialFailure(ClientError):
-    """A call about many things failed for some of them.
+    """Raised when a call on several items fails for some of them.
 
-    ``errors`` says why, by the thing that failed; ``results`` holds what the others gave. If all failed in
-    the same way, ``code`` is the code they share.
+    ``errors`` has the exceptions by item; ``results`` has the results of the other items. ``code`` is set
+    if all failures have the same code.
     """
 
     def __init__(
-        self, what: str, errors: Mapping[Any, ClientError], results: Mapping[Any, Any] | None = None
+        self, call: str, errors: Mapping[Any, ClientError], results: Mapping[Any, Any] | None = None
     ) -> None:
         codes = {error.code for error in errors.values()}
         super().__init__(
-            _spelled_out(what, list(errors.values()), len(results or {})),
+            _summarise(call, list(errors.values()), len(results or {})),
             code=codes.pop() if len(codes) == 1 else None,
             retriable=all(error.retriable for error in errors.values()),
         )
@@ -177,10 +177,10 @@ class PartialFailure(ClientError):
         self.results: Mapping[Any, Any] = dict(results or {})
 
 
-def _spelled_out(what: str, errors: list[ClientError], succeeded: int) -> str:
+def _summarise(call: str, errors: list[ClientError], succeeded: int) -> str:
     if len(errors) == 1 and not succeeded:
-        return f"{what}: {errors[0]}"
-    words = [str(error) for error in errors[:_SPELLED_OUT_MAX]]
-    if len(errors) > len(words):
-        words.append(f"and {len(errors) - len(words)} more")
-    return f"{what}: {len(errors)} of {len(errors) + succeeded} failed: {'; '.join(words)}"
+        return f"{call}: {errors[0]}"
+    messages = [str(error) for error in errors[:_MESSAGES_MAX]]
+    if len(errors) > len(messages):
+        messages.append(f"and {len(errors) - len(messages)} more")
+    return f"{call}: {len(errors)} of {len(errors) + succeeded} failed: {'; '.join(messages)}"

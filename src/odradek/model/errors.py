@@ -1,12 +1,10 @@
-"""What can go wrong: the protocol's error codes, and the exceptions that carry them or stand beside them.
+"""Kafka's error codes, and the exceptions of broker and protocol code.
 
-Whose fault an exception is, is its class:
-
-- ``ProtocolViolation``: bytes that are not the protocol; ``Remote`` if the peer sent them, ``Local`` if we
-  were asked to build something that cannot be said.
-- ``BrokerError``: a request the broker refuses; turned into an answer in one place, the dispatcher.
-- ``ConfigError``: a configuration that cannot be used, with everything that is wrong about it.
-- ``StorageError``: files that cannot be read or written as they should.
+- ``ProtocolViolation``: invalid protocol data; ``Remote`` if the peer sent it, ``Local`` if this side tried
+  to encode it.
+- ``BrokerError``: a request fails with an error code; the dispatcher turns it into a response.
+- ``ConfigError``: an invalid configuration, with all its problems.
+- ``StorageError``: files that cannot be read or written, or have invalid contents.
 """
 
 from __future__ import annotations
@@ -164,19 +162,19 @@ class ErrorCode(enum.IntEnum):
 
 
 class ProtocolViolation(Exception):
-    """Bytes or values that the protocol does not allow."""
+    """Raised for bytes or values that the protocol does not allow."""
 
 
 class RemoteProtocolViolation(ProtocolViolation):
-    """The peer sent something that is not the protocol; its connection is closed."""
+    """Raised for invalid data from the peer; its connection is closed."""
 
 
 class LocalProtocolViolation(ProtocolViolation):
-    """This side tried to say something that the protocol cannot carry."""
+    """Raised for a value that cannot be encoded."""
 
 
 class BrokerError(Exception):
-    """A request, or one part of it, that the broker refuses with an error code."""
+    """Raised when a request, or a part of it, fails with an error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")
@@ -185,7 +183,7 @@ class BrokerError(Exception):
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; ``problems`` lists all that is wrong with it."""
+    """Raised for an invalid configuration; ``problems`` lists everything wrong with it."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -193,4 +191,4 @@ class ConfigError(Exception):
 
 
 class StorageError(Exception):
-    """Files are not what they must be, or cannot be written; names the path."""
+    """Raised for files with invalid contents or failed I/O; the message has the path."""

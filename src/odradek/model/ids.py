@@ -1,7 +1,6 @@
-"""Names of things: topics, partitions, brokers, producers.
+"""Ids of topics, partitions, brokers and producers.
 
-Ids that are plain numbers or strings on the wire stay so at run time; the new types keep a checker from
-passing one where another is meant.
+Ids are plain numbers or strings at run time; the new types let a type checker tell them apart.
 """
 
 from typing import Final, NamedTuple, NewType
@@ -22,7 +21,7 @@ TopicId = bytes
 
 ZERO_TOPIC_ID: Final[TopicId] = bytes(16)
 
-# Topics that belong to the brokers themselves.
+# Internal topics.
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})

@@ -1,4 +1,4 @@
-"""Small closed sets of the protocol: acks, isolation, timestamp types, codecs, resources, config sources."""
+"""Enums of the protocol: acks, isolation levels, timestamp types, compression, resources, config sources."""
 
 import enum
 from typing import Final
@@ -19,7 +19,7 @@ class TimestampType(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """As settings spell it."""
+        """Name in settings."""
         return "LogAppendTime" if self else "CreateTime"
 
 
@@ -34,7 +34,7 @@ class Compression(enum.IntEnum):
 
 
 class ResourceType(enum.IntEnum):
-    """Resource kinds of the config APIs."""
+    """Resource types of the config APIs."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -49,7 +49,7 @@ class ResourceType(enum.IntEnum):
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a setting's value came from, as DescribeConfigs says it."""
+    """Source of a config value in DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -61,7 +61,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class ConfigType(enum.IntEnum):
-    """Types of settings, as DescribeConfigs v3+ says them."""
+    """Type of a config in DescribeConfigs v3+."""
 
     UNKNOWN = 0
     BOOLEAN = 1

@@ -1,6 +1,6 @@
-"""Type variables of clients and records: the types of keys and values, bytes unless said otherwise.
+"""Type variables for the key and value types of clients and records; the default is bytes.
 
-Defaults of type variables (PEP 696) are for type checkers; at run time these are plain ones.
+Defaults of type variables (PEP 696) are for type checkers only; at run time there are none.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""Types that are sent as they are."""
+"""Types that are sent without serialization."""
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

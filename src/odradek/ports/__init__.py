@@ -1,1 +1,1 @@
-"""What may be asked of the world: clock, files, network, chance. Protocol classes only."""
+"""Protocols of the outside world: clock, files, network, randomness, threads."""

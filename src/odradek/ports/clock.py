@@ -1,4 +1,4 @@
-"""The port for time. Times are integers of milliseconds, but for ``monotonic_ns``."""
+"""The port for time. Times are integer milliseconds, except ``monotonic_ns``."""
 
 from collections.abc import Awaitable
 from typing import Protocol
@@ -10,11 +10,11 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back."""
+        """Milliseconds since some fixed time; never goes back."""
         ...
 
     def monotonic_ns(self) -> int:
-        """The same in nanoseconds, for stretches of work; asked often, so it must be cheap."""
+        """The same in nanoseconds, for measuring work; called often, so it must be cheap."""
         ...
 
     def sleep_ms(self, duration_ms: int) -> Awaitable[None]: ...

@@ -1,17 +1,17 @@
-"""The port for chance: what must differ between two runs, and must not in a simulation."""
+"""The port for randomness; deterministic in a simulation."""
 
 from typing import Protocol
 
 
 class Entropy(Protocol):
     def token(self, size_bytes: int) -> bytes:
-        """Unpredictable bytes."""
+        """Return unpredictable bytes."""
         ...
 
     def below(self, limit: int) -> int:
-        """A number from 0 to ``limit`` - 1."""
+        """Return a number from 0 to ``limit`` - 1."""
         ...
 
     def uuid(self) -> bytes:
-        """Sixteen bytes of a random UUID (version 4)."""
+        """Return the sixteen bytes of a random UUID (version 4)."""
         ...

@@ -1,9 +1,8 @@
 """The port for files.
 
-Plain calls are quick: they touch the page cache and return. What may wait for a disk (``sync``, ``sync_dir``,
-a scan) is run through ``FileSystem.offload`` by whoever must not wait, and so is a read of what is not in
-memory, through ``offload_read``; ``File.is_cached`` tells. Errors are ``OSError`` with their errno, as the
-operating system gives them.
+Calls are fast unless documented to wait: they use the page cache. The event loop runs calls that may wait
+for a disk (``sync``, ``sync_dir``, scans) through ``FileSystem.offload``, and reads of uncached data
+(``File.is_cached``) through ``offload_read``. Errors are ``OSError`` with the operating system's errno.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Space(NamedTuple):
-    """The file system that a path is on."""
+    """Space of the file system that a path is on."""
 
     total_bytes: int
     usable_bytes: int
-    """What this process may still write."""
+    """Bytes this process may still write."""
 
 
 class File(Protocol):
-    """An open file. Positions are given, never kept, but for ``append``, which writes at the end."""
+    """An open file. Positions are explicit, except for ``append``, which writes at the end."""
 
     @property
     def path(self) -> str: ...
@@ -32,22 +31,22 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, data: Buffer) -> int:
-        """Write all of ``data`` at the end; give where it begins. After an error the end is unknown."""
+        """Write all of ``data`` at the end; return its position. After an error the end is undefined."""
         ...
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Up to ``size_bytes`` bytes; fewer only at the end of the file."""
+        """Read up to ``size_bytes`` bytes; fewer only at the end of the file."""
         ...
 
     def is_cached(self, position: int, size_bytes: int) -> bool:
-        """Whether this range can be read without waiting for a disk, as far as a few probes tell.
+        """Return whether this range is in the page cache, judging by a few probes.
 
-        Never waits. True where the system cannot tell, and of what lies behind the end.
+        Never waits. True if the system cannot tell, and for a range beyond the end.
         """
         ...
 
     def page_in(self, position: int, size_bytes: int) -> None:
-        """Have this range in memory, and let the system begin to read what follows it. Waits."""
+        """Load this range into the page cache, and start read-ahead of what follows. Waits."""
         ...
 
     def write_at(self, position: int, data: Buffer) -> None: ...
@@ -55,15 +54,15 @@ class File(Protocol):
     def truncate(self, size_bytes: int) -> None: ...
 
     def sync(self) -> None:
-        """Return once all that was written is on the disk. Waits."""
+        """Flush all writes to the disk. Waits."""
         ...
 
     def map(self) -> memoryview:
-        """The whole file, read-only, mapped; for files that change no more. Empty ones give an empty view."""
+        """Map the whole file read-only; for files that no longer change. Works for empty files."""
         ...
 
     def fileno(self) -> int:
-        """For ``sendfile``. -1 if there is no descriptor behind this file."""
+        """Return the descriptor for ``sendfile``; -1 if there is none."""
         ...
 
     def close(self) -> None: ...
@@ -83,31 +82,31 @@ class FileSystem(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Let a file pass for last written then."""
+        """Set a file's modification time."""
         ...
 
     def list_names(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def list_files(self, path: str) -> dict[str, int]:
-        """Plain files of a directory and their sizes, in one pass over it, in no order."""
+        """Return the regular files of a directory with their sizes, in one pass, unordered."""
         ...
 
     def is_directory(self, path: str) -> bool: ...
 
     def absolute(self, path: str) -> str:
-        """The same place from the root, without dots; links are kept. The path need not exist."""
+        """Return the absolute path without dots; links are kept. The path need not exist."""
         ...
 
     def space(self, path: str) -> Space:
-        """How large the file system of this file or directory is. Waits."""
+        """Return the space of the file system of this file or directory. Waits."""
         ...
 
     def make_directories(self, path: str) -> None: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces ``new``. Durable only after ``sync_dir`` of the directory."""
+        """Rename atomically, replacing ``new``. Durable only after ``sync_dir`` of the directory."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -119,7 +118,7 @@ class FileSystem(Protocol):
     def read_whole(self, path: str) -> bytes: ...
 
     def write_whole(self, path: str, data: bytes) -> None:
-        """Replace the file in one step that survives a crash: write beside it, sync, rename, sync again."""
+        """Replace the file atomically and durably: temporary file, sync, rename, sync of the directory."""
         ...
 
     def lock(self, path: str) -> FileLock:
@@ -127,18 +126,18 @@ class FileSystem(Protocol):
         ...
 
     def offload(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run work that may wait for a disk away from the event loop (in a simulation: at once)."""
+        """Run work that may wait for a disk off the event loop (in a simulation: immediately)."""
         ...
 
     def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
-        """The same for reads, on threads of their own: whoever reads old data must not hold up a sync."""
+        """The same for reads, on separate threads: reads of old data must not delay a sync."""
         ...
 
 
 class FileSlice:
-    """A range of a file, to be sent or read later. The file stays open while slices of it are under way.
+    """A range of a file, to be sent or read later. The file stays open while slices of it are in use.
 
-    One that ``is_recent`` was written by this process a moment ago: nobody need ask whether it is in memory.
+    An ``is_recent`` slice was just written by this process, and is in the page cache without a check.
     """
 
     __slots__ = ("file", "is_recent", "position", "size_bytes")
@@ -156,7 +155,7 @@ class FileSlice:
         return self.file.read_at(self.position, self.size_bytes)
 
     def starts_cached(self, size_bytes_max: int) -> bool:
-        """Whether the first so many bytes, or all if there are fewer, can be had without waiting."""
+        """Return whether the first ``size_bytes_max`` bytes, or all if fewer, are in the page cache."""
         return self.is_recent or self.file.is_cached(self.position, min(self.size_bytes, size_bytes_max))
 
     def without_first(self, count: int) -> FileSlice:
@@ -164,6 +163,6 @@ class FileSlice:
 
 
 Part = Buffer | FileSlice
-"""A piece of an answer: bytes, or a range of a file that the network port may send without copying."""
+"""A part of a response: bytes, or a range of a file that the network port may send without copying."""
 
 Parts = Sequence[Part]

@@ -1,8 +1,8 @@
 """The port for byte streams.
 
-Callbacks, not coroutines: a broker moves hundreds of thousands of frames a second, and a callback is what
-an event loop gives for free. A ``Receiver`` lends the buffer that bytes are received into, so that a large
-frame arrives straight where it stays.
+Callbacks, not coroutines: a broker handles hundreds of thousands of frames a second, and callbacks add no
+cost to the event loop. A ``Receiver`` provides the buffer that bytes are received into, so that a large
+frame is not copied.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from odradek.ports.files import Parts
 
 
 class Receiver(Protocol):
-    """What a connection tells its owner. Calls come from the event loop, never after ``connection_lost``."""
+    """Callbacks of a connection. Called from the event loop, never after ``connection_lost``."""
 
     def receive_buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         ...
 
     def bytes_received(self, count: int) -> None:
-        """``count`` bytes were put at the start of the last buffer lent."""
+        """``count`` bytes were written to the start of the last buffer returned."""
         ...
 
     def output_drained(self) -> None:
-        """All that was queued has been handed to the operating system."""
+        """All queued output has been passed to the operating system."""
         ...
 
     def connection_lost(self, reason: str | None) -> None:
-        """The connection is gone; ``reason`` is None if this side closed it or the peer ended it in order."""
+        """The connection is closed; ``reason`` is None after an orderly close by either side."""
         ...
 
 
 class Connection(Protocol):
     @property
     def peer(self) -> str:
-        """Address and port of the other side, for people."""
+        """Address and port of the peer, for display."""
         ...
 
     @property
@@ -44,11 +44,11 @@ class Connection(Protocol):
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes accepted by ``send`` and not yet handed to the operating system."""
+        """Bytes accepted by ``send`` and not yet passed to the operating system."""
         ...
 
     def send(self, parts: Parts) -> None:
-        """Queue parts in order and send as much as goes without waiting. The parts must not change after."""
+        """Queue parts in order; send what is possible without waiting. Parts must not change afterwards."""
         ...
 
     def pause(self) -> None:
@@ -58,12 +58,12 @@ class Connection(Protocol):
     def resume(self) -> None: ...
 
     def close(self, *, flush: bool = False) -> None:
-        """End the connection; with ``flush``, once what is queued has been sent."""
+        """Close the connection; with ``flush``, once queued output has been sent."""
         ...
 
 
 Accept = Callable[[Connection], Receiver | None]
-"""Given a new connection, its owner; None refuses it."""
+"""Returns the receiver of a new connection; None rejects it."""
 
 
 class ListeningSocket(Protocol):
@@ -71,12 +71,12 @@ class ListeningSocket(Protocol):
     def port(self) -> int: ...
 
     def close(self) -> None:
-        """Stop accepting. Connections already accepted stay."""
+        """Stop accepting. Accepted connections stay open."""
         ...
 
 
 class UnknownHost(OSError):
-    """Raised by ``dial`` for a host name that does not exist, which another attempt cannot change."""
+    """Raised by ``dial`` for a host name that does not exist; not retriable."""
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(f"host {host!r} does not resolve: {reason}")

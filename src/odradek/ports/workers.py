@@ -1,7 +1,7 @@
-"""The port for threads that do computing work.
+"""The port for worker threads.
 
-The event loop must not be held by work that takes long, such as unpacking a large batch. ``run`` is for work
-of bounded size, several at a time; ``run_alone`` for work that takes much memory, one at a time.
+Long computations, such as decompressing a large batch, must not block the event loop. ``run`` is for work of
+bounded size, several at a time; ``run_alone`` for work that needs much memory, one at a time.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ class Workers(Protocol):
     def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
     def run_alone(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run work after all that was given to ``run_alone`` before."""
+        """Run work after all earlier ``run_alone`` work."""
         ...

@@ -1,14 +1,14 @@
 """The real file system, behind the port.
 
-A descriptor is closed when its ``File`` is closed or when nothing holds the ``File`` any longer, whichever
-comes first: a slice of a file that is still being sent keeps the descriptor alive though the log has let go
-of it. Locks are POSIX record locks, which is what a JVM takes on the same file, so the two exclude each
-other; since those do not exclude within one process, a table of held paths does.
+A descriptor is closed when its ``File`` is closed or garbage collected, whichever comes first: a slice of a
+file that is still being sent keeps the descriptor open although the log has dropped the file. Locks are
+POSIX record locks, as a JVM takes on the same file, so the two exclude each other; since those do not
+exclude within one process, a table of held paths does.
 
-Whether a range is in memory is asked with ``preadv`` and ``RWF_NOWAIT``, a byte here and there: pages come
-and go in long runs. A probe that finds nothing makes the system read that page, so a range is asked about
-once, and brought whole if the answer is no. File systems that do not know the flag (tmpfs, which is memory,
-some network file systems) count as at hand: there a read is what it was without the question.
+``is_cached`` probes a range with ``preadv`` and ``RWF_NOWAIT`` at a few positions, because pages are cached
+and evicted in long runs. A probe that fails makes the kernel read that page, so a range is probed once, and
+paged in whole if it is not cached. File systems without the flag (tmpfs, some network file systems) count
+as cached.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from odradek.ports.files import Buffer, Space
 T = TypeVar("T")
 
 THREADS_DEFAULT = 8
-# More readers than this would only make a disk seek more; beside the others, so that syncs are not starved.
+# More readers would only make a disk seek more; separate threads, so that syncs are not starved.
 READ_THREADS_MAX = 4
-# A page is asked for in each step of this size, and the last one.
+# One page is probed per step of this size, and the last one.
 PROBE_STEP_BYTES = 256 * 1024
-# Asked for behind what was brought, so that the disk is at work while the range before is being sent.
+# Read-ahead after a page-in, so that the disk works while the range before is being sent.
 READ_AHEAD_BYTES = 1024 * 1024
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-_NOBODY_READS = [bytearray(1)]
+_PROBE_BUFFER = [bytearray(1)]
 
-_HELD: set[str] = set()  # of the process, as the locks themselves are
+_HELD: set[str] = set()  # per process, like the locks themselves
 
 
 class RealFile:
-    """A descriptor and, once asked for, the size of the file behind it; no other writer is expected."""
+    """A descriptor and the cached size of its file; no other writer is expected."""
 
     __slots__ = ("_descriptor", "_path", "_size")
 
@@ -92,30 +92,30 @@ class RealFile:
     def is_cached(self, position: int, size_bytes: int) -> bool:
         if _NOWAIT is None or size_bytes <= 0:
             return True
-        descriptor, byte = self._descriptor, _NOBODY_READS
+        descriptor, byte = self._descriptor, _PROBE_BUFFER
         try:
-            for at in range(position, position + size_bytes - 1, PROBE_STEP_BYTES):
-                os.preadv(descriptor, byte, at, _NOWAIT)
+            for probe_position in range(position, position + size_bytes - 1, PROBE_STEP_BYTES):
+                os.preadv(descriptor, byte, probe_position, _NOWAIT)
             os.preadv(descriptor, byte, position + size_bytes - 1, _NOWAIT)
         except BlockingIOError:
             return False
         except OSError:
-            return True  # it cannot be told; what is wrong, the read itself will tell
+            return True  # unknown; the read itself will raise any error
         return True
 
     def page_in(self, position: int, size_bytes: int) -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        dev_null = os.open(os.devnull, os.O_WRONLY)
         try:
             end = position + size_bytes
             while position < end:
-                # Pages are read in and given to nobody: no copy is made.
-                taken = os.sendfile(nowhere, self._descriptor, position, end - position)
-                if taken == 0:
+                # sendfile to /dev/null loads the pages without copying them.
+                loaded = os.sendfile(dev_null, self._descriptor, position, end - position)
+                if loaded == 0:
                     return
-                position += taken
+                position += loaded
             os.posix_fadvise(self._descriptor, end, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         finally:
-            os.close(nowhere)
+            os.close(dev_null)
 
     def write_at(self, position: int, data: Buffer) -> None:
         self._size = -1
@@ -156,7 +156,7 @@ class RealFileLock:
 
 
 class RealFileSystem:
-    """Files of this machine, with threads for what may wait."""
+    """The local file system, with threads for work that may wait."""
 
     def __init__(self, threads_max: int = THREADS_DEFAULT, read_threads_max: int = READ_THREADS_MAX) -> None:
         self._threads_max = threads_max
@@ -194,8 +194,8 @@ class RealFileSystem:
         return os.path.abspath(path)
 
     def space(self, path: str) -> Space:
-        found = os.statvfs(path)
-        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        stats = os.statvfs(path)
+        return Space(stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize)
 
     def make_directories(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -257,7 +257,7 @@ class RealFileSystem:
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def close(self) -> None:
-        """Wait for the threads and end them."""
+        """Wait for the threads and stop them."""
         for pool in (self._pool, self._readers):
             if pool is not None:
                 pool.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""Addresses of hosts, from the system's resolver."""
+"""Host name resolution."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from odradek.ports.network import UnknownHost
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """One entry of ``getaddrinfo``."""
 
-# The name was looked up, and does not exist or has no address; other failures may pass.
-_FINAL: Final = frozenset(
+# The name does not exist or has no address; other failures may be temporary.
+_PERMANENT_ERRORS: Final = frozenset(
     getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY") if hasattr(socket, name)
 )
 
 
 async def addresses_of(host: str, port: int) -> Sequence[Address]:
-    """Return where a host can be dialled, at least one; raise UnknownHost, or OSError for what may pass."""
+    """Return the addresses of a host, at least one; raises UnknownHost, or OSError if temporary."""
     try:
         return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError) as failed:
-        raise resolution_error(host, failed) from failed
+    except (socket.gaierror, UnicodeError) as error:
+        raise resolution_error(host, error) from error
 
 
-def resolution_error(host: str, failed: OSError | UnicodeError) -> OSError:
-    """The exception for a name that was not resolved."""
-    if isinstance(failed, UnicodeError):
-        return UnknownHost(host, "it is no valid host name")
-    if failed.errno in _FINAL:
-        return UnknownHost(host, failed.strerror or str(failed))
-    return OSError(f"host {host!r} could not be resolved: {failed.strerror}")
+def resolution_error(host: str, error: OSError | UnicodeError) -> OSError:
+    """Return the exception for a failed resolution."""
+    if isinstance(error, UnicodeError):
+        return UnknownHost(host, "not a valid host name")
+    if error.errno in _PERMANENT_ERRORS:
+        return UnknownHost(host, error.strerror or str(error))
+    return OSError(f"host {host!r} could not be resolved: {error.strerror}")

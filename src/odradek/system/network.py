@@ -1,11 +1,11 @@
 """Real sockets: non-blocking, driven by the event loop's readiness callbacks.
 
-Small parts leave in one gathered write; large ranges of files leave through ``sendfile`` without passing
-through this process. Order is kept: a part is never sent before those queued earlier.
+Small parts are sent in one gathered write; large ranges of files through ``sendfile``, without copying. Parts
+are sent in the order they were queued.
 
-A range of a file that is not in memory would make the loop, and all connections, wait for the disk. So what
-is not known to be in memory is asked about before each piece; one that is not there is brought by a thread,
-and only this connection's output waits for it. While a piece is being sent, the system reads on behind it.
+Sending an uncached range of a file would block the loop, and all connections, on the disk. So each chunk of
+a range that is not recent is probed first; an uncached chunk is paged in by a thread while only this
+connection's output waits. While a chunk is being sent, the kernel reads ahead.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from odradek.ports.network import Accept, Connection, Receiver
 from odradek.system.files import RealFileSystem
 from odradek.system.host_names import addresses_of
 
-# Up to this, answers are copied into one piece and leave in one write: cheaper than a second system call.
+# Smaller responses are copied into one buffer and sent in one write: cheaper than a second system call.
 JOIN_BYTES_MAX = 32 * 1024
-# One sendfile call moves at most this much, so that no connection holds the loop for long.
+# Limit of one sendfile call, so that no connection blocks the loop for long.
 SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
-# Of a range that may have to come from the disk, so much is brought and sent at a time.
-PIECE_BYTES = 1024 * 1024
+# Chunk size of ranges that may have to be paged in.
+CHUNK_BYTES = 1024 * 1024
 # The kernel takes 1024 buffers in one gathered write; more than a few dozen gain nothing.
 GATHER_MAX = 64
-# Connections the system holds until they are accepted. Where it has no room it drops a packet, and the client
+# Connections queued by the system until they are accepted. On overflow a packet is dropped and the client
 # waits a second; a longer queue costs nothing.
 BACKLOG_MIN = 1024
-# After EMFILE and its like the listener rests, instead of spinning on a ready socket.
-ACCEPT_REST_S = 0.1
-# One turn of the loop accepts at most so many, so that a flood does not starve those already here.
-ACCEPTS_PER_TURN = 64
+# After EMFILE and similar errors the listener pauses, instead of spinning on a ready socket.
+ACCEPT_PAUSE_S = 0.1
+# Limit per loop iteration, so that new connections do not starve existing ones.
+ACCEPTS_PER_ITERATION = 64
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 OffloadRead = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class SocketConnection:
-    """One accepted or dialled TCP connection.
+    """An accepted or dialled TCP connection.
 
-    While ``_writing``, output waits and a callback will go on with it: of the socket when it has room
-    (``_watching``), or of the thread that brings the next piece of a file (``_bringing``). So much of the
-    first part in the queue was found in memory: ``_at_hand_bytes``.
+    While ``_writing``, output waits for a callback: of the socket when it is writable (``_watching``), or
+    of the thread that pages in the next chunk of a file (``_page_in_task``). ``_cached_bytes`` is how much
+    of the first queued part is known to be in the page cache.
     """
 
     __slots__ = (
-        "_at_hand_bytes",
-        "_bringing",
+        "_cached_bytes",
         "_closed",
         "_closing",
         "_fd",
         "_loop",
         "_offload_read",
+        "_page_in_task",
         "_paused",
         "_queue",
         "_receiver",
@@ -84,8 +84,8 @@ class SocketConnection:
         self._queue: deque[Part] = deque()
         self._writing = False
         self._watching = False
-        self._at_hand_bytes = 0
-        self._bringing: asyncio.Future[None] | None = None
+        self._cached_bytes = 0
+        self._page_in_task: asyncio.Future[None] | None = None
         self._paused = True
         self._closing = False
         self._closed = False
@@ -105,16 +105,16 @@ class SocketConnection:
     def resume(self) -> None:
         if self._paused and not self._closing:
             self._paused = False
-            self._loop.add_reader(self._fd, self._readable)
+            self._loop.add_reader(self._fd, self._on_readable)
 
     def send(self, parts: Parts) -> None:
         if self._closing or not parts:
             return
         if not self._writing:
             try:
-                small = _joined(parts)
-            except OSError as unreadable:
-                self._end(reason_of(unreadable))
+                small = _join_if_small(parts)
+            except OSError as error:
+                self._end(reason_of(error))
                 return
             if small is not None:
                 self._send_small(small)
@@ -128,18 +128,18 @@ class SocketConnection:
             self._flush()
 
     def _send_small(self, data: bytes) -> None:
-        """Nothing waits and this fits into one write: most answers leave here."""
+        """Send a small response while nothing is queued: the common case."""
         try:
             sent = self._socket.send(data)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        except OSError as broken:
-            self._end(reason_of(broken))
+        except OSError as error:
+            self._end(reason_of(error))
             return
         if sent < len(data):
             self._queue.append(memoryview(data)[sent:])
             self.queued_bytes = len(data) - sent
-            self._await_room()
+            self._wait_writable()
 
     def close(self, *, flush: bool = False) -> None:
         if flush and self._queue and not self._closed:
@@ -148,15 +148,15 @@ class SocketConnection:
         else:
             self._end(None)
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         receiver = self._receiver
         assert receiver is not None
         try:
             count = self._socket.recv_into(receiver.receive_buffer())
         except (BlockingIOError, InterruptedError):
             return
-        except OSError as broken:
-            self._end(reason_of(broken))
+        except OSError as error:
+            self._end(reason_of(error))
             return
         if count:
             receiver.bytes_received(count)
@@ -164,29 +164,29 @@ class SocketConnection:
             self._end(None)
 
     def _flush(self) -> None:
-        """Send what goes without waiting. A piece that was found or brought is not asked about again."""
+        """Send as much as possible without waiting. A chunk known to be cached is not probed again."""
         queue = self._queue
         try:
             while queue:
                 head, limit = queue[0], SENDFILE_CHUNK_BYTES
                 if isinstance(head, FileSlice):
                     if not head.is_recent:
-                        if not self._at_hand_bytes and not self._find_at_hand(head):
-                            self._bring(head)
+                        if not self._cached_bytes and not self._probe_cached(head):
+                            self._page_in(head)
                             return
-                        limit = self._at_hand_bytes
+                        limit = self._cached_bytes
                     sent = self._send_file(head, limit)
-                    self._at_hand_bytes = max(self._at_hand_bytes - sent, 0)
+                    self._cached_bytes = max(self._cached_bytes - sent, 0)
                 else:
                     sent = self._send_buffers()
                 if self._drop_sent(sent) and sent < limit:
-                    self._await_room()
+                    self._wait_writable()
                     return
         except (BlockingIOError, InterruptedError):
-            self._await_room()
+            self._wait_writable()
             return
-        except OSError as broken:
-            self._end(reason_of(broken))
+        except OSError as error:
+            self._end(reason_of(error))
             return
         if self._writing:
             self._writing = False
@@ -196,34 +196,36 @@ class SocketConnection:
         if self._closing:
             self._end(None)
 
-    def _find_at_hand(self, part: FileSlice) -> bool:
-        """Ask about the next piece of the first part."""
-        if part.starts_cached(PIECE_BYTES):
-            self._at_hand_bytes = min(len(part), PIECE_BYTES)
-        return self._at_hand_bytes > 0
+    def _probe_cached(self, part: FileSlice) -> bool:
+        """Probe the next chunk of the first part."""
+        if part.starts_cached(CHUNK_BYTES):
+            self._cached_bytes = min(len(part), CHUNK_BYTES)
+        return self._cached_bytes > 0
 
-    def _bring(self, part: FileSlice) -> None:
-        """The next piece is not in memory: go on when a thread has brought it."""
+    def _page_in(self, part: FileSlice) -> None:
+        """Page in the next chunk on a thread, then continue sending."""
         self._stop_watching()
         self._writing = True
-        # The thread holds the file, so that it stays open whatever becomes of the log or this connection.
-        file, position, size_bytes = part.file, part.position, min(len(part), PIECE_BYTES)
-        self._bringing = asyncio.ensure_future(self._offload_read(lambda: file.page_in(position, size_bytes)))
-        self._bringing.add_done_callback(self._brought)
+        # The thread holds the file, so that it stays open even if the log or this connection is closed.
+        file, position, size_bytes = part.file, part.position, min(len(part), CHUNK_BYTES)
+        self._page_in_task = asyncio.ensure_future(
+            self._offload_read(lambda: file.page_in(position, size_bytes))
+        )
+        self._page_in_task.add_done_callback(self._on_paged_in)
 
-    def _brought(self, bringing: asyncio.Future[None]) -> None:
-        self._bringing = None
-        if bringing.cancelled() or self._closed:
+    def _on_paged_in(self, page_in_task: asyncio.Future[None]) -> None:
+        self._page_in_task = None
+        if page_in_task.cancelled() or self._closed:
             return
-        failure = bringing.exception()
+        failure = page_in_task.exception()
         if failure is not None:
             self._end(reason_of(failure))
         else:
-            self._at_hand_bytes = min(len(self._queue[0]), PIECE_BYTES)
+            self._cached_bytes = min(len(self._queue[0]), CHUNK_BYTES)
             self._flush()
 
-    def _await_room(self) -> None:
-        """The system's buffer is full: go on when it has taken some of it."""
+    def _wait_writable(self) -> None:
+        """Continue sending when the socket is writable again."""
         self._writing = True
         if not self._watching:
             self._watching = True
@@ -242,7 +244,7 @@ class SocketConnection:
         flags = 0
         for part in queue:
             if isinstance(part, FileSlice):
-                # A range of a file follows at once: let its first bytes share a packet with these.
+                # A range of a file follows: let its first bytes share a packet with these.
                 flags = socket.MSG_MORE
                 break
             if len(gathered) == GATHER_MAX:
@@ -253,15 +255,15 @@ class SocketConnection:
     def _send_file(self, part: FileSlice, limit: int) -> int:
         descriptor = part.file.fileno()
         if descriptor < 0:
-            self._queue[0] = data = whole_range(part)
+            self._queue[0] = data = read_range(part)
             return self._socket.send(data)
         sent = os.sendfile(self._fd, descriptor, part.position, min(len(part), limit))
         if sent == 0:
-            raise _too_short(part)
+            raise _short_range_error(part)
         return sent
 
     def _drop_sent(self, count: int) -> bool:
-        """Take what was sent off the queue; say whether a part went only in part: there was no more room."""
+        """Remove sent bytes from the queue; return whether a part was sent only partially."""
         self.queued_bytes -= count
         queue = self._queue
         while count:
@@ -289,18 +291,18 @@ class SocketConnection:
         self._closed = self._closing = True
         self._stop_reading()
         self._stop_watching()
-        if self._bringing is not None:
-            self._bringing.cancel()
+        if self._page_in_task is not None:
+            self._page_in_task.cancel()
         self._queue.clear()
         self.queued_bytes = 0
         self._socket.close()
-        receiver, self._receiver = self._receiver, None  # the two would keep each other from being freed
+        receiver, self._receiver = self._receiver, None  # break the reference cycle
         if receiver is not None:
             receiver.connection_lost(reason)
 
 
 class SocketListener:
-    """A listening socket that hands each new connection to ``accept``."""
+    """A listening socket that passes each new connection to ``accept``."""
 
     def __init__(
         self,
@@ -315,7 +317,7 @@ class SocketListener:
         self._offload_read = offload_read
         self.port: int = sock.getsockname()[1]
         self._closed = False
-        loop.add_reader(sock.fileno(), self._acceptable)
+        loop.add_reader(sock.fileno(), self._on_acceptable)
 
     def close(self) -> None:
         if not self._closed:
@@ -323,21 +325,21 @@ class SocketListener:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
 
-    def _acceptable(self) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+    def _on_acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_ITERATION):
             try:
                 sock, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as broken:
-                if broken.errno not in _OUT_OF_RESOURCES:
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
                     raise
-                self._rest()
+                self._pause_accepting()
                 return
-            self._welcome(sock, address)
+            self._handle_connection(sock, address)
 
-    def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        tune(sock)
+    def _handle_connection(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        configure_socket(sock)
         connection = SocketConnection(self._loop, sock, address, self._offload_read)
         receiver = self._accept(connection)
         if receiver is None:
@@ -345,19 +347,19 @@ class SocketListener:
         else:
             connection.attach(receiver)
 
-    def _rest(self) -> None:
+    def _pause_accepting(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
-        self._loop.call_later(ACCEPT_REST_S, self._wake)
+        self._loop.call_later(ACCEPT_PAUSE_S, self._resume_accepting)
 
-    def _wake(self) -> None:
+    def _resume_accepting(self) -> None:
         if not self._closed:
-            self._loop.add_reader(self._socket.fileno(), self._acceptable)
+            self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
 
 class SocketNetwork:
-    """The real network. ``send_buffer`` and ``receive_buffer`` of -1 leave the system's sizes.
+    """The real network. Buffer sizes of -1 keep the system's defaults.
 
-    ``offload_read`` is a file system's; without one, threads of the network's own wait for the disk.
+    ``offload_read`` is a file system's; without one, the network uses its own threads.
     """
 
     def __init__(
@@ -382,7 +384,7 @@ class SocketNetwork:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Accepted sockets inherit these; set before listen so that the window scale fits.
+            # Accepted sockets inherit these; set before listen so that the window scale matches.
             if self._send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
             if self._receive_buffer_bytes > 0:
@@ -407,47 +409,47 @@ class SocketNetwork:
             except BaseException:
                 sock.close()
                 raise
-        tune(sock)
+        configure_socket(sock)
         connection = SocketConnection(loop, sock, (host, port), self._offload_read)
         connection.attach(attach(connection))
         return connection
 
 
-def _joined(parts: Parts) -> bytes | None:
-    """All parts as one piece, if that is small and at hand; copying it costs less than gathering it."""
+def _join_if_small(parts: Parts) -> bytes | None:
+    """Join all parts if they are small and cached: copying costs less than a gathered write."""
     size = 0
     for part in parts:
         size += len(part)
     if size > JOIN_BYTES_MAX:
         return None
-    pieces: list[Buffer] = []
+    buffers: list[Buffer] = []
     for part in parts:
         if not isinstance(part, FileSlice):
-            pieces.append(part)
+            buffers.append(part)
         elif part.is_recent or part.starts_cached(JOIN_BYTES_MAX):
-            pieces.append(whole_range(part))
+            buffers.append(read_range(part))
         else:
             return None
-    return b"".join(pieces)
+    return b"".join(buffers)
 
 
-def whole_range(part: FileSlice) -> bytes:
-    """All of a range, or an error: a frame that is shorter than its length says would garble all after it."""
+def read_range(part: FileSlice) -> bytes:
+    """Read a whole range; raises if it is short, since a truncated frame would corrupt the stream."""
     data = part.read()
     if len(data) != len(part):
-        raise _too_short(part)
+        raise _short_range_error(part)
     return data
 
 
-def _too_short(part: FileSlice) -> OSError:
-    return OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")
+def _short_range_error(part: FileSlice) -> OSError:
+    return OSError(errno.EIO, f"{part.file.path} is shorter than the range to send")
 
 
-def tune(sock: socket.socket) -> None:
+def configure_socket(sock: socket.socket) -> None:
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def reason_of(broken: BaseException) -> str:
-    return (isinstance(broken, OSError) and broken.strerror) or str(broken)
+def reason_of(error: BaseException) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,10 +1,10 @@
-"""What the operating system allows this process."""
+"""Resource limits of the process."""
 
 import resource
 
 
 def raise_open_file_limit() -> int:
-    """Raise the soft limit on open files to the hard one; give the limit in force."""
+    """Raise the soft limit on open files to the hard limit; return the effective limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return soft

@@ -1,12 +1,12 @@
-"""Dialled connections on the event loop's own transports: what clients use.
+"""Dialled connections on the event loop's transports, for clients.
 
-A client's loop often shares its process with a busy thread of the application. Each system call that lets
-other threads run then costs up to a whole switch interval (5 ms) to come back from. uvloop's transports read
-and write inside the loop's own calls, so that a request and its answer need two turns at the interpreter
-instead of six: beside a busy thread this is eight times the number of requests (docs/performance.md).
+A client's event loop often shares its process with a busy application thread. Each system call that
+releases the GIL then takes up to a switch interval (5 ms) to return. uvloop's transports read and write
+inside the loop's own calls, so that a request and its response acquire the GIL twice instead of six times:
+beside a busy thread this gives eight times the request rate (docs/performance.md).
 
-Listening, and sending ranges of files without copying them, stays with ``SocketNetwork``; here a range of a
-file is read when it is sent.
+Listening, and sending ranges of files without copying, is left to ``SocketNetwork``; here a range of a file
+is read when it is sent.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import cast
 from odradek.ports.files import Buffer, FileSlice, Parts
 from odradek.ports.network import Accept, Connection, ListeningSocket, Receiver
 from odradek.system.host_names import Address, addresses_of
-from odradek.system.network import JOIN_BYTES_MAX, SocketNetwork, reason_of, tune, whole_range
+from odradek.system.network import JOIN_BYTES_MAX, SocketNetwork, configure_socket, read_range, reason_of
 
 
 class TransportConnection(asyncio.BufferedProtocol):
-    """One dialled connection. Tells its owner nothing any more once it was closed from this side."""
+    """A dialled connection. Makes no callbacks after it is closed by this side."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.peer_host = address[0]
@@ -44,23 +44,23 @@ class TransportConnection(asyncio.BufferedProtocol):
         if self._closing or self._transport is None:
             return
         try:
-            pieces = [
-                whole_range(part) if isinstance(part, FileSlice) else part for part in parts if len(part)
+            buffers = [
+                read_range(part) if isinstance(part, FileSlice) else part for part in parts if len(part)
             ]
-        except OSError as unreadable:
-            self._end(reason_of(unreadable))
+        except OSError as error:
+            self._end(reason_of(error))
             return
-        if pieces:
-            self._write(pieces)
+        if buffers:
+            self._write(buffers)
 
-    def _write(self, pieces: list[Buffer]) -> None:
+    def _write(self, buffers: list[Buffer]) -> None:
         assert self._transport is not None
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        elif sum(map(len, pieces)) <= JOIN_BYTES_MAX:
-            self._transport.write(b"".join(pieces))
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        elif sum(map(len, buffers)) <= JOIN_BYTES_MAX:
+            self._transport.write(b"".join(buffers))
         else:
-            self._transport.writelines(pieces)
+            self._transport.writelines(buffers)
 
     def pause(self) -> None:
         if not self._paused and not self._closing and self._transport is not None:
@@ -86,19 +86,19 @@ class TransportConnection(asyncio.BufferedProtocol):
         self._closing = True
         if self._transport is not None:
             self._transport.abort() if self.queued_bytes else self._transport.close()
-        self._tell_lost(reason)
+        self._notify_lost(reason)
 
-    def _tell_lost(self, reason: str | None) -> None:
+    def _notify_lost(self, reason: str | None) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.connection_lost(reason)
 
-    # What the transport tells.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no instances of asyncio's class.
+        # uvloop's transports are not instances of asyncio's class.
         self._transport = cast(asyncio.Transport, transport)
-        # With a limit of nothing, being told to go on means that all has left.
+        # With a high-water mark of 0, resume_writing means that everything was sent.
         self._transport.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -116,15 +116,14 @@ class TransportConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._tell_lost(None if exc is None else reason_of(exc))
+        self._notify_lost(None if exc is None else reason_of(exc))
 
 
 class TransportNetwork:
-    """The real network as a client sees it. Buffer sizes of -1 leave the system's.
+    """The real network for clients. Buffer sizes of -1 keep the system's defaults.
 
-    A receive buffer is asked to be larger than the system makes it, and never smaller: a size once asked for
-    is kept as it is, while the system's own grows with what arrives. Large answers that pass through a small
-    one cost up to a third more.
+    A receive buffer is only enlarged: an explicit size is fixed, while the system's default grows with the
+    traffic. Large responses through a small buffer cost up to a third more.
     """
 
     def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
@@ -139,53 +138,53 @@ class TransportNetwork:
     async def dial(
         self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
     ) -> TransportConnection:
-        """Connect to the first address of the host that answers; each has its share of the time given."""
+        """Connect to the first reachable address of the host; each gets a share of the timeout."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_ms / 1000):
             addresses = await addresses_of(host, port)
-            sock = await self._connected(loop, addresses, timeout_ms / 1000 / len(addresses))
+            sock = await self._connect(loop, addresses, timeout_ms / 1000 / len(addresses))
             try:
-                return await self._adopted(loop, sock, (host, port), attach)
+                return await self._create_connection(loop, sock, (host, port), attach)
             except BaseException:
                 sock.close()
                 raise
 
-    async def _connected(
-        self, loop: asyncio.AbstractEventLoop, addresses: Sequence[Address], share_s: float
+    async def _connect(
+        self, loop: asyncio.AbstractEventLoop, addresses: Sequence[Address], timeout_s: float
     ) -> socket.socket:
-        refused: OSError | None = None
+        first_error: OSError | None = None
         for family, kind, protocol, _, address in addresses:
             sock = socket.socket(family, kind, protocol)
             try:
-                self._prepare(sock)
-                async with asyncio.timeout(share_s):
+                self._configure_buffers(sock)
+                async with asyncio.timeout(timeout_s):
                     await loop.sock_connect(sock, address)
-            except OSError as unreachable:
+            except OSError as error:
                 sock.close()
-                refused = refused or unreachable
+                first_error = first_error or error
             except BaseException:
                 sock.close()
                 raise
             else:
                 return sock
-        assert refused is not None, "a name is resolved to one address at least"
-        raise refused
+        assert first_error is not None, "a resolved name has at least one address"
+        raise first_error
 
-    def _prepare(self, sock: socket.socket) -> None:
+    def _configure_buffers(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         if self._send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         if self._receive_buffer_bytes > sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
 
-    async def _adopted(
+    async def _create_connection(
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         address: tuple[str, int],
         attach: Callable[[Connection], Receiver],
     ) -> TransportConnection:
-        tune(sock)
+        configure_socket(sock)
         connection = TransportConnection(address)
         connection.attach(attach(connection))
         await loop.create_connection(lambda: connection, sock=sock)

@@ -1,4 +1,4 @@
-"""Real threads for computing work, behind the port. They are started when they are first needed."""
+"""Worker threads, started when first needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ThreadWorkers:
         return asyncio.get_running_loop().run_in_executor(self._alone, work)
 
     def close(self) -> None:
-        """Wait for the threads and end them."""
+        """Wait for the threads and stop them."""
         for pool in (self._pool, self._alone):
             if pool is not None:
                 pool.shutdown(wait=True)

@@ -1,1 +1,1 @@
-"""What the program tells about itself: events for people who read logs."""
+"""Structured logging."""

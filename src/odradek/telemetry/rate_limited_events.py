@@ -1,9 +1,9 @@
-"""Events that may come in floods: a few of each kind in a window of time, and a count of the rest.
+"""Rate-limited log events: a few of each kind per time window, and a count of the suppressed ones.
 
     bounded.warning("batch_rejected", "CORRUPT_MESSAGE", partition="orders-0", reason="...")
 
-The first line of a kind after a window in which some were left out has a field ``suppressed``. The number of
-kinds is bounded too: those beyond it share one count.
+The first event of a kind after a window with suppressed ones has a field ``suppressed``. The number of
+kinds is bounded too: further kinds share one count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Count:
 
 
 class RateLimitedEvents:
-    """Writes at most ``count_max`` events of each kind in ``window_ms``. ``now_ms`` is monotonic."""
+    """Logs at most ``count_max`` events of each kind per ``window_ms``. ``now_ms`` is monotonic."""
 
     __slots__ = ("_count_max", "_counts", "_kinds_max", "_logger", "_now_ms", "_window_ms")
 
@@ -51,17 +51,17 @@ class RateLimitedEvents:
         self._counts: dict[str, _Count] = {}
 
     def warning(self, event: str, kind: str, /, **fields: object) -> None:
-        """Write an event, or count it if enough of its kind were written lately."""
+        """Log a warning, or count it if its kind has reached the limit."""
         if self._is_due(kind, fields):
             self._logger.warning(event, **fields)
 
     def error(self, event: str, kind: str, /, **fields: object) -> None:
-        """The same, for errors."""
+        """Log an error, or count it if its kind has reached the limit."""
         if self._is_due(kind, fields):
             self._logger.error(event, **fields)
 
     def _is_due(self, kind: str, fields: dict[str, object]) -> bool:
-        """Count an event; if it is to be written, enter how many were not."""
+        """Count an event; if it is to be logged, add the number of suppressed ones."""
         now_ms = self._now_ms()
         count = self._count_of(kind, now_ms)
         if now_ms - count.began_ms >= self._window_ms:

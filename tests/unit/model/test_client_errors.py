@@ -1,4 +1,4 @@
-"""A call about many things says which failed, why, and whether to try again."""
+"""Partial failures of calls on several items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids as text."""
+"""UUIDs and their text form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_uuid_text_round_trip(uuid: bytes) -> None:
     "text", ["", "short", "3Q0bVG5OTqSGsa-9nrsmOgAA", "3Q0bVG5OTqSGsa+9nrsmOg", "é" * 22]
 )
 def test_invalid_uuid_text_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="id"):
+    with pytest.raises(ValueError, match="uuid"):
         parse_uuid(text)
 
 

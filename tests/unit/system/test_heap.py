@@ -1,4 +1,4 @@
-"""What the garbage collector need not visit."""
+"""Freezing of the heap."""
 
 from __future__ import annotations
 

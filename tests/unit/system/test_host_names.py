@@ -1,4 +1,4 @@
-"""Which failures of the resolver are final."""
+"""Permanent and temporary resolver failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listening sockets when the process runs out of descriptors, and when connections come in floods."""
+"""Listening sockets: accept limits, exhausted file descriptors, backlog."""
 
 import asyncio
 import errno
@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from odradek.system.network import ACCEPT_REST_S, ACCEPTS_PER_TURN, SocketListener, SocketNetwork
+from odradek.system.network import ACCEPT_PAUSE_S, ACCEPTS_PER_ITERATION, SocketListener, SocketNetwork
 
 
 class FakeLoop:
@@ -58,7 +58,7 @@ class FakeSocket:
 
 
 def _no_reads(work):
-    raise AssertionError("a listener reads nothing")
+    raise AssertionError("a listener reads no files")
 
 
 def make_listener(*arrivals):
@@ -76,16 +76,16 @@ def test_rejected_connection_is_closed():
     arrival = FakeSocket()
     loop, accepted, _ = make_listener(arrival)
     loop.reader()
-    assert len(accepted) == 1, "the owner was asked, and gave no receiver"
+    assert len(accepted) == 1, "accept was called and returned no receiver"
     assert arrival.closed
 
 
 def test_accepts_per_loop_iteration_are_limited():
-    loop, accepted, _ = make_listener(*(FakeSocket() for _ in range(ACCEPTS_PER_TURN + 5)))
+    loop, accepted, _ = make_listener(*(FakeSocket() for _ in range(ACCEPTS_PER_ITERATION + 5)))
     loop.reader()
-    assert len(accepted) == ACCEPTS_PER_TURN
+    assert len(accepted) == ACCEPTS_PER_ITERATION
     loop.reader()
-    assert len(accepted) == ACCEPTS_PER_TURN + 5
+    assert len(accepted) == ACCEPTS_PER_ITERATION + 5
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
@@ -94,7 +94,7 @@ def test_accepting_pauses_when_out_of_file_descriptors(code):
     loop.reader()
     assert loop.reader is None, "a ready socket would be tried over and over"
     [(delay_s, wake)] = loop.later
-    assert delay_s == ACCEPT_REST_S
+    assert delay_s == ACCEPT_PAUSE_S
     wake()
     loop.reader()
     assert len(accepted) == 1

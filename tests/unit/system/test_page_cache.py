@@ -1,8 +1,7 @@
-"""Ranges of files that are not in memory: found, brought by a thread, and waited for by nobody else.
+"""Sending of ranges of files that are not in the page cache.
 
-Pages are evicted with ``posix_fadvise``. Where that is without effect (tmpfs is memory) there is no cold
-range to be found, and the tests of the page cache ask for just that: everything is at hand. What connections
-do is shown with files that are told what is in memory.
+Pages are evicted with ``posix_fadvise``. Where that has no effect (tmpfs), the tests expect everything to be
+cached. Connections are tested with files whose cached range is set by the test.
 """
 
 import asyncio
@@ -15,13 +14,13 @@ import pytest
 
 from odradek.ports.files import FileSlice
 from odradek.system.files import PROBE_STEP_BYTES, RealFileSystem
-from odradek.system.network import PIECE_BYTES, SocketNetwork
+from odradek.system.network import CHUNK_BYTES, SocketNetwork
 
 TIMEOUT_S = 20
 
 
-def knows_cold_ranges(directory: Path) -> bool:
-    """Whether pages of files here can be evicted, and the system tells."""
+def can_evict(directory: Path) -> bool:
+    """Return whether pages of files here can be evicted, and the system reports it."""
     path = directory / "trial"
     path.write_bytes(bytes(8192))
     descriptor = os.open(path, os.O_RDWR)
@@ -51,7 +50,7 @@ def test_evicted_range_is_not_cached_until_paged_in(tmp_path):
     content = os.urandom(4 * PROBE_STEP_BYTES)
     file.append(content)
     evict(file)
-    assert file.is_cached(0, len(content)) is not knows_cold_ranges(tmp_path)
+    assert file.is_cached(0, len(content)) is not can_evict(tmp_path)
     file.page_in(0, len(content))
     assert file.is_cached(0, len(content))
     assert file.read_at(0, len(content)) == content
@@ -62,20 +61,20 @@ def test_uncached_probe_step_is_found_anywhere(tmp_path, step):
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
     file.append(os.urandom(4 * PROBE_STEP_BYTES))
     evict(file)
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read beside what is asked for
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # disables read-ahead
     for other in {0, 1, 2, 3} - {step}:
         file.read_at(other * PROBE_STEP_BYTES, PROBE_STEP_BYTES)
-    assert file.is_cached(0, 4 * PROBE_STEP_BYTES) is not knows_cold_ranges(tmp_path)
+    assert file.is_cached(0, 4 * PROBE_STEP_BYTES) is not can_evict(tmp_path)
 
 
 def test_unknown_residency_counts_as_cached(tmp_path, monkeypatch):
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
     file.append(b"abc")
 
-    def refuse(*_):
+    def unsupported(*_):
         raise OSError(errno.EOPNOTSUPP, "not here")
 
-    monkeypatch.setattr("os.preadv", refuse)
+    monkeypatch.setattr("os.preadv", unsupported)
     assert file.is_cached(0, 3)
     monkeypatch.setattr("odradek.system.files._NOWAIT", None)
     monkeypatch.delattr("os.preadv")
@@ -85,11 +84,11 @@ def test_unknown_residency_counts_as_cached(tmp_path, monkeypatch):
 def test_reads_use_separate_threads(tmp_path):
     async def run():
         files = RealFileSystem(threads_max=1, read_threads_max=1)
-        go_on = threading.Event()
-        reading = files.offload_read(lambda: go_on.wait(TIMEOUT_S))
-        await files.offload(lambda: None)  # would never come to an end behind the read
+        may_continue = threading.Event()
+        reading = files.offload_read(lambda: may_continue.wait(TIMEOUT_S))
+        await files.offload(lambda: None)  # would never complete behind the read
         assert not reading.done()
-        go_on.set()
+        may_continue.set()
         assert await reading
         files.close()
 
@@ -99,17 +98,17 @@ def test_reads_use_separate_threads(tmp_path):
 # Connections.
 
 
-class ColdFile:
-    """A real file of which a test says what is in memory; whoever sends what is not would have waited."""
+class UncachedFile:
+    """A real file whose cached range is set by the test; reading beyond it would block the loop."""
 
     def __init__(self, path, content):
         path.write_bytes(content)
         self._file = RealFileSystem().open(str(path), writable=False)
         self.path = str(path)
-        self.warm_until = 0
-        self.brought = []
-        self.may_bring = threading.Event()
-        self.may_bring.set()
+        self.cached_until = 0
+        self.paged_in = []
+        self.may_page_in = threading.Event()
+        self.may_page_in.set()
         self.failure = None
 
     def size(self):
@@ -119,31 +118,31 @@ class ColdFile:
         return self._file.fileno()
 
     def read_at(self, position, size_bytes):
-        assert position + size_bytes <= self.warm_until, "the loop waits for the disk"
+        assert position + size_bytes <= self.cached_until, "the event loop would wait for the disk"
         return self._file.read_at(position, size_bytes)
 
     def is_cached(self, position, size_bytes):
-        return position + size_bytes <= self.warm_until
+        return position + size_bytes <= self.cached_until
 
     def page_in(self, position, size_bytes):
         assert threading.current_thread() is not threading.main_thread()
-        assert self.may_bring.wait(TIMEOUT_S)
+        assert self.may_page_in.wait(TIMEOUT_S)
         if self.failure is not None:
             raise self.failure
-        self.brought.append((position, size_bytes))
-        self.warm_until = max(self.warm_until, position + size_bytes)
+        self.paged_in.append((position, size_bytes))
+        self.cached_until = max(self.cached_until, position + size_bytes)
 
 
 class Peer:
-    """Collects what it is sent."""
+    """Collects received bytes."""
 
     def __init__(self, connection=None):
         self.connection = connection
         self.received = bytearray()
         self.is_drained = asyncio.Event()
-        self.is_over = asyncio.Event()
+        self.is_closed = asyncio.Event()
         self.reason = None
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self._buffer = bytearray(1 << 16)
 
     def receive_buffer(self):
@@ -151,25 +150,25 @@ class Peer:
 
     def bytes_received(self, count):
         self.received += self._buffer[:count]
-        self.news.set()
+        self.changed.set()
 
     def output_drained(self):
         self.is_drained.set()
 
     def connection_lost(self, reason):
         self.reason = reason
-        self.is_over.set()
-        self.news.set()
+        self.is_closed.set()
+        self.changed.set()
 
-    async def has(self, size_bytes):
-        while len(self.received) < size_bytes and not self.is_over.is_set():
-            self.news.clear()
-            await self.news.wait()
+    async def wait_for(self, size_bytes):
+        while len(self.received) < size_bytes and not self.is_closed.is_set():
+            self.changed.clear()
+            await self.changed.wait()
         return bytes(self.received[:size_bytes])
 
 
-class Line:
-    """A sender and those that dialled it, over real sockets."""
+class SenderFixture:
+    """A sender and its peers, over real sockets."""
 
     def __init__(self, network, port, senders):
         self.network = network
@@ -177,20 +176,20 @@ class Line:
         self.senders = senders
 
     async def dial(self):
-        far = []
+        peer = []
 
         def attach(connection):
-            far.append(Peer(connection))
-            return far[0]
+            peer.append(Peer(connection))
+            return peer[0]
 
         await self.network.dial("127.0.0.1", self.port, attach, 5000)
         while len(self.senders) < 1 or self.senders[-1].is_taken:
             await asyncio.sleep(0.001)
         self.senders[-1].is_taken = True
-        return self.senders[-1], far[0]
+        return self.senders[-1], peer[0]
 
 
-def over_sockets(scenario):
+def run_over_sockets(scenario):
     async def run():
         files = RealFileSystem(read_threads_max=2)
         network = SocketNetwork(offload_read=files.offload_read)
@@ -203,10 +202,10 @@ def over_sockets(scenario):
 
         listener = await network.listen("127.0.0.1", 0, accept)
         try:
-            await scenario(Line(network, listener.port, senders))
+            await scenario(SenderFixture(network, listener.port, senders))
         finally:
-            for one in senders:
-                one.connection.close()
+            for sender in senders:
+                sender.connection.close()
             listener.close()
             files.close()
 
@@ -214,118 +213,118 @@ def over_sockets(scenario):
 
 
 @pytest.fixture
-def cold(tmp_path):
-    return ColdFile(tmp_path / "cold", os.urandom(2 * PIECE_BYTES + 5000))
+def uncached(tmp_path):
+    return UncachedFile(tmp_path / "cold", os.urandom(2 * CHUNK_BYTES + 5000))
 
 
-def test_uncached_range_is_sent_in_order(cold):
-    async def scenario(line):
-        sender, far = await line.dial()
-        size = cold.size()
-        sender.connection.send([b"head", FileSlice(cold, 0, size), b"tail"])
+def test_uncached_range_is_sent_in_order(uncached):
+    async def scenario(fixture):
+        sender, peer = await fixture.dial()
+        size = uncached.size()
+        sender.connection.send([b"head", FileSlice(uncached, 0, size), b"tail"])
         sender.connection.send([b"next"])
-        expected = b"head" + Path(cold.path).read_bytes() + b"tailnext"
-        assert await far.has(len(expected)) == expected
-        assert cold.brought == [(0, PIECE_BYTES), (PIECE_BYTES, PIECE_BYTES), (2 * PIECE_BYTES, 5000)]
+        expected = b"head" + Path(uncached.path).read_bytes() + b"tailnext"
+        assert await peer.wait_for(len(expected)) == expected
+        assert uncached.paged_in == [(0, CHUNK_BYTES), (CHUNK_BYTES, CHUNK_BYTES), (2 * CHUNK_BYTES, 5000)]
         await sender.is_drained.wait()
         assert sender.connection.queued_bytes == 0
 
-    over_sockets(scenario)
+    run_over_sockets(scenario)
 
 
-def test_small_uncached_range_waits_for_the_disk(cold):
-    async def scenario(line):
-        sender, far = await line.dial()
-        cold.may_bring.clear()
-        sender.connection.send([b"head", FileSlice(cold, 100, 50)])
+def test_small_uncached_range_waits_for_the_disk(uncached):
+    async def scenario(fixture):
+        sender, peer = await fixture.dial()
+        uncached.may_page_in.clear()
+        sender.connection.send([b"head", FileSlice(uncached, 100, 50)])
         sender.connection.send([b"next"])
-        assert await far.has(4) == b"head"
-        assert len(far.received) == 4
-        cold.may_bring.set()
-        expected = b"head" + Path(cold.path).read_bytes()[100:150] + b"next"
-        assert await far.has(len(expected)) == expected
-        assert cold.brought == [(100, 50)]
+        assert await peer.wait_for(4) == b"head"
+        assert len(peer.received) == 4
+        uncached.may_page_in.set()
+        expected = b"head" + Path(uncached.path).read_bytes()[100:150] + b"next"
+        assert await peer.wait_for(len(expected)) == expected
+        assert uncached.paged_in == [(100, 50)]
 
-    over_sockets(scenario)
+    run_over_sockets(scenario)
 
 
-def test_other_connections_are_served_during_a_page_in(cold):
-    async def scenario(line):
-        cold.may_bring.clear()
-        waiting, waiting_far = await line.dial()
-        waiting.connection.send([FileSlice(cold, 0, 1000)])
-        other, other_far = await line.dial()
+def test_other_connections_are_served_during_a_page_in(uncached):
+    async def scenario(fixture):
+        uncached.may_page_in.clear()
+        waiting, waiting_peer = await fixture.dial()
+        waiting.connection.send([FileSlice(uncached, 0, 1000)])
+        other, other_peer = await fixture.dial()
         for number in range(20):
             other.connection.send([b"%03d" % number])
-        assert await other_far.has(60) == b"".join(b"%03d" % number for number in range(20))
-        assert not waiting_far.received
-        cold.may_bring.set()
-        assert len(await waiting_far.has(1000)) == 1000
+        assert await other_peer.wait_for(60) == b"".join(b"%03d" % number for number in range(20))
+        assert not waiting_peer.received
+        uncached.may_page_in.set()
+        assert len(await waiting_peer.wait_for(1000)) == 1000
 
-    over_sockets(scenario)
-
-
-def test_recent_and_cached_ranges_are_not_paged_in(cold):
-    async def scenario(line):
-        sender, far = await line.dial()
-        sender.connection.send([FileSlice(cold, 0, cold.size(), is_recent=True)])
-        assert await far.has(cold.size()) == Path(cold.path).read_bytes()
-        cold.warm_until = 1000
-        sender.connection.send([FileSlice(cold, 0, 1000)])
-        await far.has(cold.size() + 1000)
-        assert cold.brought == []
-
-    over_sockets(scenario)
+    run_over_sockets(scenario)
 
 
-def test_paged_in_chunk_is_sent_even_if_evicted_again(cold, monkeypatch):
-    async def scenario(line):
-        sender, far = await line.dial()
-        monkeypatch.setattr(cold, "is_cached", lambda *_: False)
-        sender.connection.send([FileSlice(cold, 0, cold.size())])
-        assert await far.has(cold.size()) == Path(cold.path).read_bytes()
+def test_recent_and_cached_ranges_are_not_paged_in(uncached):
+    async def scenario(fixture):
+        sender, peer = await fixture.dial()
+        sender.connection.send([FileSlice(uncached, 0, uncached.size(), is_recent=True)])
+        assert await peer.wait_for(uncached.size()) == Path(uncached.path).read_bytes()
+        uncached.cached_until = 1000
+        sender.connection.send([FileSlice(uncached, 0, 1000)])
+        await peer.wait_for(uncached.size() + 1000)
+        assert uncached.paged_in == []
 
-    over_sockets(scenario)
+    run_over_sockets(scenario)
 
 
-def test_connection_closed_during_page_in_releases_the_file(cold):
-    async def scenario(line):
-        cold.may_bring.clear()
-        sender, far = await line.dial()
-        sender.connection.send([FileSlice(cold, 0, cold.size())])
+def test_paged_in_chunk_is_sent_even_if_evicted_again(uncached, monkeypatch):
+    async def scenario(fixture):
+        sender, peer = await fixture.dial()
+        monkeypatch.setattr(uncached, "is_cached", lambda *_: False)
+        sender.connection.send([FileSlice(uncached, 0, uncached.size())])
+        assert await peer.wait_for(uncached.size()) == Path(uncached.path).read_bytes()
+
+    run_over_sockets(scenario)
+
+
+def test_connection_closed_during_page_in_releases_the_file(uncached):
+    async def scenario(fixture):
+        uncached.may_page_in.clear()
+        sender, peer = await fixture.dial()
+        sender.connection.send([FileSlice(uncached, 0, uncached.size())])
         await asyncio.sleep(0.01)
         sender.connection.close()
-        await far.is_over.wait()
+        await peer.is_closed.wait()
         assert sender.connection.queued_bytes == 0
-        cold.may_bring.set()
+        uncached.may_page_in.set()
         await asyncio.sleep(0.01)
-        assert not far.received
+        assert not peer.received
 
-    over_sockets(scenario)
+    run_over_sockets(scenario)
 
 
-def test_flushing_close_waits_for_page_in(cold):
-    async def scenario(line):
-        cold.may_bring.clear()
-        sender, far = await line.dial()
-        sender.connection.send([FileSlice(cold, 0, cold.size())])
+def test_flushing_close_waits_for_page_in(uncached):
+    async def scenario(fixture):
+        uncached.may_page_in.clear()
+        sender, peer = await fixture.dial()
+        sender.connection.send([FileSlice(uncached, 0, uncached.size())])
         sender.connection.close(flush=True)
         await asyncio.sleep(0.01)
-        assert not far.is_over.is_set()
-        cold.may_bring.set()
-        await far.is_over.wait()
-        assert bytes(far.received) == Path(cold.path).read_bytes()
+        assert not peer.is_closed.is_set()
+        uncached.may_page_in.set()
+        await peer.is_closed.wait()
+        assert bytes(peer.received) == Path(uncached.path).read_bytes()
 
-    over_sockets(scenario)
+    run_over_sockets(scenario)
 
 
-def test_failed_page_in_closes_the_connection(cold):
-    async def scenario(line):
-        sender, far = await line.dial()
-        cold.failure = OSError(errno.EIO, os.strerror(errno.EIO))
-        sender.connection.send([FileSlice(cold, 0, 1000)])
-        await sender.is_over.wait()
+def test_failed_page_in_closes_the_connection(uncached):
+    async def scenario(fixture):
+        sender, peer = await fixture.dial()
+        uncached.failure = OSError(errno.EIO, os.strerror(errno.EIO))
+        sender.connection.send([FileSlice(uncached, 0, 1000)])
+        await sender.is_closed.wait()
         assert sender.reason == "Input/output error"
-        await far.is_over.wait()
+        await peer.is_closed.wait()
 
-    over_sockets(scenario)
+    run_over_sockets(scenario)

@@ -1,4 +1,4 @@
-"""Connections of clients: all addresses of a name are tried, and buffers are no smaller than the system's."""
+"""Client connections: multiple addresses, receive buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.system.transports import TransportNetwork
 
 
 class Resolving(asyncio.SelectorEventLoop):
-    """A loop whose names have the addresses that a test wants; connecting to port 1 never ends."""
+    """A loop with fixed host addresses; connecting to port 1 never completes."""
 
     def __init__(self, addresses):
         super().__init__()
@@ -27,7 +27,7 @@ class Resolving(asyncio.SelectorEventLoop):
 
 
 class Silent:
-    """A receiver that expects nothing."""
+    """A receiver that expects no data."""
 
     def receive_buffer(self):
         return memoryview(bytearray(16))
@@ -82,7 +82,7 @@ def test_first_error_is_raised_if_all_addresses_fail(refusing):
 
 
 def received_by(listening, asked_bytes):
-    """The size of the receive buffer that a connection has."""
+    """Return the receive buffer size of a connection."""
 
     async def main():
         network = TransportNetwork(receive_buffer_bytes=asked_bytes)

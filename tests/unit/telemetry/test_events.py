@@ -109,7 +109,7 @@ def test_last_configure_call_wins() -> None:
 
 
 def test_unknown_level_is_rejected() -> None:
-    with pytest.raises(ValueError, match="must be one of debug, info, warning, error, not 'loud'"):
+    with pytest.raises(ValueError, match="must be one of debug, info, warning, error, got 'loud'"):
         events.configure(io.StringIO(), "loud")
 
 

@@ -1,4 +1,4 @@
-"""Events that anybody can cause: a few of each kind in a while, and how many were left out."""
+"""Rate-limited log events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time, and processes that can be killed on it."""
+"""Virtual time and simulated processes."""
 
 import asyncio
 import time
