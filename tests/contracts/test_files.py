@@ -1,4 +1,4 @@
-"""The file port's contract, on the real files and on those in memory; and what only one of them can show."""
+"""The file system contract on real files and files in memory, and tests specific to one of them."""
 
 import errno
 import os
@@ -16,8 +16,8 @@ from odradek.testing.file_system_contract import FileSystemContract
 from odradek.testing.files import MemoryFileSystem
 
 
-class Chance:
-    """Entropy from a seed."""
+class SeededEntropy:
+    """Seeded entropy."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -75,7 +75,7 @@ def _lock_in_another_process(path: str) -> str:
     return run.stdout.strip()
 
 
-def test_a_lock_keeps_other_processes_out(tmp_path: Path) -> None:
+def test_lock_excludes_other_processes(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     lock = RealFileSystem().lock(path)
     assert _lock_in_another_process(path) == "refused"
@@ -83,7 +83,7 @@ def test_a_lock_keeps_other_processes_out(tmp_path: Path) -> None:
     assert _lock_in_another_process(path) == "taken"
 
 
-def test_a_descriptor_is_closed_with_the_last_holder(tmp_path: Path) -> None:
+def test_descriptor_is_closed_with_last_reference(tmp_path: Path) -> None:
     descriptors = Path("/proc/self/fd")
     file = RealFileSystem().open(str(tmp_path / "a"), create=True)
     before = len(list(descriptors.iterdir()))
@@ -91,7 +91,7 @@ def test_a_descriptor_is_closed_with_the_last_holder(tmp_path: Path) -> None:
     assert len(list(descriptors.iterdir())) == before - 1
 
 
-def test_a_crash_keeps_all_that_was_synced() -> None:
+def test_crash_keeps_synced_data() -> None:
     for seed in range(50):
         files = MemoryFileSystem()
         file = files.open("/a", create=True)
@@ -99,43 +99,43 @@ def test_a_crash_keeps_all_that_was_synced() -> None:
         file.sync()
         files.sync_dir("/")
         file.append(b"perhaps")
-        files.crash(Chance(seed))
+        files.crash(SeededEntropy(seed))
         content = files.read_whole("/a")
         assert content.startswith(b"kept")
         assert len(content) <= len(b"keptperhaps")
 
 
-def test_a_crash_may_lose_cut_tear_or_zero_what_was_not_synced() -> None:
+def test_crash_may_lose_or_tear_unsynced_writes() -> None:
     seen = set()
     for seed in range(400):
         files = MemoryFileSystem()
         file = files.open("/a", create=True)
         files.sync_dir("/")
         file.append(b"abc")
-        files.crash(Chance(seed))
+        files.crash(SeededEntropy(seed))
         seen.add(files.read_whole("/a"))
     assert {b"", b"a", b"ab", b"abc", b"\0\0\0", b"ab\x9c"} <= seen
 
 
-def test_a_truncation_not_synced_may_come_undone() -> None:
+def test_crash_may_undo_unsynced_truncation() -> None:
     sizes = set()
     for seed in range(30):
         files = MemoryFileSystem()
         files.write_whole("/a", b"abc")
         files.open("/a").truncate(1)
-        files.crash(Chance(seed))
+        files.crash(SeededEntropy(seed))
         sizes.add(files.size_of("/a"))
     assert sizes == {1, 3}
 
 
-def test_names_are_durable_only_once_the_directory_is_synced() -> None:
+def test_names_are_durable_after_directory_sync() -> None:
     outcomes = set()
     for seed in range(60):
         files = MemoryFileSystem()
         files.write_whole("/old", b"abc")
         files.rename("/old", "/new")
         files.open("/other", create=True).sync()
-        files.crash(Chance(seed))
+        files.crash(SeededEntropy(seed))
         outcomes.add(tuple(files.list_names("/")))
     assert outcomes == {("old",), ("new",), ("new", "other")}
 
@@ -143,11 +143,11 @@ def test_names_are_durable_only_once_the_directory_is_synced() -> None:
     files.write_whole("/old", b"abc")
     files.rename("/old", "/new")
     files.sync_dir("/")
-    files.crash(Chance(1))
+    files.crash(SeededEntropy(1))
     assert files.list_names("/") == ["new"]
 
 
-def test_a_file_stays_in_its_directory_when_that_gets_another_name() -> None:
+def test_renamed_directory_keeps_files_after_crash() -> None:
     for seed in range(30):
         files = MemoryFileSystem()
         files.make_directories("/old")
@@ -155,7 +155,7 @@ def test_a_file_stays_in_its_directory_when_that_gets_another_name() -> None:
         files.open("/old/file", create=True).sync()
         files.rename("/old", "/new")
         files.sync_dir("/")
-        files.crash(Chance(seed))
+        files.crash(SeededEntropy(seed))
         assert files.list_names("/") == ["new"]
         assert files.list_names("/new") in ([], ["file"])
 
@@ -165,33 +165,33 @@ def test_a_file_stays_in_its_directory_when_that_gets_another_name() -> None:
     files.rename("/old", "/new")
     files.sync_dir("/")
     files.sync_dir("/new")
-    files.crash(Chance(1))
+    files.crash(SeededEntropy(1))
     assert files.list_names("/new") == ["file"]
 
 
-def test_files_of_a_directory_that_was_never_synced_go_with_it() -> None:
+def test_crash_loses_files_of_unsynced_directory() -> None:
     lost = 0
     for seed in range(20):
         files = MemoryFileSystem()
         files.make_directories("/d")
         files.write_whole("/d/a", b"abc")
-        files.crash(Chance(seed))
+        files.crash(SeededEntropy(seed))
         assert files.exists("/d") == files.exists("/d/a")
         lost += not files.exists("/d")
     assert lost
 
 
-def test_open_files_and_locks_end_with_a_crash() -> None:
+def test_crash_invalidates_open_files_and_locks() -> None:
     files = MemoryFileSystem()
     file = files.open("/a", create=True)
     files.lock("/.lock")
-    files.crash(Chance(3))
+    files.crash(SeededEntropy(3))
     with pytest.raises(OSError, match="Bad file descriptor"):
         file.append(b"abc")
     files.lock("/.lock")
 
 
-def test_the_next_write_or_sync_can_be_made_to_fail() -> None:
+def test_injected_write_and_sync_failures() -> None:
     files = MemoryFileSystem()
     file = files.open("/a.log", create=True)
     files.fail_next_write(errno.ENOSPC, written=2, name_end=".log")
@@ -206,7 +206,7 @@ def test_the_next_write_or_sync_can_be_made_to_fail() -> None:
     file.sync()
 
 
-def test_modification_times_come_from_the_given_clock() -> None:
+def test_modification_times_come_from_clock() -> None:
     now = 5
     files = MemoryFileSystem(lambda: now)
     file = files.open("/a", create=True)

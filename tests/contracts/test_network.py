@@ -1,4 +1,4 @@
-"""The network port's contract, on real sockets and on lines in memory; and what only the latter can show."""
+"""The network contract on real sockets and in memory, and the faults of the network in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,7 +15,15 @@ from odradek.testing.clock import run_virtually
 from odradek.testing.entropy import SeededEntropy
 from odradek.testing.files import MemoryFileSystem
 from odradek.testing.network import RESET, MemoryNetwork
-from odradek.testing.network_contract import HOST, Collector, Line, NetworkContract, Play, Scenario, until
+from odradek.testing.network_contract import (
+    HOST,
+    Collector,
+    ConnectionPair,
+    NetworkContract,
+    RunOnNetwork,
+    Scenario,
+    until,
+)
 
 
 class _OnRealFiles(NetworkContract):
@@ -32,25 +40,25 @@ class _OnRealFiles(NetworkContract):
 
 class TestSockets(_OnRealFiles):
     @pytest.fixture
-    def play(self) -> Play:
+    def run_on_network(self) -> RunOnNetwork:
         return lambda scenario: asyncio.run(_as_coroutine(scenario(SocketNetwork())))
 
 
 class TestSocketsOnUvloop(_OnRealFiles):
     @pytest.fixture
-    def play(self) -> Play:
+    def run_on_network(self) -> RunOnNetwork:
         return lambda scenario: uvloop.run(_as_coroutine(scenario(SocketNetwork())))
 
 
 class TestTransports(_OnRealFiles):
     @pytest.fixture
-    def play(self) -> Play:
+    def run_on_network(self) -> RunOnNetwork:
         return lambda scenario: asyncio.run(_as_coroutine(scenario(TransportNetwork())))
 
 
 class TestTransportsOnUvloop(_OnRealFiles):
     @pytest.fixture
-    def play(self) -> Play:
+    def run_on_network(self) -> RunOnNetwork:
         return lambda scenario: uvloop.run(_as_coroutine(scenario(TransportNetwork())))
 
 
@@ -65,7 +73,7 @@ class TestMemoryNetwork(NetworkContract):
         return "/data"
 
     @pytest.fixture(params=[(0, False, 256 << 10), (7, True, 4 << 10)], ids=["plain", "slow-and-split"])
-    def play(self, request: pytest.FixtureRequest) -> Play:
+    def run_on_network(self, request: pytest.FixtureRequest) -> RunOnNetwork:
         delay_max_ms, splits, window_bytes = request.param
 
         def run(scenario: Scenario) -> None:
@@ -86,89 +94,89 @@ def _in_memory(body: Callable[[MemoryNetwork, Network], Awaitable[None]], **how:
     run_virtually(lambda: body(network, network.host(HOST)))
 
 
-def test_a_held_line_delivers_once_it_is_released() -> None:
+def test_held_connection_delivers_after_release() -> None:
     async def body(network: MemoryNetwork, host: Network) -> None:
-        line = await Line.between(host)
-        line.dialled.hold()
-        line.dialled.send([b"waits"])
+        pair = await ConnectionPair.connect(host)
+        pair.dialled.hold()
+        pair.dialled.send([b"waits"])
         await asyncio.sleep(3600)
-        assert not line.far.received
-        line.dialled.release()
-        await until(lambda: line.far.received == b"waits")
+        assert not pair.accepted_side.received
+        pair.dialled.release()
+        await until(lambda: pair.accepted_side.received == b"waits")
 
     _in_memory(body)
 
 
-def test_a_half_open_line_tells_the_other_end_nothing() -> None:
+def test_muted_connection_delivers_nothing() -> None:
     async def body(network: MemoryNetwork, host: Network) -> None:
-        line = await Line.between(host)
-        line.dialled.mute()
-        line.dialled.send([b"lost"])
-        line.dialled.close()
+        pair = await ConnectionPair.connect(host)
+        pair.dialled.mute()
+        pair.dialled.send([b"lost"])
+        pair.dialled.close()
         await asyncio.sleep(3600)
-        assert not line.far.received
-        assert not line.far.lost
-        assert line.near.lost == [None]
+        assert not pair.accepted_side.received
+        assert not pair.accepted_side.lost
+        assert pair.dialled_side.lost == [None]
 
     _in_memory(body)
 
 
-def test_a_reset_line_tells_both_ends_why() -> None:
+def test_reset_notifies_both_ends() -> None:
     async def body(network: MemoryNetwork, host: Network) -> None:
-        line = await Line.between(host)
-        line.dialled.send([b"on its way"])
-        line.accepted.reset()
-        assert line.near.lost == [RESET]
-        assert line.far.lost == [RESET]
+        pair = await ConnectionPair.connect(host)
+        pair.dialled.send([b"on its way"])
+        pair.accepted.reset()
+        assert pair.dialled_side.lost == [RESET]
+        assert pair.accepted_side.lost == [RESET]
         assert not network.connections
 
     _in_memory(body)
 
 
-def test_parted_hosts_cannot_reach_each_other_until_they_are_healed() -> None:
+def test_partitioned_hosts_are_unreachable_until_healed() -> None:
     async def body(network: MemoryNetwork, here: Network) -> None:
         there = network.host("there")
-        far = Collector()
-        socket = await there.listen("there", 0, lambda _: far)
+        accepted_side = Collector()
+        socket = await there.listen("there", 0, lambda _: accepted_side)
         connection = await here.dial("there", socket.port, lambda _: Collector(), 1000)
         network.part(HOST, "there")
         connection.send([b"waits"])
         with pytest.raises(TimeoutError):
             await here.dial("there", socket.port, lambda _: Collector(), 1000)
-        assert not far.received
+        assert not accepted_side.received
         network.heal()
-        await until(lambda: far.received == b"waits")
+        await until(lambda: accepted_side.received == b"waits")
 
     _in_memory(body)
 
 
-def test_a_host_that_dies_listens_no_more_and_its_peers_are_told() -> None:
+def test_dead_host_closes_listeners_and_resets_peers() -> None:
     async def body(network: MemoryNetwork, host: Network) -> None:
-        line = await Line.between(host)
+        pair = await ConnectionPair.connect(host)
         network.reset_all(HOST)
-        assert line.near.lost == [RESET]
+        assert pair.dialled_side.lost == [RESET]
         with pytest.raises(ConnectionRefusedError):
-            await host.dial(HOST, line.socket.port, lambda _: Collector(), 1000)
+            await host.dial(HOST, pair.socket.port, lambda _: Collector(), 1000)
 
     _in_memory(body)
 
 
-def test_the_same_seed_gives_the_same_pieces() -> None:
+def test_same_seed_gives_same_chunks() -> None:
     def pieces(seed: int) -> list[int]:
         found: list[int] = []
 
         async def body() -> None:
             network = MemoryNetwork(SeededEntropy(seed), delay_max_ms=5, splits=True)
-            line = await Line.between(network.host(HOST))
-            keep = line.far.bytes_received
+            pair = await ConnectionPair.connect(network.host(HOST))
+            keep = pair.accepted_side.bytes_received
 
             def note(count: int) -> None:
                 found.append(count)
                 keep(count)
 
-            line.far.bytes_received = note  # type: ignore[method-assign]
-            line.dialled.send([bytes(5000)])
-            await until(lambda: len(line.far.received) == 5000)
+            pair.accepted_side.bytes_received = note  # type: ignore[method-assign]
+            pair.dialled.send([bytes(5000)])
+            await until(lambda: len(pair.accepted_side.received) == 5000)
 
         run_virtually(body)
         return found

@@ -1,4 +1,4 @@
-"""The embedded store keeps the store contract: in memory, on a file, and with commits run in a thread."""
+"""The store contract on the embedded store: in memory, on a file, and with commits on a thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from odradek.store.embedded.database import MEMORY, Database
 from odradek.store.embedded.ensemble import FILE_NAME, EmbeddedEnsemble, Offload
 from odradek.store.port import CreateOp, NoNode, Store, StoreError, Unavailable
-from odradek.testing.store_contract import StoreContract, World
+from odradek.testing.store_contract import StoreContract, StoreFixture
 
 
 class StillClock:
@@ -43,7 +43,7 @@ class EmbeddedWorld:
 
 
 @asynccontextmanager
-async def embedded(path: str, offload: Offload | None = None) -> AsyncIterator[World]:
+async def embedded(path: str, offload: Offload | None = None) -> AsyncIterator[StoreFixture]:
     ensemble = EmbeddedEnsemble(path, StillClock(), asyncio.get_running_loop().call_soon, offload)
     yield EmbeddedWorld(ensemble)
     await ensemble.close()
@@ -54,42 +54,42 @@ async def in_a_thread(work: Callable[[], None]) -> None:
 
 
 class TestStoreInMemory(StoreContract):
-    def open(self) -> AbstractAsyncContextManager[World]:
+    def open(self) -> AbstractAsyncContextManager[StoreFixture]:
         return embedded(MEMORY)
 
 
 class TestStoreOnAFile(StoreContract):
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[World]:
+    async def open(self) -> AsyncIterator[StoreFixture]:
         with tempfile.TemporaryDirectory() as directory:
-            async with embedded(str(Path(directory, FILE_NAME))) as world:
-                yield world
+            async with embedded(str(Path(directory, FILE_NAME))) as fixture:
+                yield fixture
 
 
 class TestStoreCommittingInAThread(StoreContract):
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[World]:
+    async def open(self) -> AsyncIterator[StoreFixture]:
         with tempfile.TemporaryDirectory() as directory:
-            async with embedded(str(Path(directory, FILE_NAME)), in_a_thread) as world:
-                yield world
+            async with embedded(str(Path(directory, FILE_NAME)), in_a_thread) as fixture:
+                yield fixture
 
 
 # What only a file can show.
 
 
-def test_reopened_file_holds_all_but_the_ephemeral_nodes(tmp_path: Path) -> None:
+def test_reopened_file_has_no_ephemeral_nodes(tmp_path: Path) -> None:
     async def body() -> None:
         path = str(tmp_path / FILE_NAME)
-        async with embedded(path) as world:
-            store = await world.connect()
+        async with embedded(path) as fixture:
+            store = await fixture.connect()
             await store.create("/a", b"1")
             await store.create("/a/b_", b"2", sequence=True)
             await store.create("/a/e", ephemeral=True)
             stat = await store.set("/a", b"3")
             before = await store.get("/a/b_0000000000")
             old_session = store.session_id
-        async with embedded(path) as world:
-            store = await world.connect()
+        async with embedded(path) as fixture:
+            store = await fixture.connect()
             assert store.session_id > old_session
             data, again = await store.get("/a")
             assert (data, again.version, again.czxid, again.num_children) == (b"3", 1, stat.czxid, 1)
@@ -111,7 +111,7 @@ def test_file_is_synced_with_each_commit(tmp_path: Path) -> None:
     assert told == ["wal", 2]
 
 
-def test_second_opener_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_second_process_cannot_open_the_store(tmp_path: Path) -> None:
     async def body() -> None:
         path = str(tmp_path / FILE_NAME)
         async with embedded(path):
@@ -125,8 +125,8 @@ def test_second_opener_is_refused_with_a_way_out(tmp_path: Path) -> None:
                 "except Unavailable as refused:\n    assert 'in use' in str(refused)\n    sys.exit(7)\n"
             )
             assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 7
-        async with embedded(path) as world:
-            await world.connect()
+        async with embedded(path) as fixture:
+            await fixture.connect()
 
     asyncio.run(body())
 
@@ -134,7 +134,7 @@ def test_second_opener_is_refused_with_a_way_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"this is not a database, " * 100, b"SQLite format 3\x00" + b"\xff" * 5000]
 )
-def test_file_that_is_no_store_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_invalid_file_is_rejected_with_path(tmp_path: Path, content: bytes) -> None:
     async def body() -> None:
         path = tmp_path / FILE_NAME
         path.write_bytes(content)
@@ -145,7 +145,7 @@ def test_file_that_is_no_store_is_refused_by_name(tmp_path: Path, content: bytes
     asyncio.run(body())
 
 
-def test_file_of_a_newer_layout_is_refused(tmp_path: Path) -> None:
+def test_newer_layout_is_rejected(tmp_path: Path) -> None:
     async def body() -> None:
         path = str(tmp_path / FILE_NAME)
         connection = sqlite3.connect(path)
@@ -157,7 +157,7 @@ def test_file_of_a_newer_layout_is_refused(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_directory_is_reported(tmp_path: Path) -> None:
     async def body() -> None:
         with pytest.raises(Unavailable, match="nowhere"):
             EmbeddedEnsemble(str(tmp_path / "nowhere" / FILE_NAME), StillClock())
@@ -199,9 +199,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("how", ["inline", "thread"])
 @pytest.mark.parametrize("writes", [1, 40, 300])
-def test_killed_process_leaves_all_it_committed_and_no_ephemerals(
-    tmp_path: Path, how: str, writes: int
-) -> None:
+def test_committed_writes_survive_a_killed_process(tmp_path: Path, how: str, writes: int) -> None:
     path = str(tmp_path / FILE_NAME)
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, path, how], stdout=subprocess.PIPE, text=True
@@ -216,8 +214,8 @@ def test_killed_process_leaves_all_it_committed_and_no_ephemerals(
     assert writer.returncode == -signal.SIGKILL
 
     async def body() -> None:
-        async with embedded(path) as world:
-            store = await world.connect()
+        async with embedded(path) as fixture:
+            store = await fixture.connect()
             last = int((await store.get("/last"))[0])
             assert last >= last_said
             names = await store.children("/n")

@@ -1,8 +1,8 @@
-"""A whole broker in memory: virtual time, files that crash honestly, a network without sockets.
+"""A broker in memory: virtual time, crash-faithful files, a simulated network.
 
-``MemoryCluster`` keeps what outlives a broker's process: its files and the store. ``MemoryBroker`` is one
-life of a broker on it, ended in order (``stop``) or not (``kill``, which loses what was not synced).
-``Client`` speaks the protocol to it, one message at a time or pipelined.
+``MemoryCluster`` holds what outlives a broker process: its files and the store. ``MemoryBroker`` is one
+broker process, ended by a clean shutdown (``stop``) or a power failure (``kill``, which loses unsynced
+writes). ``Client`` sends protocol requests to it, one at a time or pipelined.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ BROKER_HOST: Final = "broker"
 CLIENT_HOST: Final = "client"
 PORT: Final = 9092
 DIRECTORY: Final = "/data"
-# Far beyond any wait that a broker grants, and no time at all on a virtual clock.
-ANSWER_TIMEOUT_S: Final = 600
+# Longer than any wait of a broker; takes no real time on a virtual clock.
+RESPONSE_TIMEOUT_S: Final = 600
 COMMIT_MAX_MS: Final = 2
-"""A commit of the store takes up to this long, so that others run in between."""
+"""Longest duration of a store commit, so that other tasks run in between."""
 _FRAME_BYTES_MAX: Final = 1 << 30
 _DIAL_TIMEOUT_MS: Final = 10_000
 
 
 class ConnectionEnded(Exception):
-    """The broker, or the network, ended a connection where an answer was expected."""
+    """Raised when a connection ends before a response."""
 
 
 class Client:
-    """One connection to a broker. Answers are given in the order of requests."""
+    """One connection to a broker. Responses are returned in request order."""
 
     def __init__(self, client_id: str | None = "client") -> None:
         self.lost: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._wire = ClientConnection(_FRAME_BYTES_MAX, client_id)
-        self._waiting: deque[asyncio.Future[Response]] = deque()
+        self._pending_responses: deque[asyncio.Future[Response]] = deque()
         self._connection: Connection | None = None
 
     @classmethod
@@ -72,77 +72,77 @@ class Client:
     def is_open(self) -> bool:
         return not self.lost.done()
 
-    # What the network tells.
+    # Callbacks of the network.
 
     def receive_buffer(self) -> memoryview:
         return self._wire.receive_buffer()
 
     def bytes_received(self, count: int) -> None:
         for response in self._wire.received(count):
-            answer = self._waiting.popleft()
-            if not answer.done():
-                answer.set_result(response)
+            response_future = self._pending_responses.popleft()
+            if not response_future.done():
+                response_future.set_result(response)
 
     def output_drained(self) -> None:
-        """Nothing waits for that."""
+        """Do nothing."""
 
     def connection_lost(self, reason: str | None) -> None:
-        assert not self.lost.done(), "a connection is lost once"
+        assert not self.lost.done(), "a connection is lost only once"
         self.lost.set_result(reason)
-        for answer in self._waiting:
-            if not answer.done():
-                answer.set_exception(ConnectionEnded(reason or "closed"))
-                answer.exception()  # whoever gave up waiting for it need not hear of it
+        for response_future in self._pending_responses:
+            if not response_future.done():
+                response_future.set_exception(ConnectionEnded(reason or "closed"))
+                response_future.exception()  # mark as retrieved: the caller may have given up
 
-    # What tests ask.
+    # Requests.
 
     async def request(self, api_key: int, version: int, message: Any) -> Any:
-        """Send a request and give the decoded answer."""
+        """Send a request and return the decoded response."""
         return await self.begin(api_key, version, message)
 
     def begin(self, api_key: int, version: int, message: Any) -> asyncio.Task[Any]:
-        """Send a request now; the answer is there when the task is done."""
-        answer = self.send_body(
+        """Send a request now; return a task with the response."""
+        response_future = self.send_body(
             api_key, version, parts_encoder(API_BY_KEY[api_key].request, version)(message)
         )
-        return asyncio.get_running_loop().create_task(_decoded(answer))
+        return asyncio.get_running_loop().create_task(_decode_response(response_future))
 
     def send_body(self, api_key: int, version: int, body: list[Part]) -> asyncio.Future[Response]:
-        """Send a request whose body is bytes already; give its answer undecoded."""
+        """Send a request with an encoded body; return the undecoded response."""
         _, parts = self._wire.request(api_key, version, body)
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._waiting.append(answer)
+        response_future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._pending_responses.append(response_future)
         if self.lost.done():
-            answer.set_exception(ConnectionEnded("the connection was lost before"))
+            response_future.set_exception(ConnectionEnded("the connection is closed"))
         else:
             self.connection.send(parts)
-        return answer
+        return response_future
 
     def tell(self, api_key: int, version: int, message: Any) -> None:
-        """Send a request that gets no answer (acks=0)."""
+        """Send a request that has no response (acks=0)."""
         body = parts_encoder(API_BY_KEY[api_key].request, version)(message)
         _, parts = self._wire.request(api_key, version, body, expects_response=False)
         self.connection.send(parts)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self.connection.send([data])
 
     def close(self) -> None:
         self.connection.close()
 
 
-async def _decoded(answer: asyncio.Future[Response]) -> Any:
-    async with asyncio.timeout(ANSWER_TIMEOUT_S):
-        response = await answer
+async def _decode_response(response_future: asyncio.Future[Response]) -> Any:
+    async with asyncio.timeout(RESPONSE_TIMEOUT_S):
+        response = await response_future
     decode = decoder(API_BY_KEY[response.api_key].response, response.api_version)
     message, end = decode(response.frame, response.body_position)
-    assert end == len(response.frame), "an answer has bytes that its schema does not know"
+    assert end == len(response.frame), "response has trailing bytes"
     return message
 
 
-class _Session:
-    """The store of one broker's life: closing it ends the session, and the store goes on."""
+class _StoreSession:
+    """The store of one broker process: closing it ends the session, not the store."""
 
     def __init__(self, ensemble: EmbeddedEnsemble) -> None:
         self._ensemble = ensemble
@@ -169,34 +169,34 @@ class _Session:
             await self._ensemble.expire(self.store.session_id)
 
 
-class _Ensemble(EmbeddedEnsemble):
-    """A store that takes its time to commit, and outlives the processes that write to it."""
+class _DelayedEnsemble(EmbeddedEnsemble):
+    """A store with random commit delays that outlives the processes using it."""
 
     def __init__(self, clock: VirtualClock, entropy: Entropy) -> None:
-        self._outside = contextvars.copy_context()
-        self._delays = entropy
-        self.watching = self._outside.copy()
-        """Where watchers are called: part of the process that runs now."""
+        self._base_context = contextvars.copy_context()
+        self._entropy = entropy
+        self.watcher_context = self._base_context.copy()
+        """Context in which watchers are called: the current broker process's."""
         super().__init__(MEMORY, clock, call_soon=self._call_watcher, offload=self._commit_later)
 
     def _enqueue(self, waiting: Any) -> asyncio.Future[list[OpResult]]:
-        return self._outside.copy().run(super()._enqueue, waiting)
+        return self._base_context.copy().run(super()._enqueue, waiting)
 
     def _call_watcher(self, callback: Callable[[], None]) -> asyncio.Handle:
-        return asyncio.get_running_loop().call_soon(callback, context=self.watching)
+        return asyncio.get_running_loop().call_soon(callback, context=self.watcher_context)
 
     async def _commit_later(self, work: Callable[[], None]) -> None:
-        await asyncio.sleep(self._delays.below(COMMIT_MAX_MS + 1) / 1000)
+        await asyncio.sleep(self._entropy.below(COMMIT_MAX_MS + 1) / 1000)
         work()
 
 
 class MemoryBroker:
-    """One life of a broker. ``broker`` is the real one."""
+    """One broker process. ``broker`` is the real ``Broker``."""
 
-    def __init__(self, cluster: MemoryCluster, given: Mapping[str, str]) -> None:
+    def __init__(self, cluster: MemoryCluster, configs: Mapping[str, str]) -> None:
         self._cluster = cluster
         self._process = Process(BROKER_HOST)
-        self._session = _Session(cluster.ensemble)
+        self._session = _StoreSession(cluster.ensemble)
         environment = Environment(
             cluster.clock,
             cluster.entropy,
@@ -206,16 +206,16 @@ class MemoryBroker:
             self._open_store,
             cluster.workers,
         )
-        self.broker = Broker(given, environment)
+        self.broker = Broker(configs, environment)
 
-    def _open_store(self, path: str) -> _Session:
-        """The one store of the cluster, and a file that tells where it is."""
+    def _open_store(self, path: str) -> _StoreSession:
+        """Return the cluster's store, and create its file."""
         if not self._cluster.files.exists(path):
             self._cluster.files.write_whole(path, b"")
         return self._session
 
     async def start(self) -> None:
-        self._cluster.ensemble.watching = self._process.context
+        self._cluster.ensemble.watcher_context = self._process.context
         await self._process.run(self.broker.start())
 
     async def stop(self) -> None:
@@ -223,7 +223,7 @@ class MemoryBroker:
         await self._process.kill()
 
     async def kill(self) -> None:
-        """Lose power: connections break, what was not synced may be lost, nothing is said to anyone."""
+        """Simulate a power failure: connections break, unsynced writes may be lost."""
         self._cluster.network.reset_all(BROKER_HOST)
         self._cluster.files.crash(self._cluster.entropy)
         await self._process.kill()
@@ -235,14 +235,14 @@ class MemoryBroker:
 
 
 class MemoryCluster:
-    """Files, network and store of one broker after another. Made on a running virtual loop."""
+    """Files, network and store of successive broker processes. Created on a running virtual loop."""
 
     def __init__(self, seed: int = 0, *, delay_max_ms: int = 0, splits: bool = False) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.entropy = SeededEntropy(seed)
         self.files = MemoryFileSystem(self.clock.wall_ms)
         self.network = MemoryNetwork(SeededEntropy(seed), delay_max_ms=delay_max_ms, splits=splits)
-        self.ensemble = _Ensemble(self.clock, SeededEntropy(seed))
+        self.ensemble = _DelayedEnsemble(self.clock, SeededEntropy(seed))
         self.workers = InlineWorkers()
         self.files.make_directories(DIRECTORY)
         self.files.sync_dir("/")
@@ -251,9 +251,13 @@ class MemoryCluster:
         await self.ensemble.close()
 
     async def start(self, settings: Mapping[str, str] | None = None) -> MemoryBroker:
-        """A broker on what the last one left."""
-        given = {"log.dirs": DIRECTORY, "listeners": f"PLAINTEXT://{BROKER_HOST}:{PORT}", **(settings or {})}
-        broker = MemoryBroker(self, given)
+        """Start a broker on the state left by the last one."""
+        configs = {
+            "log.dirs": DIRECTORY,
+            "listeners": f"PLAINTEXT://{BROKER_HOST}:{PORT}",
+            **(settings or {}),
+        }
+        broker = MemoryBroker(self, configs)
         try:
             await broker.start()
         except BaseException:
@@ -266,7 +270,7 @@ class MemoryCluster:
 async def running_broker(
     settings: Mapping[str, str] | None = None, *, seed: int = 0, delay_max_ms: int = 0, splits: bool = False
 ) -> AsyncIterator[tuple[MemoryCluster, MemoryBroker]]:
-    """A cluster with its broker started, and stopped in order at the end unless it was killed."""
+    """Run a cluster with one broker, which is stopped at the end unless it was killed."""
     cluster = MemoryCluster(seed, delay_max_ms=delay_max_ms, splits=splits)
     try:
         broker = await cluster.start(settings)

@@ -1,11 +1,11 @@
-"""Time that passes only when nobody has anything to do, and processes that can be killed.
+"""Virtual time, and simulated processes that can be killed.
 
-``VirtualLoop`` is asyncio's own loop on a selector that jumps to the next timer instead of waiting for it:
-code runs unchanged, a day costs a millisecond, and a deadlock is reported instead of hanging. Ready callbacks
-keep their order; chance enters through the network, the disk and crashes.
+``VirtualLoop`` is asyncio's loop on a selector that advances the clock to the next timer instead of waiting
+for it: code runs unchanged, a day takes a millisecond, and a deadlock raises instead of hanging. Ready
+callbacks keep their order; randomness enters through the network, the disk and crashes.
 
-``Process`` stands for a process of the operating system: what is started inside its ``context`` belongs to it
-(tasks and timers inherit a context variable), and ``kill`` ends all of that at once, without a farewell.
+``Process`` simulates an operating system process: everything started inside its ``context`` belongs to it
+(tasks and timers inherit a context variable), and ``kill`` ends all of it at once.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from weakref import WeakSet
 T = TypeVar("T")
 
 WALL_START_MS: Final = 1_700_000_000_000
-"""What the wall clock shows when virtual time begins."""
+"""Wall clock time at the start of virtual time."""
 
 _PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 
-class Stuck(Exception):
-    """Nothing is ready and no timer is armed: whoever waits waits for ever."""
+class Deadlock(Exception):
+    """Raised when nothing is ready and no timer is scheduled."""
 
 
-class _Jump(selectors.BaseSelector):
-    """Waiting n seconds moves the clock n seconds and takes none."""
+class _VirtualSelector(selectors.BaseSelector):
+    """A selector that advances the clock instead of waiting."""
 
     def __init__(self, start_s: float) -> None:
         self.now_s = start_s
@@ -38,7 +38,7 @@ class _Jump(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise Stuck("nothing is ready and no timer is armed")
+            raise Deadlock("nothing is ready and no timer is scheduled")
         self.now_s += max(timeout, 0)
         return []
 
@@ -54,41 +54,41 @@ class _Jump(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time, without threads and sockets."""
+    """An event loop on virtual time, without threads or sockets."""
 
     def __init__(self, start_s: float = 0.0) -> None:
-        self._jump = _Jump(start_s)
-        super().__init__(self._jump)
+        self._virtual_selector = _VirtualSelector(start_s)
+        super().__init__(self._virtual_selector)
         self.set_task_factory(_make_task)
 
     def time(self) -> float:
-        return self._jump.now_s
+        return self._virtual_selector.now_s
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        raise RuntimeError("there are no threads in virtual time")
+        raise RuntimeError("threads are not available in virtual time")
 
-    def drop_calls_of(self, process: Process) -> None:
-        """Forget callbacks and timers that a process has asked for."""
+    def cancel_callbacks_of(self, process: Process) -> None:
+        """Cancel the callbacks and timers of a process."""
         for handle in [*self._ready, *self._scheduled]:  # type: ignore[attr-defined]
-            if handle._context.get(_PROCESS) is process and not _belongs_to_a_task(handle):
+            if handle._context.get(_PROCESS) is process and not _is_task_step(handle):
                 handle.cancel()
 
 
-def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **how: Any) -> asyncio.Task[Any]:
-    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **how)
+def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
     process = _PROCESS.get()
     if process is not None:
         process.tasks.add(task)
     return task
 
 
-def _belongs_to_a_task(handle: asyncio.Handle) -> bool:
-    """A task's next step is left to the task, which has been cancelled."""
+def _is_task_step(handle: asyncio.Handle) -> bool:
+    """Return whether a handle is a task's next step: the task itself is cancelled."""
     return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]
 
 
 class Process:
-    """What was started inside ``context``, and dies together."""
+    """A simulated process: everything started inside ``context``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -101,14 +101,14 @@ class Process:
         return await self.context.run(asyncio.get_running_loop().create_task, work)
 
     async def kill(self) -> None:
-        """End all that runs here. Tasks are cancelled and waited for; callbacks never come."""
+        """End the process. Tasks are cancelled and awaited; callbacks are never called."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop), "only on virtual time can a process be killed"
         tasks = [task for task in self.tasks if not task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        loop.drop_calls_of(self)
+        loop.cancel_callbacks_of(self)
 
 
 class VirtualClock:
@@ -125,7 +125,7 @@ class VirtualClock:
         return self.monotonic_ms() * 1_000_000
 
     def monotonic_ms(self) -> int:
-        # A timer for a whole millisecond may ring a rounding error before it.
+        # A timer for a whole millisecond may fire early by a rounding error.
         return int(self._loop.time() * 1000 + 1e-4)
 
     async def sleep_ms(self, duration_ms: int) -> None:
@@ -136,7 +136,7 @@ class VirtualClock:
 
 
 def run_virtually(main: Callable[[], Awaitable[T]], start_s: float = 0.0) -> T:
-    """Run a coroutine function on virtual time of its own."""
+    """Run a coroutine function on a new virtual loop."""
 
     async def body() -> T:
         return await main()

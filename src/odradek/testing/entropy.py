@@ -1,4 +1,4 @@
-"""Chance from a seed: the same in each run, for tests and simulation."""
+"""Seeded randomness, for reproducible tests and simulations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What every implementation of a port must do, as suites to be run on each of them.
+"""Contract tests of the file system port, run on each implementation.
 
-A suite is a class of tests that ask for fixtures; a test module subclasses it once per implementation and
-provides these. A fake that has not passed the real one's suite is not to be trusted.
+A test module subclasses the contract once per implementation and provides its fixtures.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from odradek.ports.files import FileSlice, FileSystem
 
 
 @contextmanager
-def refused(error: type[BaseException]) -> Iterator[None]:
+def raises(error: type[BaseException]) -> Iterator[None]:
     try:
         yield
     except error:
         return
-    raise AssertionError(f"{error.__name__} was expected")
+    raise AssertionError(f"{error.__name__} was not raised")
 
 
 class FileSystemContract:
     """Fixtures: ``files``, a file system; ``directory``, the path of an empty directory in it."""
 
-    def test_appends_follow_each_other(self, files: FileSystem, directory: str) -> None:
+    def test_consecutive_appends(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         assert file.append(b"abc") == 0
         assert file.append(memoryview(b"defg")) == 3
@@ -33,13 +32,13 @@ class FileSystemContract:
         assert file.size() == 8
         assert file.read_at(0, 100) == b"abcdefgh"
 
-    def test_an_empty_append_changes_nothing(self, files: FileSystem, directory: str) -> None:
+    def test_empty_append_changes_nothing(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"abc")
         assert file.append(b"") == 3
         assert file.size() == 3
 
-    def test_append_goes_to_the_end_of_a_file_opened_again(self, files: FileSystem, directory: str) -> None:
+    def test_append_to_reopened_file(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"abc")
         file.close()
@@ -47,7 +46,7 @@ class FileSystemContract:
         assert again.append(b"d") == 3
         assert files.read_whole(f"{directory}/a") == b"abcd"
 
-    def test_reads_are_short_only_at_the_end(self, files: FileSystem, directory: str) -> None:
+    def test_reads_are_short_only_at_end_of_file(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"0123456789")
         assert file.read_at(2, 3) == b"234"
@@ -62,7 +61,7 @@ class FileSystemContract:
         assert file.read_at(0, 20) == b"01234567xyz"
         assert file.append(b"!") == 11
 
-    def test_truncate_cuts_and_the_next_append_is_at_the_cut(self, files: FileSystem, directory: str) -> None:
+    def test_append_after_truncate(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"0123456789")
         file.truncate(4)
@@ -70,13 +69,13 @@ class FileSystemContract:
         assert file.append(b"x") == 4
         assert file.read_at(0, 20) == b"0123x"
 
-    def test_truncate_beyond_the_end_fills_with_zeros(self, files: FileSystem, directory: str) -> None:
+    def test_truncate_beyond_end_fills_with_zeros(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"01")
         file.truncate(4)
         assert file.read_at(0, 20) == b"01\0\0"
 
-    def test_map_shows_the_whole_file(self, files: FileSystem, directory: str) -> None:
+    def test_map_whole_file(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         assert bytes(file.map()) == b""
         file.append(b"0123456789")
@@ -85,7 +84,7 @@ class FileSystemContract:
         assert bytes(view) == b"0123456789"
         assert view.format == "B"
 
-    def test_a_map_outlives_its_file(self, files: FileSystem, directory: str) -> None:
+    def test_map_outlives_its_file(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"0123")
         view = file.map()
@@ -100,60 +99,58 @@ class FileSystemContract:
         assert len(part) == 4
         assert part.read() == b"3456"
 
-    def test_a_removed_file_is_read_while_it_is_open(self, files: FileSystem, directory: str) -> None:
+    def test_removed_file_is_readable_while_open(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"abc")
         files.remove(f"{directory}/a")
         assert not files.exists(f"{directory}/a")
         assert file.read_at(0, 3) == b"abc"
 
-    def test_the_space_of_a_disk_is_told(self, files: FileSystem, directory: str) -> None:
+    def test_disk_space(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")
         for path in (directory, f"{directory}/a"):
             space = files.space(path)
             assert 0 <= space.usable_bytes <= space.total_bytes
             assert space.total_bytes > 0
-        with refused(FileNotFoundError):
+        with raises(FileNotFoundError):
             files.space(f"{directory}/none")
 
-    def test_an_absolute_path_names_the_same_place(self, files: FileSystem, directory: str) -> None:
+    def test_absolute_path(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")
         assert files.absolute(f"{directory}/./none/../a/") == f"{directory}/a"
         assert files.absolute("some/where").startswith("/")
 
-    def test_a_missing_file_is_not_opened(self, files: FileSystem, directory: str) -> None:
-        with refused(FileNotFoundError):
+    def test_missing_file_raises(self, files: FileSystem, directory: str) -> None:
+        with raises(FileNotFoundError):
             files.open(f"{directory}/a")
-        with refused(FileNotFoundError):
+        with raises(FileNotFoundError):
             files.open(f"{directory}/none/a", create=True)
         for ask in (files.size_of, files.modified_ms, files.read_whole, files.remove, files.list_names):
-            with refused(FileNotFoundError):
+            with raises(FileNotFoundError):
                 ask(f"{directory}/a")
 
-    def test_a_file_opened_to_read_is_not_written(self, files: FileSystem, directory: str) -> None:
+    def test_read_only_file_cannot_be_written(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")
         file = files.open(f"{directory}/a", writable=False)
-        with refused(OSError):
+        with raises(OSError):
             file.append(b"d")
         assert files.read_whole(f"{directory}/a") == b"abc"
 
-    def test_a_closed_file_is_of_no_use_and_closing_twice_does_no_harm(
-        self, files: FileSystem, directory: str
-    ) -> None:
+    def test_closed_file_is_unusable_and_close_is_idempotent(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"abc")
         file.close()
         file.close()
-        with refused(OSError):
+        with raises(OSError):
             file.read_at(0, 1)
-        with refused(OSError):
+        with raises(OSError):
             file.append(b"d")
 
-    def test_opening_to_create_keeps_what_is_there(self, files: FileSystem, directory: str) -> None:
+    def test_open_with_create_keeps_contents(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")
         assert files.open(f"{directory}/a", create=True).size() == 3
 
-    def test_sizes_and_presence(self, files: FileSystem, directory: str) -> None:
+    def test_size_existence_and_modification_time(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"abc")
         assert files.size_of(f"{directory}/a") == 3
         assert files.modified_ms(f"{directory}/a") >= 0
@@ -166,17 +163,17 @@ class FileSystemContract:
         assert not files.is_directory(f"{directory}/a")
         assert not files.is_directory(f"{directory}/b")
 
-    def test_listings_name_what_is_directly_inside(self, files: FileSystem, directory: str) -> None:
+    def test_listings_are_not_recursive(self, files: FileSystem, directory: str) -> None:
         files.make_directories(f"{directory}/d/e")
         files.write_whole(f"{directory}/b", b"22")
         files.write_whole(f"{directory}/a", b"1")
         files.write_whole(f"{directory}/d/inner", b"")
         assert files.list_names(directory) == ["a", "b", "d"]
         assert files.list_files(directory) == {"a": 1, "b": 2}
-        with refused(FileNotFoundError):
+        with raises(FileNotFoundError):
             files.list_files(f"{directory}/none")
 
-    def test_directories_are_made_with_their_parents(self, files: FileSystem, directory: str) -> None:
+    def test_directories_are_created_with_parents(self, files: FileSystem, directory: str) -> None:
         files.make_directories(f"{directory}/d/e")
         files.make_directories(f"{directory}/d/e")
         assert files.is_directory(f"{directory}/d/e")
@@ -188,10 +185,10 @@ class FileSystemContract:
         files.sync_dir(directory)
         assert files.list_files(directory) == {"b": 3}
         assert files.read_whole(f"{directory}/b") == b"new"
-        with refused(FileNotFoundError):
+        with raises(FileNotFoundError):
             files.rename(f"{directory}/a", f"{directory}/c")
 
-    def test_a_renamed_directory_takes_its_files_along(self, files: FileSystem, directory: str) -> None:
+    def test_renamed_directory_keeps_its_files(self, files: FileSystem, directory: str) -> None:
         files.make_directories(f"{directory}/d")
         files.write_whole(f"{directory}/d/a", b"abc")
         file = files.open(f"{directory}/d/a")
@@ -201,23 +198,23 @@ class FileSystemContract:
         file.append(b"d")
         assert files.read_whole(f"{directory}/e/a") == b"abcd"
 
-    def test_remove_tree_removes_all(self, files: FileSystem, directory: str) -> None:
+    def test_remove_tree(self, files: FileSystem, directory: str) -> None:
         files.make_directories(f"{directory}/d/e")
         files.write_whole(f"{directory}/d/e/a", b"abc")
         files.remove_tree(f"{directory}/d")
         assert files.list_names(directory) == []
-        with refused(FileNotFoundError):
+        with raises(FileNotFoundError):
             files.remove_tree(f"{directory}/d")
 
-    def test_write_whole_replaces_and_leaves_nothing_beside(self, files: FileSystem, directory: str) -> None:
+    def test_write_whole_leaves_no_temporary_file(self, files: FileSystem, directory: str) -> None:
         files.write_whole(f"{directory}/a", b"long content")
         files.write_whole(f"{directory}/a", b"short")
         assert files.read_whole(f"{directory}/a") == b"short"
         assert files.list_names(directory) == ["a"]
 
-    def test_a_lock_is_held_by_one(self, files: FileSystem, directory: str) -> None:
+    def test_lock_is_exclusive(self, files: FileSystem, directory: str) -> None:
         lock = files.lock(f"{directory}/.lock")
-        with refused(BlockingIOError):
+        with raises(BlockingIOError):
             files.lock(f"{directory}/.lock")
         lock.release()
         files.lock(f"{directory}/.lock").release()
@@ -229,23 +226,21 @@ class FileSystemContract:
         file.sync()
         files.sync_dir(directory)
 
-    def test_what_was_just_written_is_at_hand(self, files: FileSystem, directory: str) -> None:
+    def test_written_data_is_cached(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(bytes(300_000))
         assert file.is_cached(0, 300_000)
         assert file.is_cached(299_999, 1)
         assert file.is_cached(0, 0)
 
-    def test_what_lies_behind_the_end_is_waited_for_by_nobody(
-        self, files: FileSystem, directory: str
-    ) -> None:
+    def test_range_beyond_end_counts_as_cached(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         assert file.is_cached(0, 10)
         file.append(b"abc")
         assert file.is_cached(0, 1_000_000)
         assert file.is_cached(1_000_000, 10)
 
-    def test_what_was_brought_is_at_hand_and_as_it_was(self, files: FileSystem, directory: str) -> None:
+    def test_paged_in_range_is_cached(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"0123456789")
         for position, size_bytes in ((0, 10), (4, 3), (8, 100), (50, 10)):
@@ -253,14 +248,14 @@ class FileSystemContract:
             assert file.is_cached(position, size_bytes)
         assert file.read_at(0, 10) == b"0123456789"
 
-    def test_a_removed_file_is_brought_while_it_is_open(self, files: FileSystem, directory: str) -> None:
+    def test_removed_file_can_be_paged_in_while_open(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"0123456789")
         files.remove(f"{directory}/a")
         file.page_in(0, 10)
         assert file.is_cached(0, 10)
 
-    def test_slices_know_whether_they_start_at_hand(self, files: FileSystem, directory: str) -> None:
+    def test_slices(self, files: FileSystem, directory: str) -> None:
         file = files.open(f"{directory}/a", create=True)
         file.append(b"0123456789")
         part = FileSlice(file, 2, 6)
@@ -269,13 +264,13 @@ class FileSystemContract:
         assert (rest.read(), rest.is_recent) == (b"67", False)
         assert FileSlice(file, 2, 6, is_recent=True).without_first(4).is_recent
 
-    def test_offload_gives_the_result_or_the_error(self, files: FileSystem, directory: str) -> None:
+    def test_offload_returns_result_or_raises(self, files: FileSystem, directory: str) -> None:
         async def run() -> None:
             assert await files.offload(lambda: files.list_names(directory)) == []
-            with refused(FileNotFoundError):
+            with raises(FileNotFoundError):
                 await files.offload(lambda: files.read_whole(f"{directory}/a"))
             assert await files.offload_read(lambda: files.list_names(directory)) == []
-            with refused(FileNotFoundError):
+            with raises(FileNotFoundError):
                 await files.offload_read(lambda: files.read_whole(f"{directory}/a"))
 
         asyncio.run(run())

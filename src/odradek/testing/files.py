@@ -1,13 +1,13 @@
-"""Files in memory that crash honestly.
+"""Files in memory with realistic crashes.
 
-What was written and not synced may be lost in a crash: of a file's writes since its last ``sync`` a crash
-keeps some prefix, and may tear the write after it (cut short, with a flipped last byte, or with its size but
-only zeros). Names are a journal of their own: a create, remove or rename is durable once a directory it
-touches is synced; of the rest a crash keeps some prefix. A file whose name never became durable is gone, with
-all that was synced into it. Open files die with the crash.
+Unsynced writes may be lost in a crash: of a file's writes since its last ``sync`` a crash keeps a random
+prefix, and may tear the next write (truncated, with a flipped last byte, or zero-filled). Names are a
+separate journal: a create, remove or rename is durable once a directory it touches is synced; of the rest a
+crash keeps a random prefix. A file whose name never became durable is lost, including synced data. A crash
+invalidates open files.
 
-A test may say which bytes are not in memory (``evict_from_cache``). A read of these that is neither
-offloaded nor announced with ``page_in`` would have made everybody wait: it is counted in ``blocking_reads``.
+A test may evict bytes from the page cache (``evict_from_cache``). A read of these that is neither offloaded
+nor preceded by ``page_in`` would have blocked the event loop: it is counted in ``blocking_reads``.
 """
 
 from __future__ import annotations
@@ -24,31 +24,37 @@ from odradek.ports.files import Buffer, Space
 T = TypeVar("T")
 
 DISK_BYTES: Final = 1 << 40
-"""The size of the disk that this pretends to be. It is only told, not enforced."""
+"""Reported disk size; not enforced."""
 
 
 class _Inode:
-    """Bytes of one file: as read now, as surely on the disk, and the writes between the two."""
+    """Contents of one file: current, durable, and the pending writes in between."""
 
     __slots__ = ("cold", "data", "durable", "modified_ms", "pending")
 
     def __init__(self, modified_ms: int, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.durable = bytes(data)
-        self.pending: list[tuple[int, bytes | None]] = []  # position and data; None cuts at the position
+        self.pending: list[tuple[int, bytes | None]] = []  # position and data; None truncates at the position
         self.modified_ms = modified_ms
         self.cold: list[range] = []
 
     def is_cold(self, position: int, size_bytes: int) -> bool:
-        return any(one.start < position + size_bytes and position < one.stop for one in self.cold)
+        return any(
+            cold_range.start < position + size_bytes and position < cold_range.stop
+            for cold_range in self.cold
+        )
 
     def warm(self, position: int, size_bytes: int) -> None:
         end = position + size_bytes
         rest = [
-            (range(one.start, min(one.stop, position)), range(max(one.start, end), one.stop))
-            for one in self.cold
+            (
+                range(cold_range.start, min(cold_range.stop, position)),
+                range(max(cold_range.start, end), cold_range.stop),
+            )
+            for cold_range in self.cold
         ]
-        self.cold = [one for pair in rest for one in pair if one]
+        self.cold = [cold_range for pair in rest for cold_range in pair if cold_range]
 
     def change(self, position: int, data: bytes | None) -> None:
         self.pending.append((position, data))
@@ -58,14 +64,14 @@ class _Inode:
         self.durable = bytes(self.data)
         self.pending.clear()
 
-    def crash(self, chance: Entropy) -> None:
+    def crash(self, entropy: Entropy) -> None:
         content = bytearray(self.durable)
-        kept = chance.below(len(self.pending) + 1)
+        kept = entropy.below(len(self.pending) + 1)
         for position, data in self.pending[:kept]:
             _apply(content, position, data)
         for position, data in self.pending[kept : kept + 1]:
             if data is not None:
-                _apply(content, position, _torn(data, chance))
+                _apply(content, position, _tear(data, entropy))
         self.data = content
         self.sync()
 
@@ -79,9 +85,9 @@ def _apply(content: bytearray, position: int, data: bytes | None) -> None:
         content[position : position + len(data)] = data
 
 
-def _torn(data: bytes, chance: Entropy) -> bytes:
-    kept = data[: chance.below(len(data) + 1)]
-    match chance.below(4):
+def _tear(data: bytes, entropy: Entropy) -> bytes:
+    kept = data[: entropy.below(len(data) + 1)]
+    match entropy.below(4):
         case 0 if kept:
             return kept[:-1] + bytes([kept[-1] ^ 0xFF])
         case 1:
@@ -96,19 +102,19 @@ class MemoryFile:
         self._path = path
         self._inode = inode
         self._writable = writable
-        self._life = files.crashes
+        self._crash_count = files.crashes
 
     @property
     def path(self) -> str:
         return self._path
 
-    def _opened(self, *, to_write: bool = False) -> _Inode:
-        if self._life != self._files.crashes or (to_write and not self._writable):
+    def _require_open(self, *, to_write: bool = False) -> _Inode:
+        if self._crash_count != self._files.crashes or (to_write and not self._writable):
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         return self._inode
 
     def size(self) -> int:
-        return len(self._opened().data)
+        return len(self._require_open().data)
 
     def append(self, data: Buffer) -> int:
         position = self.size()
@@ -116,30 +122,30 @@ class MemoryFile:
         return position
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        inode = self._opened()
+        inode = self._require_open()
         self._files.touch(inode, position, size_bytes)
         return bytes(inode.data[position : position + size_bytes])
 
     def is_cached(self, position: int, size_bytes: int) -> bool:
-        return not self._opened().is_cold(position, size_bytes)
+        return not self._require_open().is_cold(position, size_bytes)
 
     def page_in(self, position: int, size_bytes: int) -> None:
-        self._opened().warm(position, size_bytes)
+        self._require_open().warm(position, size_bytes)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        inode = self._opened(to_write=True)
+        inode = self._require_open(to_write=True)
         self._files.write(self._path, inode, position, bytes(data))
 
     def truncate(self, size_bytes: int) -> None:
-        self._opened(to_write=True).change(size_bytes, None)
+        self._require_open(to_write=True).change(size_bytes, None)
 
     def sync(self) -> None:
-        inode = self._opened()
+        inode = self._require_open()
         self._files.refuse_sync(self._path)
         inode.sync()
 
     def map(self) -> memoryview:
-        inode = self._opened()
+        inode = self._require_open()
         self._files.touch(inode, 0, len(inode.data))
         return memoryview(bytes(inode.data))
 
@@ -147,7 +153,7 @@ class MemoryFile:
         return -1
 
     def close(self) -> None:
-        self._life = -1
+        self._crash_count = -1
 
 
 class MemoryFileLock:
@@ -160,7 +166,7 @@ class MemoryFileLock:
 
 
 class _Names:
-    """A tree of names: directories and the files they hold."""
+    """Directories and the files in them."""
 
     def __init__(self, directories: set[str], files: dict[str, _Inode]) -> None:
         self.directories = directories
@@ -199,14 +205,14 @@ class _NameChange:
         self.touched = touched
         self.apply = apply
 
-    def follow(self, old: str, new: str) -> None:
-        """A directory got another name while this change in it was not durable: it is one in the new name."""
+    def apply_to_renamed(self, old: str, new: str) -> None:
+        """Apply to the new name of a directory that was renamed before this change was durable."""
         inside = {path for path in self.touched if path == old or path.startswith(f"{old}/")}
         if inside:
             self.touched = self.touched | {new + path[len(old) :] for path in inside}
             apply = self.apply
 
-            def apply_there(names: _Names) -> None:
+            def apply_renamed(names: _Names) -> None:
                 is_renamed = new in names.directories and old not in names.directories
                 if is_renamed:
                     names.rename(new, old)
@@ -214,11 +220,11 @@ class _NameChange:
                 if is_renamed:
                     names.rename(old, new)
 
-            self.apply = apply_there
+            self.apply = apply_renamed
 
 
 class MemoryFileSystem:
-    """Paths are absolute or taken from the root."""
+    """A file system in memory. Relative paths are relative to the root."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.crashes = 0
@@ -232,34 +238,34 @@ class MemoryFileSystem:
         self._write_failure: tuple[int, int, str] | None = None
         self._sync_failure: tuple[int, str] | None = None
 
-    # What a test may do to it.
+    # Faults.
 
-    def crash(self, chance: Entropy) -> None:
-        """Lose power: keep what is durable and, by chance, some of the rest."""
+    def crash(self, entropy: Entropy) -> None:
+        """Simulate a power failure: keep durable data and a random part of the rest."""
         self.crashes += 1
-        kept = chance.below(len(self._journal) + 1)
+        kept = entropy.below(len(self._journal) + 1)
         for change in self._journal[:kept]:
             change.apply(self._durable_names)
         self._journal.clear()
         self._durable_names.drop_unreachable()
         for inode in self._durable_names.files.values():
-            inode.crash(chance)
+            inode.crash(entropy)
         self._names = self._durable_names.copy()
         self._locked.clear()
 
     def fail_next_write(self, code: int, *, written: int = 0, name_end: str = "") -> None:
-        """Let the next write (to a file whose name ends so) fail after ``written`` bytes."""
+        """Fail the next write (to a file whose name ends with ``name_end``) after ``written`` bytes."""
         self._write_failure = (code, written, name_end)
 
     def fail_next_sync(self, code: int, *, name_end: str = "") -> None:
-        """Let the next sync (of a file or directory whose name ends so) fail."""
+        """Fail the next sync (of a file or directory whose name ends with ``name_end``)."""
         self._sync_failure = (code, name_end)
 
     def evict_from_cache(self, path: str, position: int = 0, size_bytes: int = DISK_BYTES) -> None:
-        """Let a range of a file be on the disk only, until it is read."""
+        """Evict a range of a file from the page cache, until it is read."""
         self._file(path).cold.append(range(position, position + size_bytes))
 
-    # What files ask of it.
+    # Used by files.
 
     def touch(self, inode: _Inode, position: int, size_bytes: int) -> None:
         if inode.is_cold(position, size_bytes):
@@ -284,7 +290,7 @@ class MemoryFileSystem:
     # The port.
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> MemoryFile:
-        path = _whole(path)
+        path = _absolute(path)
         if path in self._names.directories and writable:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if create and path not in self._names.files:
@@ -294,7 +300,7 @@ class MemoryFileSystem:
         return MemoryFile(self, path, self._file(path), writable)
 
     def exists(self, path: str) -> bool:
-        path = _whole(path)
+        path = _absolute(path)
         return path in self._names.files or path in self._names.directories
 
     def size_of(self, path: str) -> int:
@@ -307,22 +313,24 @@ class MemoryFileSystem:
         self._file(path).modified_ms = modified_ms
 
     def list_names(self, path: str) -> list[str]:
-        path = _whole(path)
+        path = _absolute(path)
         self._require_directory(path)
-        everything = [*self._names.files, *self._names.directories]
-        return sorted(posixpath.basename(one) for one in everything if one != "/" and _parent(one) == path)
+        entries = [*self._names.files, *self._names.directories]
+        return sorted(
+            posixpath.basename(entry) for entry in entries if entry != "/" and _parent(entry) == path
+        )
 
     def list_files(self, path: str) -> dict[str, int]:
-        path = _whole(path)
+        path = _absolute(path)
         self._require_directory(path)
         files = self._names.files.items()
-        return {posixpath.basename(one): len(inode.data) for one, inode in files if _parent(one) == path}
+        return {posixpath.basename(file): len(inode.data) for file, inode in files if _parent(file) == path}
 
     def is_directory(self, path: str) -> bool:
-        return _whole(path) in self._names.directories
+        return _absolute(path) in self._names.directories
 
     def absolute(self, path: str) -> str:
-        return _whole(path)
+        return _absolute(path)
 
     def space(self, path: str) -> Space:
         if not self.exists(path):
@@ -331,7 +339,7 @@ class MemoryFileSystem:
         return Space(DISK_BYTES, DISK_BYTES - used)
 
     def make_directories(self, path: str) -> None:
-        path = _whole(path)
+        path = _absolute(path)
         if path in self._names.files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if path not in self._names.directories:
@@ -339,7 +347,7 @@ class MemoryFileSystem:
             self._change({posixpath.dirname(path)}, lambda names: names.directories.add(path))
 
     def rename(self, old: str, new: str) -> None:
-        old, new = _whole(old), _whole(new)
+        old, new = _absolute(old), _absolute(new)
         if not self.exists(old):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         self._require_directory(posixpath.dirname(new))
@@ -348,16 +356,16 @@ class MemoryFileSystem:
         touched = {posixpath.dirname(old), posixpath.dirname(new)}
         if old in self._names.directories:
             for change in self._journal:
-                change.follow(old, new)
+                change.apply_to_renamed(old, new)
         self._change(touched, lambda names: names.rename(old, new))
 
     def remove(self, path: str) -> None:
-        path = _whole(path)
+        path = _absolute(path)
         self._file(path)
         self._change({posixpath.dirname(path)}, lambda names: names.remove(path))
 
     def remove_tree(self, path: str) -> None:
-        path = _whole(path)
+        path = _absolute(path)
         self._require_directory(path)
         for name in self.list_names(path):
             inside = posixpath.join(path, name)
@@ -368,16 +376,16 @@ class MemoryFileSystem:
         self._change({posixpath.dirname(path)}, lambda names: names.remove(path))
 
     def sync_dir(self, path: str) -> None:
-        path = _whole(path)
+        path = _absolute(path)
         self._require_directory(path)
         self.refuse_sync(path)
-        left = []
+        remaining = []
         for change in self._journal:
             if path in change.touched:
                 change.apply(self._durable_names)
             else:
-                left.append(change)
-        self._journal = left
+                remaining.append(change)
+        self._journal = remaining
 
     def read_whole(self, path: str) -> bytes:
         inode = self._file(path)
@@ -392,10 +400,10 @@ class MemoryFileSystem:
         file.sync()
         file.close()
         self.rename(temporary, path)
-        self.sync_dir(posixpath.dirname(_whole(path)))
+        self.sync_dir(posixpath.dirname(_absolute(path)))
 
     def lock(self, path: str) -> MemoryFileLock:
-        path = _whole(path)
+        path = _absolute(path)
         if path in self._locked:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         self.open(path, create=True).close()
@@ -403,12 +411,12 @@ class MemoryFileSystem:
         return MemoryFileLock(self._locked, path)
 
     def offload(self, work: Callable[[], T]) -> Awaitable[T]:
-        return self._at_once(work)
+        return self._run_inline(work)
 
     def offload_read(self, work: Callable[[], T]) -> Awaitable[T]:
-        return self._at_once(work)
+        return self._run_inline(work)
 
-    async def _at_once(self, work: Callable[[], T]) -> T:
+    async def _run_inline(self, work: Callable[[], T]) -> T:
         self._is_offloaded = True
         try:
             return work()
@@ -420,7 +428,7 @@ class MemoryFileSystem:
         self._journal.append(_NameChange(touched, apply))
 
     def _file(self, path: str) -> _Inode:
-        path = _whole(path)
+        path = _absolute(path)
         if path in self._names.directories:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if path not in self._names.files:
@@ -434,7 +442,7 @@ class MemoryFileSystem:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-def _whole(path: str) -> str:
+def _absolute(path: str) -> str:
     return posixpath.normpath(posixpath.join("/", path))
 
 

@@ -1,12 +1,11 @@
 """A network in memory: hosts, listening ports, connections that deliver bytes through the event loop.
 
-Bytes of a connection arrive in order, each once. What TCP leaves open is left to chance here too, drawn from
-the entropy given: how long they take (``delay_max_ms``) and in what pieces they come (``splits``). A sender
-can be ahead of its receiver by ``window_bytes``, what two sockets would buffer; the rest is queued at the
-sender.
+Bytes of a connection arrive in order, each once. Delays (``delay_max_ms``) and the sizes of received chunks
+(``splits``) are random, drawn from the given entropy. A sender can be ahead of its receiver by
+``window_bytes``, as with socket buffers; the rest is queued at the sender.
 
-What can go wrong is done by tests: ``hold`` and ``release`` (a line that blocking_reads), ``mute`` (half
-open: what is sent goes nowhere), ``reset``, and ``part``/``heal`` between two hosts.
+Tests inject faults: ``hold`` and ``release`` (a stalled connection), ``mute`` (half open: sent bytes are
+lost), ``reset``, and ``part``/``heal`` (a network partition between two hosts).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LABEL_CHARACTERS_MAX: Final = 63
 
 
 class MemoryNetwork:
-    """All hosts and lines between them."""
+    """All hosts and the connections between them."""
 
     def __init__(
         self,
@@ -49,35 +48,35 @@ class MemoryNetwork:
         """Host names that do not resolve."""
         self._entropy = entropy
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
-        self._parted: set[frozenset[str]] = set()
+        self._partitions: set[frozenset[str]] = set()
         self._last_port = _FIRST_FREE_PORT
 
     def host(self, name: str) -> MemoryHost:
-        """The network as a host of this name sees it."""
+        """Return the network port of a host."""
         return MemoryHost(self, name)
 
-    # What a test may do to it.
+    # Faults.
 
-    def part(self, one: str, other: str) -> None:
-        """Let nothing through between two hosts; what is sent waits, as TCP's would."""
-        self._parted.add(frozenset((one, other)))
+    def part(self, first: str, other: str) -> None:
+        """Partition two hosts: nothing is delivered between them; sent bytes wait, as in TCP."""
+        self._partitions.add(frozenset((first, other)))
 
     def heal(self) -> None:
-        self._parted.clear()
+        self._partitions.clear()
         for connection in list(self.connections):
-            connection.flow()
+            connection.resume_delivery()
 
     def reset_all(self, host: str) -> None:
-        """What the others see when a host's process dies."""
-        for connection in [one for one in self.connections if one.host == host]:
+        """Reset all connections of a host and close its listeners, as when its process dies."""
+        for connection in [first for first in self.connections if first.host == host]:
             connection.reset()
-        for place in [place for place in self._listeners if place[0] == host]:
-            del self._listeners[place]
+        for address in [address for address in self._listeners if address[0] == host]:
+            del self._listeners[address]
 
-    # What hosts and connections ask of it.
+    # Used by hosts and connections.
 
-    def is_parted(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._parted
+    def is_partitioned(self, first: str, other: str) -> bool:
+        return frozenset((first, other)) in self._partitions
 
     def draw_delay_s(self) -> float:
         return self._entropy.below(self.delay_max_ms + 1) / 1000 if self.delay_max_ms else 0.0
@@ -90,10 +89,10 @@ class MemoryNetwork:
         return self._last_port
 
     def bind(self, listener: MemoryListener) -> None:
-        place = (listener.host, listener.port)
-        if place in self._listeners:
+        address = (listener.host, listener.port)
+        if address in self._listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        self._listeners[place] = listener
+        self._listeners[address] = listener
 
     def unbind(self, listener: MemoryListener) -> None:
         if self._listeners.get((listener.host, listener.port)) is listener:
@@ -115,8 +114,8 @@ class MemoryListener:
     def close(self) -> None:
         self._network.unbind(self)
 
-    def welcome(self, connection: MemoryConnection) -> None:
-        """Offer a new connection to the owner, in the context it listens in."""
+    def handle_connection(self, connection: MemoryConnection) -> None:
+        """Pass a new connection to ``accept``, in the context of the listener."""
         receiver = self._context.copy().run(self._accept, connection)
         if receiver is None:
             connection.close()
@@ -139,26 +138,26 @@ class MemoryHost:
     async def dial(
         self, host: str, port: int, attach: Callable[[Connection], Receiver], timeout_ms: int
     ) -> MemoryConnection:
-        there = self.name if host in LOOPBACK else host
+        target = self.name if host in LOOPBACK else host
         if host in self._network.unknown_hosts or not (host in LOOPBACK or _is_host_name(host)):
             raise UnknownHost(host, "Name or service not known")
-        if self._network.is_parted(self.name, there):
+        if self._network.is_partitioned(self.name, target):
             await asyncio.sleep(timeout_ms / 1000)
             raise TimeoutError
         await asyncio.sleep(self._network.draw_delay_s())
-        listener = self._network.listener_at(there, port)
+        listener = self._network.listener_at(target, port)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        near = MemoryConnection(self._network, self.name, there, port)
-        far = MemoryConnection(self._network, there, self.name, self._network.free_port())
-        near.other, far.other = far, near
-        near.attach(attach(near), contextvars.copy_context())
-        listener.welcome(far)
-        return near
+        dialled = MemoryConnection(self._network, self.name, target, port)
+        accepted = MemoryConnection(self._network, target, self.name, self._network.free_port())
+        dialled.other, accepted.other = accepted, dialled
+        dialled.attach(attach(dialled), contextvars.copy_context())
+        listener.handle_connection(accepted)
+        return dialled
 
 
 class MemoryConnection:
-    """One end of a line. ``_arrived`` is what the other end's socket has handed over and nobody read yet."""
+    """One end of a connection. ``_arrived`` holds received bytes that are not read yet."""
 
     def __init__(self, network: MemoryNetwork, host: str, peer_host: str, peer_port: int) -> None:
         self.host = host
@@ -197,7 +196,7 @@ class MemoryConnection:
             if len(part):
                 self._queue.append(part)
                 self.queued_bytes += len(part)
-        self._hand_over()
+        self._deliver()
 
     def pause(self) -> None:
         self._is_paused = True
@@ -213,30 +212,30 @@ class MemoryConnection:
         else:
             self._end(None)
 
-    # What a test may do to it.
+    # Faults.
 
     def hold(self) -> None:
-        """Let what this end sends wait on the way."""
+        """Delay everything this end sends until ``release``."""
         self._is_held = True
 
     def release(self) -> None:
         self._is_held = False
-        self.flow()
+        self.resume_delivery()
 
     def mute(self) -> None:
-        """Lose what this end sends from now on, its end too: the other side hears nothing more."""
+        """Lose everything this end sends from now on, including its close."""
         self._is_muted = True
 
     def reset(self) -> None:
-        """Break the line: both ends are told, and what was on its way is lost."""
+        """Reset the connection: both ends are closed, bytes in flight are lost."""
         other = self.other
         self._end(RESET)
         if other is not None:
             other._end(RESET)
 
-    def flow(self) -> None:
-        """Something that was in the way may be gone."""
-        self._hand_over()
+    def resume_delivery(self) -> None:
+        """Resume delivery after a fault has ended."""
+        self._deliver()
         self._read_soon()
         if self.other is not None:
             self.other._read_soon()
@@ -245,10 +244,10 @@ class MemoryConnection:
 
     @property
     def _is_stopped(self) -> bool:
-        return self._is_held or self._network.is_parted(self.host, self.peer_host)
+        return self._is_held or self._network.is_partitioned(self.host, self.peer_host)
 
-    def _hand_over(self) -> None:
-        """Move queued parts to the other end's buffer while its window is open."""
+    def _deliver(self) -> None:
+        """Move queued parts to the peer's buffer while its window is open."""
         other = self.other
         if self._is_closed or other is None:
             return
@@ -258,32 +257,32 @@ class MemoryConnection:
                 break
             try:
                 data = _take(self._queue, room)
-            except OSError as unreadable:
-                self._end(str(unreadable))
+            except OSError as error:
+                self._end(str(error))
                 return
-            self._carry(data, other)
+            self._deliver_chunk(data, other)
         if self._queue:
             self._is_blocked = True
         elif self._is_closing:
             self._end(None)
         elif self._is_blocked:
             self._is_blocked = False
-            self._loop.call_soon(self._tell_drained, context=self._context)
+            self._loop.call_soon(self._notify_drained, context=self._context)
 
-    def _carry(self, data: bytes, other: MemoryConnection) -> None:
+    def _deliver_chunk(self, data: bytes, other: MemoryConnection) -> None:
         self.queued_bytes -= len(data)
         if not self._is_muted and not other._is_closed:
             other._arrived += data
             other._read_soon()
 
-    def _tell_drained(self) -> None:
+    def _notify_drained(self) -> None:
         if self._receiver is not None and not self._is_closing and not self._queue:
             self._receiver.output_drained()
 
     # Receiving.
 
     def _read_soon(self) -> None:
-        """One read per turn of the loop, and at most one on its way, so that bytes keep their order."""
+        """Schedule a read: one per loop iteration and at most one pending, so that bytes keep their order."""
         if self._is_reading or self._is_paused or self._is_closed:
             return
         if self._arrived or self._is_at_end:
@@ -302,7 +301,7 @@ class MemoryConnection:
         if self._arrived:
             self._read_some()
             if other is not None:
-                other._hand_over()
+                other._deliver()
             self._read_soon()
         elif self._is_at_end:
             self._end(self._ending)
@@ -310,7 +309,7 @@ class MemoryConnection:
     def _read_some(self) -> None:
         assert self._receiver is not None
         buffer = self._receiver.receive_buffer()
-        assert len(buffer), "a receiver must lend room for at least one byte"
+        assert len(buffer), "receive_buffer must have room for at least one byte"
         count = self._network.draw_piece(min(len(buffer), len(self._arrived)))
         buffer[:count] = self._arrived[:count]
         del self._arrived[:count]
@@ -319,9 +318,9 @@ class MemoryConnection:
     # Ending.
 
     def _end(self, reason: str | None) -> None:
-        """Close this end. The other one reads what is there, then learns that this was all.
+        """Close this end. The peer reads the remaining bytes, then the end of the stream.
 
-        As with sockets, closing with bytes still unread tells the other end of a reset.
+        As with sockets, closing with unread bytes resets the peer.
         """
         if self._is_closed:
             return
@@ -343,7 +342,7 @@ def _is_host_name(name: str) -> bool:
 
 
 def _take(queue: deque[Part], limit: int) -> bytes:
-    """The next bytes of a queue, up to a limit; the rest of a part goes back to its head."""
+    """Take the next bytes of a queue, up to a limit; the rest of a part goes back to its head."""
     part = queue.popleft()
     size = len(part)
     if size > limit:
@@ -357,8 +356,8 @@ def _take(queue: deque[Part], limit: int) -> bytes:
     if not isinstance(part, FileSlice):
         return bytes(part)
     if not part.starts_cached(len(part)):
-        part.file.page_in(part.position, len(part))  # a simulation has no threads that could do it
+        part.file.page_in(part.position, len(part))  # a simulation has no threads for it
     data = part.read()
     if len(data) != len(part):
-        raise OSError(errno.EIO, f"{part.file.path} ends before the range that was promised")
+        raise OSError(errno.EIO, f"{part.file.path} is shorter than the range to send")
     return data

@@ -1,7 +1,7 @@
-"""What every network must do: one suite, to be subclassed once per implementation.
+"""Contract tests of the network port, to be subclassed once per implementation.
 
-Fixtures: ``play``, which runs a coroutine function on an event loop and gives it a network whose hosts reach
-each other under ``HOST``.
+Fixtures: ``run_on_network`` runs a coroutine function on an event loop with a network whose hosts reach
+each other as ``HOST``.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from odradek.ports.network import Connection, ListeningSocket, Network, UnknownH
 
 HOST: Final = "127.0.0.1"
 Scenario = Callable[[Network], Awaitable[None]]
-Play = Callable[[Scenario], None]
+RunOnNetwork = Callable[[Scenario], None]
 
 _TIMEOUT_MS: Final = 5_000
-_LOOKS_MAX: Final = 30_000
+_CHECKS_MAX: Final = 30_000
 LARGE_BYTES: Final = 8 * 1024 * 1024
-"""More than any pair of sockets buffers."""
+"""More than two socket buffers hold."""
 
 
 class Collector:
-    """A receiver that keeps what it is told."""
+    """A receiver that records bytes and events."""
 
     def __init__(self, buffer_bytes: int = 64 * 1024) -> None:
         self._buffer = bytearray(buffer_bytes)
@@ -49,42 +49,42 @@ class Collector:
         self.lost.append(reason)
 
 
-async def until(holds: Callable[[], bool], what: str = "what was waited for") -> None:
-    """Wait until something holds; fail if it does not."""
-    for _ in range(_LOOKS_MAX):
+async def until(holds: Callable[[], bool], what: str = "the condition") -> None:
+    """Wait until a condition holds; fail after a while."""
+    for _ in range(_CHECKS_MAX):
         if holds():
             return
         await asyncio.sleep(0.001)
-    raise AssertionError(f"{what} did not come")
+    raise AssertionError(f"{what} was not reached")
 
 
-async def settle() -> None:
-    """Let everything arrive that is on its way: for showing that something does not happen."""
+async def wait_until_quiet() -> None:
+    """Let everything in flight arrive, to show that something does not happen."""
     for _ in range(30):
         await asyncio.sleep(0.002)
 
 
-class Line:
-    """A connection between two collectors, with both ends at hand."""
+class ConnectionPair:
+    """A connection between two collectors."""
 
     def __init__(self, near_buffer_bytes: int = 64 * 1024) -> None:
-        self.near = Collector(near_buffer_bytes)
-        self.far = Collector()
+        self.dialled_side = Collector(near_buffer_bytes)
+        self.accepted_side = Collector()
         self._accepted: Connection | None = None
         self._dialled: Connection | None = None
         self._socket: ListeningSocket | None = None
 
     @classmethod
-    async def between(cls, network: Network, near_buffer_bytes: int = 64 * 1024) -> Line:
-        line = cls(near_buffer_bytes)
-        line._socket = await network.listen(HOST, 0, line._accept)
-        line._dialled = await network.dial(HOST, line._socket.port, lambda _: line.near, _TIMEOUT_MS)
-        await until(lambda: line._accepted is not None, "an accepted connection")
-        return line
+    async def connect(cls, network: Network, near_buffer_bytes: int = 64 * 1024) -> ConnectionPair:
+        pair = cls(near_buffer_bytes)
+        pair._socket = await network.listen(HOST, 0, pair._accept)
+        pair._dialled = await network.dial(HOST, pair._socket.port, lambda _: pair.dialled_side, _TIMEOUT_MS)
+        await until(lambda: pair._accepted is not None, "an accepted connection")
+        return pair
 
     def _accept(self, connection: Connection) -> Collector:
         self._accepted = connection
-        return self.far
+        return self.accepted_side
 
     @property
     def dialled(self) -> Connection:
@@ -108,265 +108,274 @@ class Line:
 
 
 class NetworkContract:
-    """Fixtures: ``play`` as above; ``files`` and ``directory`` for parts that are ranges of files."""
+    """Fixtures: ``run_on_network``; ``files`` and ``directory`` for file ranges."""
 
-    def test_bytes_arrive_in_order_both_ways(self, play: Play) -> None:
+    def test_bytes_arrive_in_order_both_ways(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.send([b"one ", bytearray(b"two "), memoryview(b"three")])
-            line.dialled.send([b" four"])
-            line.accepted.send([b"back"])
-            await until(lambda: line.far.received == b"one two three four" and line.near.received == b"back")
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.send([b"one ", bytearray(b"two "), memoryview(b"three")])
+            pair.dialled.send([b" four"])
+            pair.accepted.send([b"back"])
+            await until(
+                lambda: (
+                    pair.accepted_side.received == b"one two three four"
+                    and pair.dialled_side.received == b"back"
+                )
+            )
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_empty_parts_and_empty_sends_send_nothing(self, play: Play) -> None:
+    def test_empty_parts_are_ignored(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.send([])
-            line.dialled.send([b"", b"x", b""])
-            await until(lambda: line.far.received == b"x")
-            assert line.dialled.queued_bytes == 0
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.send([])
+            pair.dialled.send([b"", b"x", b""])
+            await until(lambda: pair.accepted_side.received == b"x")
+            assert pair.dialled.queued_bytes == 0
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_large_part_arrives_whole_and_the_sender_is_told_when_it_has_left(self, play: Play) -> None:
+    def test_large_part_is_drained_once(self, run_on_network: RunOnNetwork) -> None:
         data = bytes(range(256)) * (LARGE_BYTES // 256)
 
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.accepted.pause()
-            line.dialled.send([b"<", data, b">"])
-            assert line.dialled.queued_bytes > 0
-            await settle()
-            assert line.near.drained == 0
-            line.accepted.resume()
-            await until(lambda: len(line.far.received) == len(data) + 2)
-            assert line.far.received == b"<" + data + b">"
-            await until(lambda: line.near.drained == 1)
-            assert line.dialled.queued_bytes == 0
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.accepted.pause()
+            pair.dialled.send([b"<", data, b">"])
+            assert pair.dialled.queued_bytes > 0
+            await wait_until_quiet()
+            assert pair.dialled_side.drained == 0
+            pair.accepted.resume()
+            await until(lambda: len(pair.accepted_side.received) == len(data) + 2)
+            assert pair.accepted_side.received == b"<" + data + b">"
+            await until(lambda: pair.dialled_side.drained == 1)
+            assert pair.dialled.queued_bytes == 0
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_what_is_sent_while_earlier_parts_wait_comes_after_them(self, play: Play) -> None:
+    def test_later_sends_keep_order_behind_queued_parts(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.accepted.pause()
-            line.dialled.send([bytes(LARGE_BYTES)])
+            pair = await ConnectionPair.connect(network)
+            pair.accepted.pause()
+            pair.dialled.send([bytes(LARGE_BYTES)])
             for number in range(200):
-                line.dialled.send([b"%03d" % number])
-            line.accepted.resume()
-            await until(lambda: len(line.far.received) == LARGE_BYTES + 600)
-            assert line.far.received[LARGE_BYTES:] == b"".join(b"%03d" % number for number in range(200))
-            line.close()
+                pair.dialled.send([b"%03d" % number])
+            pair.accepted.resume()
+            await until(lambda: len(pair.accepted_side.received) == LARGE_BYTES + 600)
+            assert pair.accepted_side.received[LARGE_BYTES:] == b"".join(
+                b"%03d" % number for number in range(200)
+            )
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_ranges_of_files_are_sent_like_bytes(self, play: Play, files: FileSystem, directory: str) -> None:
+    def test_file_ranges_are_sent_like_bytes(
+        self, run_on_network: RunOnNetwork, files: FileSystem, directory: str
+    ) -> None:
         content = bytes(range(251)) * 4000
         file = files.open(f"{directory}/log", create=True)
         file.append(content)
 
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
+            pair = await ConnectionPair.connect(network)
             small, large = FileSlice(file, 10, 20), FileSlice(file, 100, 900_000)
-            line.dialled.send([b"a", small, b"b", large, b"c", FileSlice(file, 5, 0)])
+            pair.dialled.send([b"a", small, b"b", large, b"c", FileSlice(file, 5, 0)])
             expected = b"a" + content[10:30] + b"b" + content[100:900_100] + b"c"
-            await until(lambda: len(line.far.received) == len(expected))
-            assert line.far.received == expected
-            line.close()
+            await until(lambda: len(pair.accepted_side.received) == len(expected))
+            assert pair.accepted_side.received == expected
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_range_beyond_the_end_of_its_file_breaks_the_connection(
-        self, play: Play, files: FileSystem, directory: str
+    def test_range_beyond_end_of_file_closes_connection(
+        self, run_on_network: RunOnNetwork, files: FileSystem, directory: str
     ) -> None:
         """What was promised in the frame's length cannot be sent: nothing after it would make sense."""
         file = files.open(f"{directory}/log", create=True)
         file.append(bytes(50_000))
-        play(lambda network: _send_unreadable(network, FileSlice(file, 0, 60_000)))
-        play(lambda network: _send_unreadable(network, FileSlice(file, 49_990, 20)))
-        play(lambda network: _send_unreadable(network, FileSlice(file, 70_000, 20)))
+        run_on_network(lambda network: _send_unreadable(network, FileSlice(file, 0, 60_000)))
+        run_on_network(lambda network: _send_unreadable(network, FileSlice(file, 49_990, 20)))
+        run_on_network(lambda network: _send_unreadable(network, FileSlice(file, 70_000, 20)))
 
-    def test_a_range_of_a_file_that_was_closed_breaks_the_connection(
-        self, play: Play, files: FileSystem, directory: str
+    def test_range_of_closed_file_closes_connection(
+        self, run_on_network: RunOnNetwork, files: FileSystem, directory: str
     ) -> None:
         file = files.open(f"{directory}/log", create=True)
         file.append(bytes(50_000))
         file.close()
-        play(lambda network: _send_unreadable(network, FileSlice(file, 0, 20)))
-        play(lambda network: _send_unreadable(network, FileSlice(file, 0, 50_000)))
+        run_on_network(lambda network: _send_unreadable(network, FileSlice(file, 0, 20)))
+        run_on_network(lambda network: _send_unreadable(network, FileSlice(file, 0, 50_000)))
 
-    def test_a_paused_receiver_is_told_nothing_until_it_resumes(self, play: Play) -> None:
+    def test_paused_receiver_gets_no_bytes(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.accepted.pause()
-            line.accepted.pause()
-            line.dialled.send([b"early"])
-            await settle()
-            assert not line.far.received
-            line.accepted.resume()
-            line.accepted.resume()
-            await until(lambda: line.far.received == b"early")
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.accepted.pause()
+            pair.accepted.pause()
+            pair.dialled.send([b"early"])
+            await wait_until_quiet()
+            assert not pair.accepted_side.received
+            pair.accepted.resume()
+            pair.accepted.resume()
+            await until(lambda: pair.accepted_side.received == b"early")
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_paused_receiver_can_still_send(self, play: Play) -> None:
+    def test_paused_receiver_can_send(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.accepted.pause()
-            line.accepted.send([b"answer"])
-            await until(lambda: line.near.received == b"answer")
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.accepted.pause()
+            pair.accepted.send([b"answer"])
+            await until(lambda: pair.dialled_side.received == b"answer")
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_small_buffer_is_filled_as_often_as_needed(self, play: Play) -> None:
+    def test_small_receive_buffer(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network, near_buffer_bytes=7)
-            line.accepted.send([bytes(range(200))])
-            await until(lambda: line.near.received == bytes(range(200)))
-            line.close()
+            pair = await ConnectionPair.connect(network, near_buffer_bytes=7)
+            pair.accepted.send([bytes(range(200))])
+            await until(lambda: pair.dialled_side.received == bytes(range(200)))
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_closing_ends_both_sides_once_and_without_a_reason(self, play: Play) -> None:
+    def test_close_notifies_both_ends_once(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.close()
-            line.dialled.close()
-            line.dialled.close(flush=True)
-            await until(lambda: bool(line.far.lost))
-            line.accepted.close()
-            await settle()
-            assert line.near.lost == [None]
-            assert line.far.lost == [None]
-            line.socket.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.close()
+            pair.dialled.close()
+            pair.dialled.close(flush=True)
+            await until(lambda: bool(pair.accepted_side.lost))
+            pair.accepted.close()
+            await wait_until_quiet()
+            assert pair.dialled_side.lost == [None]
+            assert pair.accepted_side.lost == [None]
+            pair.socket.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_what_was_sent_before_a_close_still_arrives(self, play: Play) -> None:
+    def test_bytes_sent_before_close_arrive(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.accepted.send([b"last words"])
-            line.accepted.close()
-            await until(lambda: bool(line.near.lost))
-            assert line.near.received == b"last words"
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.accepted.send([b"last words"])
+            pair.accepted.close()
+            await until(lambda: bool(pair.dialled_side.lost))
+            assert pair.dialled_side.received == b"last words"
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_closing_with_flush_sends_all_that_is_queued_first(self, play: Play) -> None:
+    def test_flushing_close_sends_queued_bytes(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.pause()
-            line.accepted.send([bytes(LARGE_BYTES), b"end"])
-            line.accepted.close(flush=True)
-            assert not line.far.lost, "there is something to send yet"
-            line.accepted.send([b"too late"])
-            line.dialled.resume()
-            await until(lambda: bool(line.near.lost) and bool(line.far.lost))
-            assert len(line.near.received) == LARGE_BYTES + 3
-            assert line.near.received[-3:] == b"end"
-            assert line.far.lost == [None]
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.pause()
+            pair.accepted.send([bytes(LARGE_BYTES), b"end"])
+            pair.accepted.close(flush=True)
+            assert not pair.accepted_side.lost, "there is something to send yet"
+            pair.accepted.send([b"too late"])
+            pair.dialled.resume()
+            await until(lambda: bool(pair.dialled_side.lost) and bool(pair.accepted_side.lost))
+            assert len(pair.dialled_side.received) == LARGE_BYTES + 3
+            assert pair.dialled_side.received[-3:] == b"end"
+            assert pair.accepted_side.lost == [None]
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_connection_that_flushes_before_it_closes_reads_no_more(self, play: Play) -> None:
+    def test_flushing_close_stops_reading(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.pause()
-            line.accepted.send([bytes(LARGE_BYTES)])
-            line.accepted.close(flush=True)
-            line.dialled.send([b"not read any more"])
-            await settle()
-            line.accepted.resume()
-            await settle()
-            assert not line.far.received
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.pause()
+            pair.accepted.send([bytes(LARGE_BYTES)])
+            pair.accepted.close(flush=True)
+            pair.dialled.send([b"not read any more"])
+            await wait_until_quiet()
+            pair.accepted.resume()
+            await wait_until_quiet()
+            assert not pair.accepted_side.received
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_closing_without_flush_drops_what_is_queued(self, play: Play) -> None:
+    def test_close_without_flush_drops_queued_bytes(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.pause()
-            line.accepted.send([bytes(LARGE_BYTES)])
-            line.accepted.close()
-            assert line.far.lost == [None]
-            assert line.accepted.queued_bytes == 0
-            line.dialled.resume()
-            await until(lambda: bool(line.near.lost))
-            assert len(line.near.received) < LARGE_BYTES
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.pause()
+            pair.accepted.send([bytes(LARGE_BYTES)])
+            pair.accepted.close()
+            assert pair.accepted_side.lost == [None]
+            assert pair.accepted.queued_bytes == 0
+            pair.dialled.resume()
+            await until(lambda: bool(pair.dialled_side.lost))
+            assert len(pair.dialled_side.received) < LARGE_BYTES
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_flush_that_never_ends_can_be_cut_short(self, play: Play) -> None:
+    def test_flushing_close_can_be_aborted(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.pause()
-            line.accepted.send([bytes(LARGE_BYTES)])
-            line.accepted.close(flush=True)
-            await settle()
-            assert not line.far.lost
-            line.accepted.close()
-            assert line.far.lost == [None]
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.pause()
+            pair.accepted.send([bytes(LARGE_BYTES)])
+            pair.accepted.close(flush=True)
+            await wait_until_quiet()
+            assert not pair.accepted_side.lost
+            pair.accepted.close()
+            assert pair.accepted_side.lost == [None]
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_sending_after_a_close_is_passed_over(self, play: Play) -> None:
+    def test_send_after_close_is_ignored(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.dialled.close()
-            line.dialled.send([b"nobody hears this"])
-            line.dialled.pause()
-            line.dialled.resume()
-            await until(lambda: bool(line.far.lost))
-            assert not line.far.received
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.dialled.close()
+            pair.dialled.send([b"nobody hears this"])
+            pair.dialled.pause()
+            pair.dialled.resume()
+            await until(lambda: bool(pair.accepted_side.lost))
+            assert not pair.accepted_side.received
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_peer_that_closes_with_bytes_unread_shows_as_a_reset(self, play: Play) -> None:
+    def test_close_with_unread_bytes_resets_peer(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.accepted.pause()
-            line.dialled.send([b"never read"])
-            await settle()
-            line.accepted.close()
-            await until(lambda: bool(line.near.lost))
-            assert len(line.near.lost) == 1
-            assert line.near.lost[0] is not None
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.accepted.pause()
+            pair.dialled.send([b"never read"])
+            await wait_until_quiet()
+            pair.accepted.close()
+            await until(lambda: bool(pair.dialled_side.lost))
+            assert len(pair.dialled_side.lost) == 1
+            assert pair.dialled_side.lost[0] is not None
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_receiver_may_close_from_within_a_call(self, play: Play) -> None:
+    def test_receiver_may_close_in_callback(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
+            pair = await ConnectionPair.connect(network)
             told: list[int] = []
 
             def close_at_once(count: int) -> None:
                 told.append(count)
-                line.accepted.close()
+                pair.accepted.close()
 
-            line.far.bytes_received = close_at_once  # type: ignore[method-assign]
-            line.dialled.send([bytes(LARGE_BYTES)])
-            await until(lambda: bool(line.near.lost))
+            pair.accepted_side.bytes_received = close_at_once  # type: ignore[method-assign]
+            pair.dialled.send([bytes(LARGE_BYTES)])
+            await until(lambda: bool(pair.dialled_side.lost))
             assert len(told) == 1
-            assert line.far.lost == [None]
-            line.close()
+            assert pair.accepted_side.lost == [None]
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_refused_connection_ends_at_once(self, play: Play) -> None:
+    def test_rejected_connection_is_closed(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
             seen: list[str] = []
 
@@ -374,80 +383,80 @@ class NetworkContract:
                 seen.append(connection.peer_host)
 
             socket = await network.listen(HOST, 0, refuse)
-            near = Collector()
-            connection = await network.dial(HOST, socket.port, lambda _: near, _TIMEOUT_MS)
-            await until(lambda: bool(near.lost))
+            dialled_side = Collector()
+            connection = await network.dial(HOST, socket.port, lambda _: dialled_side, _TIMEOUT_MS)
+            await until(lambda: bool(dialled_side.lost))
             assert len(seen) == 1
             connection.close()
             socket.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_ends_name_each_other(self, play: Play) -> None:
+    def test_peer_addresses(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            assert line.dialled.peer_host == HOST
-            assert line.dialled.peer == f"{HOST}:{line.socket.port}"
-            assert line.accepted.peer.startswith(f"{line.accepted.peer_host}:")
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            assert pair.dialled.peer_host == HOST
+            assert pair.dialled.peer == f"{HOST}:{pair.socket.port}"
+            assert pair.accepted.peer.startswith(f"{pair.accepted.peer_host}:")
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_nobody_listening_refuses_a_dial(self, play: Play) -> None:
+    def test_dial_without_listener_is_refused(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            port = line.socket.port
-            line.socket.close()
-            line.socket.close()
+            pair = await ConnectionPair.connect(network)
+            port = pair.socket.port
+            pair.socket.close()
+            pair.socket.close()
             await _expect_refusal(network, port)
-            line.accepted.send([b"those already here stay"])
-            await until(lambda: line.near.received == b"those already here stay")
-            line.close()
+            pair.accepted.send([b"those already here stay"])
+            await until(lambda: pair.dialled_side.received == b"those already here stay")
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_host_name_that_cannot_exist_is_told_apart(self, play: Play) -> None:
+    def test_unknown_host_raises_unknown_host(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
             for host in ("a" * 64, "two..dots"):
                 await _expect_unknown(network, host)
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_two_cannot_listen_at_one_place(self, play: Play) -> None:
+    def test_address_in_use(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
+            pair = await ConnectionPair.connect(network)
             try:
-                second = await network.listen(HOST, line.socket.port, lambda _: None)
+                second = await network.listen(HOST, pair.socket.port, lambda _: None)
             except OSError:
-                line.close()
+                pair.close()
                 return
             second.close()
             raise AssertionError("a port was given out twice")
 
-        play(scenario)
+        run_on_network(scenario)
 
-    def test_a_port_can_be_taken_again_after_it_was_let_go(self, play: Play) -> None:
+    def test_port_can_be_reused_after_close(self, run_on_network: RunOnNetwork) -> None:
         async def scenario(network: Network) -> None:
-            line = await Line.between(network)
-            line.socket.close()
-            again = await network.listen(HOST, line.socket.port, lambda _: None)
-            assert again.port == line.socket.port
-            again.close()
-            line.close()
+            pair = await ConnectionPair.connect(network)
+            pair.socket.close()
+            second_listener = await network.listen(HOST, pair.socket.port, lambda _: None)
+            assert second_listener.port == pair.socket.port
+            second_listener.close()
+            pair.close()
 
-        play(scenario)
+        run_on_network(scenario)
 
 
 async def _send_unreadable(network: Network, part: FileSlice) -> None:
-    line = await Line.between(network)
-    line.dialled.send([b"head", part, b"tail"])
-    line.dialled.send([b"more"])
-    await until(lambda: bool(line.near.lost) and bool(line.far.lost))
-    assert line.near.lost[0] is not None
-    assert len(line.near.lost) == 1
-    assert b"more" not in line.far.received
-    assert b"tail" not in line.far.received
-    line.close()
+    pair = await ConnectionPair.connect(network)
+    pair.dialled.send([b"head", part, b"tail"])
+    pair.dialled.send([b"more"])
+    await until(lambda: bool(pair.dialled_side.lost) and bool(pair.accepted_side.lost))
+    assert pair.dialled_side.lost[0] is not None
+    assert len(pair.dialled_side.lost) == 1
+    assert b"more" not in pair.accepted_side.received
+    assert b"tail" not in pair.accepted_side.received
+    pair.close()
 
 
 async def _expect_refusal(network: Network, port: int) -> None:
@@ -455,7 +464,7 @@ async def _expect_refusal(network: Network, port: int) -> None:
         await network.dial(HOST, port, lambda _: Collector(), _TIMEOUT_MS)
     except ConnectionRefusedError:
         return
-    raise AssertionError("a dial went through to nobody")
+    raise AssertionError("dial without a listener succeeded")
 
 
 async def _expect_unknown(network: Network, host: str) -> None:
@@ -463,4 +472,4 @@ async def _expect_unknown(network: Network, host: str) -> None:
         await network.dial(host, 9092, lambda _: Collector(), _TIMEOUT_MS)
     except UnknownHost:
         return
-    raise AssertionError(f"a dial to {host} went through")
+    raise AssertionError(f"dial of {host} succeeded")

@@ -1,8 +1,8 @@
-"""What every store must do: one suite, to be subclassed once per implementation.
+"""Contract tests of the store port, to be subclassed once per implementation.
 
-A subclass gives ``open``: an async context manager of a ``World``, an empty store to which sessions can be
-opened and whose sessions can be made to expire. The expectations are ZooKeeper's; nothing here is particular
-to the embedded store.
+A subclass provides ``open``: an async context manager of a ``StoreFixture``, an empty store on which
+sessions can be opened and expired. The expectations are ZooKeeper's; nothing is specific to the embedded
+store.
 """
 
 from __future__ import annotations
@@ -36,81 +36,81 @@ from odradek.store.port import (
 _EVENT_SECONDS_MAX = 20
 
 
-class World(Protocol):
-    """An empty store, seen from outside."""
+class StoreFixture(Protocol):
+    """An empty store to open sessions on."""
 
     async def connect(self) -> Store: ...
 
     async def expire(self, store: Store) -> None:
-        """Let the store give up on a session, as if it had not been heard of for too long."""
+        """Expire a session, as if its heartbeats had stopped."""
         ...
 
 
 _Contract = TypeVar("_Contract", bound="StoreContract")
-_Scenario = Callable[[_Contract, World], Awaitable[None]]
+_Scenario = Callable[[_Contract, StoreFixture], Awaitable[None]]
 
 
 def scenario(body: _Scenario[_Contract]) -> Callable[[_Contract], None]:
-    """A coroutine that is given a fresh world, as a test that runs it on an event loop of its own."""
+    """Turn a coroutine function into a test that runs it on a new store and event loop."""
 
-    async def play(contract: _Contract) -> None:
-        async with contract.open() as world:
-            await body(contract, world)
+    async def run(contract: _Contract) -> None:
+        async with contract.open() as fixture:
+            await body(contract, fixture)
 
     def test(self: _Contract) -> None:
-        asyncio.run(play(self))
+        asyncio.run(run(self))
 
     test.__name__ = body.__name__
     test.__doc__ = body.__doc__
     return test
 
 
-class Witness:
-    """A watcher that keeps what it is told."""
+class RecordingWatcher:
+    """A watcher that records events."""
 
     def __init__(self) -> None:
-        self._told: asyncio.Queue[WatchedEvent] = asyncio.Queue()
+        self._events: asyncio.Queue[WatchedEvent] = asyncio.Queue()
         self.tasks: list[object] = []
 
     def __call__(self, event: WatchedEvent) -> None:
         self.tasks.append(asyncio.current_task())
-        self._told.put_nowait(event)
+        self._events.put_nowait(event)
 
     async def next(self) -> WatchedEvent:
-        return await asyncio.wait_for(self._told.get(), _EVENT_SECONDS_MAX)
+        return await asyncio.wait_for(self._events.get(), _EVENT_SECONDS_MAX)
 
-    async def silent(self, store: Store) -> bool:
-        """Nothing more was told; events of a session come before the answer to anything asked later."""
+    async def has_no_more_events(self, store: Store) -> bool:
+        """Return whether there are no more events; they come before the response to a later call."""
         await store.exists("/")
         for _ in range(3):
             await asyncio.sleep(0)
-        return self._told.empty()
+        return self._events.empty()
 
 
 @contextmanager
-def refused(error: type[StoreError], path: str | None = None, op_index: int | None = None) -> Iterator[None]:
-    got: StoreError | None = None
+def raises(error: type[StoreError], path: str | None = None, op_index: int | None = None) -> Iterator[None]:
+    caught: StoreError | None = None
     try:
         yield
     except error as raised:
-        got = raised
-    assert got is not None, f"{error.__name__} was not raised"
-    assert type(got) is error, f"{got!r} is not exactly {error.__name__}"
-    assert path is None or got.path == path, f"{got.path} instead of {path}"
-    assert got.op_index == op_index, f"operation {got.op_index} instead of {op_index}"
+        caught = raised
+    assert caught is not None, f"{error.__name__} was not raised"
+    assert type(caught) is error, f"{caught!r} is not exactly {error.__name__}"
+    assert path is None or caught.path == path, f"{caught.path} instead of {path}"
+    assert caught.op_index == op_index, f"operation {caught.op_index} instead of {op_index}"
 
 
 class StoreContract(abc.ABC):
-    """What holds for every store."""
+    """Tests of every store."""
 
     @abc.abstractmethod
-    def open(self) -> AbstractAsyncContextManager[World]: ...
+    def open(self) -> AbstractAsyncContextManager[StoreFixture]: ...
 
     # Reading and writing
 
     @scenario
-    async def test_created_node_is_read_back_with_a_fresh_stat(self, world: World) -> None:
-        store = await world.connect()
+    async def test_created_node_has_initial_stat(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         assert await store.create("/a", b"\x00one\xff") == "/a"
         data, stat = await store.get("/a")
         assert data == b"\x00one\xff"
@@ -120,54 +120,54 @@ class StoreContract(abc.ABC):
         assert await store.exists("/a") == stat
 
     @scenario
-    async def test_node_without_data_holds_empty_bytes(self, world: World) -> None:
-        store = await world.connect()
+    async def test_node_without_data_is_empty(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
         assert (await store.get("/a"))[0] == b""
 
     @scenario
-    async def test_large_node_is_read_back(self, world: World) -> None:
-        store = await world.connect()
+    async def test_large_node_is_read_back(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"x" * 500_000)
         assert (await store.get("/a"))[0] == b"x" * 500_000
 
     @scenario
-    async def test_missing_node_is_refused_by_reads_and_writes(self, world: World) -> None:
-        store = await world.connect()
+    async def test_missing_node_raises_no_node(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         assert await store.exists("/none") is None
-        with refused(NoNode, "/none"):
+        with raises(NoNode, "/none"):
             await store.get("/none")
-        with refused(NoNode, "/none"):
+        with raises(NoNode, "/none"):
             await store.children("/none")
-        with refused(NoNode, "/none"):
+        with raises(NoNode, "/none"):
             await store.set("/none", b"")
-        with refused(NoNode, "/none"):
+        with raises(NoNode, "/none"):
             await store.delete("/none")
 
     @scenario
-    async def test_node_cannot_be_created_twice_nor_without_its_parent(self, world: World) -> None:
-        store = await world.connect()
+    async def test_create_requires_new_node_and_existing_parent(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
-        with refused(NodeExists, "/a"):
+        with raises(NodeExists, "/a"):
             await store.create("/a", b"again")
-        with refused(NoNode, "/b/c"):
+        with raises(NoNode, "/b/c"):
             await store.create("/b/c")
         assert (await store.get("/a"))[0] == b""
 
     @scenario
-    async def test_paths_that_are_none_are_refused(self, world: World) -> None:
-        store = await world.connect()
+    async def test_invalid_paths_raise_bad_path(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         for path in ("", "a", "/a/", "//a", "/a//b", "/./a", "/a/..", "/a\x00b", "/a\nb"):
-            with refused(BadPath):
+            with raises(BadPath):
                 await store.create(path)
-            with refused(BadPath):
+            with raises(BadPath):
                 await store.exists(path)
-        with refused(BadPath):
+        with raises(BadPath):
             await store.delete("/")
 
     @scenario
-    async def test_set_replaces_data_and_counts_versions(self, world: World) -> None:
-        store = await world.connect()
+    async def test_set_increments_version(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"1")
         born = await store.exists("/a")
         stat = await store.set("/a", b"2")
@@ -180,32 +180,32 @@ class StoreContract(abc.ABC):
         assert (await store.set("/a", b"2")).version == 2
 
     @scenario
-    async def test_write_with_a_stale_version_is_refused(self, world: World) -> None:
-        store = await world.connect()
+    async def test_stale_version_raises_bad_version(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/isr", b"1,2,3")
         assert (await store.set("/isr", b"1,2", version=0)).version == 1
-        with refused(BadVersion, "/isr"):
+        with raises(BadVersion, "/isr"):
             await store.set("/isr", b"1", version=0)
-        with refused(BadVersion, "/isr"):
+        with raises(BadVersion, "/isr"):
             await store.delete("/isr", version=0)
         assert (await store.get("/isr"))[0] == b"1,2"
         await store.delete("/isr", version=1)
         assert await store.exists("/isr") is None
 
     @scenario
-    async def test_node_with_children_cannot_be_deleted(self, world: World) -> None:
-        store = await world.connect()
+    async def test_delete_of_node_with_children_raises_not_empty(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
         await store.create("/a/b")
-        with refused(NotEmpty, "/a"):
+        with raises(NotEmpty, "/a"):
             await store.delete("/a")
         await store.delete("/a/b")
         await store.delete("/a")
         assert await store.exists("/a") is None
 
     @scenario
-    async def test_recreated_node_begins_anew(self, world: World) -> None:
-        store = await world.connect()
+    async def test_recreated_node_has_new_stat(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"1")
         old = await store.set("/a", b"2")
         await store.delete("/a")
@@ -215,8 +215,8 @@ class StoreContract(abc.ABC):
         assert stat.czxid > old.mzxid
 
     @scenario
-    async def test_children_are_names_of_the_next_level_only(self, world: World) -> None:
-        store = await world.connect()
+    async def test_children_are_direct_children(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         for path in ("/a", "/a/x", "/a/y", "/a/y/z", "/ab"):
             await store.create(path)
         assert sorted(await store.children("/a")) == ["x", "y"]
@@ -225,56 +225,56 @@ class StoreContract(abc.ABC):
         assert await store.children("/a") == ["y"]
 
     @scenario
-    async def test_parent_counts_its_children_coming_and_going(self, world: World) -> None:
-        store = await world.connect()
+    async def test_parent_stat_counts_children(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"data")
         before = await store.exists("/a")
         await store.create("/a/b")
         await store.create("/a/c")
         await store.set("/a/c", b"1")
         child = await store.exists("/a/c")
-        two = await store.exists("/a")
+        second = await store.exists("/a")
         await store.delete("/a/b")
-        one = await store.exists("/a")
+        first = await store.exists("/a")
         assert before is not None
         assert child is not None
-        assert two is not None
-        assert one is not None
-        assert (two.num_children, two.cversion, two.pzxid) == (2, 2, child.czxid)
-        assert (one.num_children, one.cversion) == (1, 3)
-        assert one.pzxid > child.mzxid
-        assert (one.mzxid, one.version) == (before.mzxid, 0)
+        assert second is not None
+        assert first is not None
+        assert (second.num_children, second.cversion, second.pzxid) == (2, 2, child.czxid)
+        assert (first.num_children, first.cversion) == (1, 3)
+        assert first.pzxid > child.mzxid
+        assert (first.mzxid, first.version) == (before.mzxid, 0)
         assert (await store.get("/a"))[0] == b"data"
 
     @scenario
-    async def test_zxids_grow_with_every_write(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
+    async def test_zxid_increases_with_every_write(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
         zxids = []
         for number in range(6):
-            store = (one, two)[number % 2]
+            store = (first, second)[number % 2]
             await store.create(f"/n{number}")
             zxids.append((await store.get(f"/n{number}"))[1].czxid)
         assert zxids == sorted(set(zxids))
 
     @scenario
-    async def test_write_of_one_session_is_read_by_another(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
-        await one.create("/a", b"1")
-        assert (await two.get("/a"))[0] == b"1"
-        assert one.session_id != two.session_id
+    async def test_write_is_visible_to_other_sessions(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
+        await first.create("/a", b"1")
+        assert (await second.get("/a"))[0] == b"1"
+        assert first.session_id != second.session_id
 
     @scenario
-    async def test_get_many_answers_in_the_order_asked(self, world: World) -> None:
-        store = await world.connect()
+    async def test_get_many_keeps_order(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"1")
         await store.create("/b", b"2")
-        got = await store.get_many(["/b", "/none", "/a", "/b"])
-        assert [node and node[0] for node in got] == [b"2", None, b"1", b"2"]
+        caught = await store.get_many(["/b", "/none", "/a", "/b"])
+        assert [node and node[0] for node in caught] == [b"2", None, b"1", b"2"]
         assert await store.get_many([]) == []
 
     @scenario
-    async def test_ensure_path_makes_what_is_missing_and_leaves_what_is_there(self, world: World) -> None:
-        store = await world.connect()
+    async def test_ensure_path_creates_missing_nodes(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"kept")
         await store.ensure_path("/a/b/c")
         await store.ensure_path("/a/b/c")
@@ -285,16 +285,16 @@ class StoreContract(abc.ABC):
         assert (data, stat.ephemeral_owner) == (b"", 0)
 
     @scenario
-    async def test_writes_called_at_once_happen_in_the_order_called(self, world: World) -> None:
-        store = await world.connect()
+    async def test_concurrent_writes_keep_call_order(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
         stats = await asyncio.gather(*(store.set("/a", b"%d" % n) for n in range(50)))
         assert [stat.version for stat in stats] == list(range(1, 51))
         assert (await store.get("/a"))[0] == b"49"
 
     @scenario
-    async def test_of_many_creators_one_succeeds(self, world: World) -> None:
-        stores = [await world.connect() for _ in range(3)]
+    async def test_one_of_many_creators_succeeds(self, fixture: StoreFixture) -> None:
+        stores = [await fixture.connect() for _ in range(3)]
 
         async def attempt(store: Store) -> bool:
             try:
@@ -307,8 +307,8 @@ class StoreContract(abc.ABC):
         assert won.count(True) == 1
 
     @scenario
-    async def test_compare_and_set_loses_no_increment(self, world: World) -> None:
-        stores = [await world.connect() for _ in range(3)]
+    async def test_compare_and_set_loses_no_increment(self, fixture: StoreFixture) -> None:
+        stores = [await fixture.connect() for _ in range(3)]
         await stores[0].create("/n", b"0")
 
         async def increment(store: Store) -> None:
@@ -327,8 +327,8 @@ class StoreContract(abc.ABC):
     # Sequence nodes
 
     @scenario
-    async def test_sequence_node_ends_with_ten_digits_that_only_grow(self, world: World) -> None:
-        store = await world.connect()
+    async def test_sequence_numbers_increase(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/q")
         first = await store.create("/q/job_", b"1", sequence=True)
         assert first == "/q/job_0000000000"
@@ -339,8 +339,8 @@ class StoreContract(abc.ABC):
         assert await store.create("/q/", sequence=True) == "/q/0000000004"
 
     @scenario
-    async def test_each_parent_counts_for_itself(self, world: World) -> None:
-        store = await world.connect()
+    async def test_sequence_numbers_are_per_parent(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/p")
         await store.create("/q")
         await store.create("/p/n", sequence=True)
@@ -349,47 +349,47 @@ class StoreContract(abc.ABC):
     # Sessions
 
     @scenario
-    async def test_ephemeral_node_belongs_to_its_session_and_has_no_children(self, world: World) -> None:
-        store = await world.connect()
+    async def test_ephemeral_node_has_owner_and_no_children(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/e", b"me", ephemeral=True)
         data, stat = await store.get("/e")
         assert (data, stat.ephemeral_owner) == (b"me", store.session_id)
-        with refused(NoChildrenForEphemerals, "/e/child"):
+        with raises(NoChildrenForEphemerals, "/e/child"):
             await store.create("/e/child")
         assert (await store.set("/e", b"still me")).ephemeral_owner == store.session_id
 
     @scenario
-    async def test_ephemeral_nodes_vanish_when_their_session_is_closed(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
-        await one.create("/ids")
-        await one.create("/ids/1", ephemeral=True)
-        await one.create("/ids/seq_", ephemeral=True, sequence=True)
-        await two.create("/ids/2", ephemeral=True)
-        await one.close()
-        await one.close()
-        assert await two.children("/ids") == ["2"]
+    async def test_ephemeral_nodes_are_deleted_on_close(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
+        await first.create("/ids")
+        await first.create("/ids/1", ephemeral=True)
+        await first.create("/ids/seq_", ephemeral=True, sequence=True)
+        await second.create("/ids/2", ephemeral=True)
+        await first.close()
+        await first.close()
+        assert await second.children("/ids") == ["2"]
 
     @scenario
-    async def test_ephemeral_nodes_vanish_when_their_session_expires(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
+    async def test_ephemeral_nodes_are_deleted_on_expiry(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
         expired = asyncio.Event()
-        one.on_expired(expired.set)
-        await one.create("/e", ephemeral=True)
-        await one.create("/p")
-        watch = Witness()
-        await two.watch_exists("/e", watch)
-        await world.expire(one)
+        first.on_expired(expired.set)
+        await first.create("/e", ephemeral=True)
+        await first.create("/p")
+        watch = RecordingWatcher()
+        await second.watch_exists("/e", watch)
+        await fixture.expire(first)
         assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/e")
         await asyncio.wait_for(expired.wait(), _EVENT_SECONDS_MAX)
-        assert await two.exists("/e") is None
-        assert await two.exists("/p") is not None
+        assert await second.exists("/e") is None
+        assert await second.exists("/p") is not None
 
     @scenario
-    async def test_ended_session_refuses_every_call(self, world: World) -> None:
-        expired, closed = await world.connect(), await world.connect()
+    async def test_ended_session_raises_session_expired(self, fixture: StoreFixture) -> None:
+        expired, closed = await fixture.connect(), await fixture.connect()
         gone = asyncio.Event()
         expired.on_expired(gone.set)
-        await world.expire(expired)
+        await fixture.expire(expired)
         await asyncio.wait_for(gone.wait(), _EVENT_SECONDS_MAX)
         await closed.close()
         for store in (expired, closed):
@@ -403,30 +403,30 @@ class StoreContract(abc.ABC):
                 lambda s=store: s.delete("/a"),  # type: ignore[misc]
                 lambda s=store: s.multi([CheckOp("/")]),  # type: ignore[misc]
                 lambda s=store: s.ensure_path("/a/b"),  # type: ignore[misc]
-                lambda s=store: s.watch_data("/", Witness()),  # type: ignore[misc]
-                lambda s=store: s.watch_exists("/", Witness()),  # type: ignore[misc]
-                lambda s=store: s.watch_children("/", Witness()),  # type: ignore[misc]
+                lambda s=store: s.watch_data("/", RecordingWatcher()),  # type: ignore[misc]
+                lambda s=store: s.watch_exists("/", RecordingWatcher()),  # type: ignore[misc]
+                lambda s=store: s.watch_children("/", RecordingWatcher()),  # type: ignore[misc]
             ]
             for call in calls:
-                with refused(SessionExpired):
+                with raises(SessionExpired):
                     await call()
             await store.close()
 
     @scenario
-    async def test_closing_a_session_is_not_an_expiry(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
+    async def test_close_does_not_call_on_expired(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
         told: list[str] = []
-        one.on_expired(lambda: told.append("expired"))
-        await one.close()
-        await two.exists("/")
+        first.on_expired(lambda: told.append("expired"))
+        await first.close()
+        await second.exists("/")
         await asyncio.sleep(0)
         assert told == []
 
     # Multi
 
     @scenario
-    async def test_multi_does_all_in_order_and_gives_each_result(self, world: World) -> None:
-        store = await world.connect()
+    async def test_multi_returns_results_in_order(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/old", b"1")
         ops: list[Op] = [
             CheckOp("/old", 0),
@@ -451,8 +451,8 @@ class StoreContract(abc.ABC):
         assert sorted(await store.children("/new")) == ["child_0000000000", "mine"]
 
     @scenario
-    async def test_multi_with_one_failing_operation_does_nothing(self, world: World) -> None:
-        store = await world.connect()
+    async def test_failed_multi_changes_nothing(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"1")
         await store.create("/a/b")
         cases: list[tuple[Op, type[StoreError]]] = [
@@ -468,36 +468,36 @@ class StoreContract(abc.ABC):
         ]
         before = await store.exists("/a")
         for op, error in cases:
-            with refused(error, op.path, op_index=2):
+            with raises(error, op.path, op_index=2):
                 await store.multi([SetDataOp("/a", b"2"), CreateOp("/new"), op, CreateOp("/more")])
             assert await store.exists("/new") is None
         assert await store.exists("/a") == before
         assert (await store.get("/a"))[0] == b"1"
 
     @scenario
-    async def test_multi_of_nothing_gives_nothing(self, world: World) -> None:
-        store = await world.connect()
+    async def test_empty_multi(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         assert await store.multi([]) == []
 
     # Watches
 
     @scenario
-    async def test_data_watch_tells_of_a_change_once(self, world: World) -> None:
-        store = await world.connect()
+    async def test_data_watch_fires_once_on_change(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"1")
-        watch = Witness()
+        watch = RecordingWatcher()
         assert (await store.watch_data("/a", watch))[0] == b"1"
         await store.set("/a", b"2")
         assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
         await store.set("/a", b"3")
         await store.delete("/a")
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_watcher_is_called_from_the_loop_and_not_from_a_writer(self, world: World) -> None:
-        store = await world.connect()
+    async def test_watcher_is_called_from_event_loop(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a", b"1")
-        watch = Witness()
+        watch = RecordingWatcher()
         await store.watch_data("/a", watch)
         await store.watch_children("/a", watch)
         await store.set("/a", b"2")
@@ -507,40 +507,40 @@ class StoreContract(abc.ABC):
         assert watch.tasks == [None, None]
 
     @scenario
-    async def test_data_watch_tells_of_deletion(self, world: World) -> None:
-        store = await world.connect()
+    async def test_data_watch_fires_on_deletion(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
-        watch = Witness()
+        watch = RecordingWatcher()
         await store.watch_data("/a", watch)
         await store.delete("/a")
         assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
 
     @scenario
-    async def test_data_watch_ignores_children(self, world: World) -> None:
-        store = await world.connect()
+    async def test_data_watch_ignores_children(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
-        watch = Witness()
+        watch = RecordingWatcher()
         await store.watch_data("/a", watch)
         await store.create("/a/b")
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_data_watch_on_a_missing_node_is_no_watch(self, world: World) -> None:
-        store = await world.connect()
-        watch = Witness()
-        with refused(NoNode, "/a"):
+    async def test_data_watch_on_missing_node_sets_no_watch(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        watch = RecordingWatcher()
+        with raises(NoNode, "/a"):
             await store.watch_data("/a", watch)
-        with refused(NoNode, "/a"):
+        with raises(NoNode, "/a"):
             await store.watch_children("/a", watch)
         await store.create("/a")
         await store.create("/a/b")
         await store.set("/a", b"1")
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_exists_watch_tells_of_creation_change_and_deletion(self, world: World) -> None:
-        store = await world.connect()
-        watch = Witness()
+    async def test_exists_watch_fires_on_creation_change_and_deletion(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
+        watch = RecordingWatcher()
         assert await store.watch_exists("/a", watch) is None
         await store.create("/a")
         assert await watch.next() == WatchedEvent(WatchedEventType.CREATED, "/a")
@@ -550,13 +550,13 @@ class StoreContract(abc.ABC):
         await store.watch_exists("/a", watch)
         await store.delete("/a")
         assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_children_watch_tells_of_coming_and_going(self, world: World) -> None:
-        store = await world.connect()
+    async def test_children_watch_fires_on_creation_and_deletion(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
-        watch = Witness()
+        watch = RecordingWatcher()
         assert await store.watch_children("/a", watch) == []
         await store.create("/a/b")
         assert await watch.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
@@ -566,24 +566,24 @@ class StoreContract(abc.ABC):
         await store.watch_children("/a", watch)
         await store.delete("/a")
         assert await watch.next() == WatchedEvent(WatchedEventType.DELETED, "/a")
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_children_watch_ignores_data_and_grandchildren(self, world: World) -> None:
-        store = await world.connect()
+    async def test_children_watch_ignores_data_and_grandchildren(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
         await store.create("/a/b")
-        watch = Witness()
+        watch = RecordingWatcher()
         await store.watch_children("/a", watch)
         await store.set("/a", b"1")
         await store.set("/a/b", b"1")
         await store.create("/a/b/c")
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_watchers_of_a_session_hear_in_the_order_of_changes(self, world: World) -> None:
-        writer, reader = await world.connect(), await world.connect()
-        watch = Witness()
+    async def test_watches_fire_in_order_of_changes(self, fixture: StoreFixture) -> None:
+        writer, reader = await fixture.connect(), await fixture.connect()
+        watch = RecordingWatcher()
         for number in range(5):
             await writer.create(f"/n{number}")
             await reader.watch_data(f"/n{number}", watch)
@@ -593,10 +593,10 @@ class StoreContract(abc.ABC):
         assert told == ["/n3", "/n1", "/n4", "/n0", "/n2"]
 
     @scenario
-    async def test_change_can_be_read_when_its_event_comes(self, world: World) -> None:
-        writer, reader = await world.connect(), await world.connect()
+    async def test_change_is_readable_when_watch_fires(self, fixture: StoreFixture) -> None:
+        writer, reader = await fixture.connect(), await fixture.connect()
         await writer.create("/a", b"0")
-        watch = Witness()
+        watch = RecordingWatcher()
         for number in range(1, 6):
             await reader.watch_data("/a", watch)
             await writer.set("/a", b"%d" % number)
@@ -604,46 +604,46 @@ class StoreContract(abc.ABC):
             assert (await reader.get("/a"))[0] == b"%d" % number
 
     @scenario
-    async def test_watch_registered_twice_tells_once(self, world: World) -> None:
-        store = await world.connect()
+    async def test_watch_set_twice_fires_once(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
-        watch = Witness()
+        watch = RecordingWatcher()
         await store.watch_data("/a", watch)
         await store.watch_data("/a", watch)
         await store.set("/a", b"1")
         await watch.next()
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_several_watchers_of_one_node_all_hear(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
-        await one.create("/a")
-        watches = [Witness() for _ in range(3)]
-        await one.watch_data("/a", watches[0])
-        await one.watch_data("/a", watches[1])
-        await two.watch_exists("/a", watches[2])
-        await one.set("/a", b"1")
+    async def test_all_watchers_of_a_node_fire(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
+        await first.create("/a")
+        watches = [RecordingWatcher() for _ in range(3)]
+        await first.watch_data("/a", watches[0])
+        await first.watch_data("/a", watches[1])
+        await second.watch_exists("/a", watches[2])
+        await first.set("/a", b"1")
         for watch in watches:
             assert await watch.next() == WatchedEvent(WatchedEventType.CHANGED, "/a")
 
     @scenario
-    async def test_refused_write_tells_nobody(self, world: World) -> None:
-        store = await world.connect()
+    async def test_failed_write_fires_no_watch(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
-        watch = Witness()
+        watch = RecordingWatcher()
         await store.watch_data("/a", watch)
         await store.watch_children("/a", watch)
-        with refused(BadVersion):
+        with raises(BadVersion):
             await store.set("/a", b"1", version=9)
-        with refused(NoNode, op_index=2):
+        with raises(NoNode, op_index=2):
             await store.multi([SetDataOp("/a", b"1"), CreateOp("/a/b"), DeleteOp("/none")])
-        assert await watch.silent(store)
+        assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_multi_tells_of_each_change(self, world: World) -> None:
-        store = await world.connect()
+    async def test_multi_fires_watches_for_each_change(self, fixture: StoreFixture) -> None:
+        store = await fixture.connect()
         await store.create("/a")
-        data, children, created = Witness(), Witness(), Witness()
+        data, children, created = RecordingWatcher(), RecordingWatcher(), RecordingWatcher()
         await store.watch_data("/a", data)
         await store.watch_children("/a", children)
         await store.watch_exists("/a/b", created)
@@ -652,27 +652,27 @@ class StoreContract(abc.ABC):
         assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/a")
         assert await created.next() == WatchedEvent(WatchedEventType.CREATED, "/a/b")
         for watch in (data, children, created):
-            assert await watch.silent(store)
+            assert await watch.has_no_more_events(store)
 
     @scenario
-    async def test_end_of_a_session_tells_those_who_watch_its_nodes(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
-        await one.create("/ids")
-        await one.create("/ids/1", ephemeral=True)
-        node, children = Witness(), Witness()
-        await two.watch_data("/ids/1", node)
-        await two.watch_children("/ids", children)
-        await one.close()
+    async def test_session_end_fires_watches_of_its_ephemeral_nodes(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
+        await first.create("/ids")
+        await first.create("/ids/1", ephemeral=True)
+        node, children = RecordingWatcher(), RecordingWatcher()
+        await second.watch_data("/ids/1", node)
+        await second.watch_children("/ids", children)
+        await first.close()
         assert await node.next() == WatchedEvent(WatchedEventType.DELETED, "/ids/1")
         assert await children.next() == WatchedEvent(WatchedEventType.CHILDREN, "/ids")
-        assert await two.children("/ids") == []
+        assert await second.children("/ids") == []
 
     @scenario
-    async def test_closed_session_hears_nothing_more(self, world: World) -> None:
-        one, two = await world.connect(), await world.connect()
-        await two.create("/a")
-        watch = Witness()
-        await one.watch_data("/a", watch)
-        await one.close()
-        await two.set("/a", b"1")
-        assert await watch.silent(two)
+    async def test_closed_session_gets_no_events(self, fixture: StoreFixture) -> None:
+        first, second = await fixture.connect(), await fixture.connect()
+        await second.create("/a")
+        watch = RecordingWatcher()
+        await first.watch_data("/a", watch)
+        await first.close()
+        await second.set("/a", b"1")
+        assert await watch.has_no_more_events(second)

@@ -1,4 +1,4 @@
-"""Workers without threads: work is done in the awaiting task's turn, so that a simulation stays in order."""
+"""Workers without threads: work runs in the awaiting task, so that simulations are deterministic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class InlineWorkers:
-    """``ran`` and ``ran_alone`` count what was asked for."""
+    """``ran`` and ``ran_alone`` count the calls."""
 
     def __init__(self) -> None:
         self.ran = 0

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from odradek.testing.clock import WALL_START_MS, Process, Stuck, VirtualClock, run_virtually
+from odradek.testing.clock import WALL_START_MS, Deadlock, Process, VirtualClock, run_virtually
 
 
 def test_virtual_day_takes_no_real_time():
@@ -37,7 +37,7 @@ def test_deadlock_is_reported():
     async def main():
         await asyncio.Event().wait()
 
-    with pytest.raises(Stuck):
+    with pytest.raises(Deadlock):
         run_virtually(main)
 
 
