@@ -53,7 +53,7 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "with one replica the high watermark is the end of the log",
         f"{REPLICATION}/isr_state.py",
-        "            return end_offset if end_offset > current else current\n",
+        "            return log_end_offset if log_end_offset > current else current\n",
         "            return current\n",
         ("unit/replication/test_isr_state.py::test_high_watermark_of_single_replica_is_log_end_offset",),
     ),
@@ -67,8 +67,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "read_committed is told of aborted transactions",
         f"{REPLICATION}/partition.py",
-        "fetched, may_block) if is_committed else None",
-        "fetched, may_block) if not is_committed else None",
+        "                if is_committed\n                else None",
+        "                if not is_committed\n                else None",
         (
             "unit/broker/handlers/test_read_committed.py::test_read_committed_returns_aborted_transactions",
             "clients/test_consumer.py::test_read_committed_skips_aborted_records",
@@ -274,8 +274,8 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "no two brokers give out the same producer id",
         f"{STORE}/producer_id_manager.py",
-        "            await store.set(path, encode_producer_id_block(block), stat.version)\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
-        "            await store.set(path, encode_producer_id_block(block))\n        except BadVersion:\n            continue  # another broker was quicker\n        return block",
+        "            await store.set(path, encode_producer_id_block(block), stat.version)\n        except BadVersion:\n            continue  # another broker was first\n        return block",
+        "            await store.set(path, encode_producer_id_block(block))\n        except BadVersion:\n            continue  # another broker was first\n        return block",
         ("unit/store/test_producer_id_manager.py::test_brokers_never_share_a_producer_id",),
     ),
     Plant(
@@ -311,7 +311,7 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "appends of one connection stay in order on threads",
         f"{REPLICATION}/append_queue.py",
-        "        return (partition, source) in self._waiting",
+        "        return (partition, source) in self._queues",
         "        return False",
         (
             "unit/broker/handlers/test_produce_validation_threads.py::test_appends_of_one_connection_to_one_partition_keep_their_order",
@@ -320,14 +320,14 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a full target makes a move wait",
         f"{REPLICATION}/alter_log_dirs.py",
-        "            if is_broken or (isinstance(refused, BrokerError) and refused.code != _NO_ROOM):\n                raise",
+        "            if is_broken or (isinstance(error, BrokerError) and error.code != _DISK_FULL):\n                raise",
         "            raise",
         ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_full_target_log_dir_delays_the_move",),
     ),
     Plant(
         "a move goes on after a restart",
         f"{REPLICATION}/alter_log_dirs.py",
-        "                self._start(_Move(partition, source, directory, future))",
+        "                self._start_copy(_Move(partition, source, directory, future))",
         "                self._drop_future(directory, topic_partition)",
         ("unit/broker/handlers/test_alter_replica_log_dirs.py::test_move_resumes_after_a_restart",),
     ),
@@ -355,7 +355,7 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "partitions without a log get one once there is room",
         f"{REPLICATION}/replica_manager.py",
-        "                placed.append(topic_partition)",
+        "                usable.append(topic_partition)",
         "                pass",
         (
             "unit/broker/storage/test_full_disk_new_partitions.py::test_new_partitions_come_online_once_there_is_disk_space",
@@ -365,7 +365,7 @@ BROKER_PLANTS: list[Plant] = [
     Plant(
         "a log that could not be opened is opened once it can",
         f"{REPLICATION}/replica_manager.py",
-        "            return await holder.reopen(topic_partition)",
+        "            return await unusable_in.reopen(topic_partition)",
         "            return False",
         (
             "unit/broker/storage/test_unusable_log.py::test_unrecoverable_log_takes_the_partition_offline_until_repaired",

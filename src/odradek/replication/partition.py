@@ -173,8 +173,8 @@ class Partition:
                 produce_version=produce_version,
                 limits=EVENT_LOOP_LIMITS,
             )
-        except StorageError as broken:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        except StorageError as error:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if self.log.is_flush_due:
             self.is_flush_pending = True
         self._advance_high_watermark(now_ms)
@@ -212,8 +212,8 @@ class Partition:
     def _append_checked(self, append: Callable[[], LogAppendInfo], now_ms: int) -> LogAppendInfo:
         try:
             appended = append()
-        except StorageError as broken:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        except StorageError as error:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if self.log.is_flush_due:
             self.is_flush_pending = True
         self._advance_high_watermark(now_ms)
@@ -298,8 +298,8 @@ class Partition:
                 if is_committed
                 else None
             )
-        except StorageError as broken:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken
+        except StorageError as error:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         data = b"" if fetched.first_entry_incomplete else fetched.data
         result = FetchPartitionData(
             request, ErrorCode.NONE, high_watermark, stable, log.log_start_offset, data, len(data)
