@@ -1,1 +1,1 @@
-"""What tests that start real processes share: a broker to talk to, raw connections, hand-made batches."""
+"""Shared test support: broker processes, raw connections, hand-made batches, simulations."""

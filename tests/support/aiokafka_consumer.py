@@ -1,4 +1,4 @@
-"""The end of an aiokafka consumer, also right after its broker was away."""
+"""Shutdown of aiokafka consumers, also right after a broker restart."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 async def stop_consumer(consumer: Any) -> None:
-    """Stop it whole.
+    """Stop a consumer completely.
 
-    ``stop`` leaves the group, then cancels fetches, then closes connections. A fetch that has failed rests
-    for ``retry_backoff_ms`` where it does not expect to be cancelled, and ends ``stop`` itself by that.
+    ``stop`` leaves the group, then cancels fetches, then closes connections. A failed fetch sleeps for
+    ``retry_backoff_ms`` without expecting cancellation, which can abort ``stop``.
     """
     try:
         await consumer.stop()

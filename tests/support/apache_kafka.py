@@ -1,10 +1,11 @@
-"""Apache Kafka in the foreground, for tests that are run against it too::
+"""Apache Kafka in the foreground, to run tests against it::
 
     ODRADEK_TEST_BROKER="python -m tests.support.apache_kafka 4.1.1" pytest tests/clients
 
-starts every broker a test asks for as one Kafka node (broker and KRaft controller in one process) on the
-port and directory the test gives. Its jars come from Maven Central, once, into the cache of the benchmarks;
-``python -m tests.support.apache_kafka 4.1.1`` alone fetches them, which may take longer than a test waits.
+starts every broker of a test as one Kafka node (broker and KRaft controller in one process) on the test's
+port and directory. Its jars are downloaded once from Maven Central into the cache of the benchmarks;
+``python -m tests.support.apache_kafka 4.1.1`` downloads them only, which may take longer than a test's
+timeout.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ def _run_node(jars: Path, port: str, directory: str, *settings: str) -> None:
     properties = home.parent / f"{home.name}-server.properties"
     if not (home / "meta.properties").exists():
         _configure(properties, int(port), home, settings)
-        cluster = f"--cluster-id={_cluster_id()}"  # in one word: an id may begin with a dash
+        cluster = f"--cluster-id={_cluster_id()}"  # one argument: an id may begin with a dash
         _run(jars, "kafka.tools.StorageTool", "format", cluster, "-c", str(properties))
     os.execvp("java", _java(jars, "kafka.Kafka", str(properties)))
 
 
 def fetched_jars(version: str) -> Path:
-    """Return the folder with Kafka's jars; fetched when it is not there yet."""
+    """Return the directory of Kafka's jars, downloading them if needed."""
     home = cache() / f"kafka-node-{version}"
     try:
         return maven.fetched_jars(home, POM.format(version=version), JAR_COUNT_MIN)

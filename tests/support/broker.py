@@ -1,14 +1,14 @@
-"""A broker in a process of its own, started and stopped the way people do it.
+"""A broker in its own process, started from the command line.
 
-Every broker a test starts ends by SIGTERM (or by a test's own kill) of the process id that was started, and
-is checked when it ends: exit status 0, no traceback among its words.
+Every broker a test starts is ended by SIGTERM (or killed by the test) and checked: exit status 0, no
+traceback in its output.
 
 Two environment variables point the same tests at another broker:
 
-- ``ODRADEK_TEST_BOOTSTRAP=host:port``: use the broker that is running there. Tests that need to start, stop
-  or configure their own are then skipped.
-- ``ODRADEK_TEST_BROKER="words of a command"``: start brokers with that command and PORT DIRECTORY
-  [name=value ...], which stays in the foreground until SIGTERM. Its exit status is not checked.
+- ``ODRADEK_TEST_BOOTSTRAP=host:port``: use the broker running there. Tests that start, stop or configure
+  their own broker are skipped.
+- ``ODRADEK_TEST_BROKER="COMMAND"``: start brokers with that command and the arguments PORT DIRECTORY
+  [name=value ...]. It runs in the foreground until SIGTERM. Its exit status is not checked.
   ``tests.support.apache_kafka`` is such a command.
 """
 
@@ -32,20 +32,20 @@ from tests.support.raw_connection import broker_answers
 START_SECONDS_MAX = 40
 STOP_SECONDS_MAX = 20
 WORDS_SHOWN = 4_000
-"""How many characters of a failed broker's output a failure shows."""
+"""Characters of a failed broker's output that a failure shows."""
 
 BASE_SETTINGS = {"log.retention.ms": "-1"}
-"""Tests write records of fixed days long past: with Kafka's week a broker would delete them whenever its
-round of retention comes by. Everything else is as by default; a test's own settings stand above."""
+"""Tests write records with old timestamps, which Kafka's default retention of a week would delete. A test's
+own settings override this."""
 
 FOREIGN_BOOTSTRAP = os.environ.get("ODRADEK_TEST_BOOTSTRAP")
 FOREIGN_COMMAND = os.environ.get("ODRADEK_TEST_BROKER")
 IS_FOREIGN = FOREIGN_BOOTSTRAP is not None or FOREIGN_COMMAND is not None
-"""True when the tests run against somebody else's broker: for the few places where ours promises more."""
+"""True when the tests run against another broker: for the few tests of behaviour specific to ours."""
 
 
 def free_port() -> int:
-    """A port nobody listened on a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -53,11 +53,11 @@ def free_port() -> int:
 
 
 class Broker:
-    """One broker on one port and one data directory; may be started again after it ended."""
+    """One broker on one port and one data directory; may be restarted."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         if FOREIGN_BOOTSTRAP is not None:
-            pytest.skip("needs to start its own broker, but ODRADEK_TEST_BOOTSTRAP names a running one")
+            pytest.skip("starts its own broker, but ODRADEK_TEST_BOOTSTRAP is set")
         self.directory = directory
         self.settings = BASE_SETTINGS | dict(settings or {})
         self.port = free_port()
@@ -66,7 +66,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients call ``bootstrap.servers``."""
+        """Value for ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -77,11 +77,11 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """True while the process lives."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Broker:
-        """Start the process and wait until it answers and knows itself."""
+        """Start the process and wait until its metadata includes the broker itself."""
         assert not self.is_running
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._output.open("ab") as output:
@@ -91,19 +91,19 @@ class Broker:
         deadline = time.monotonic() + START_SECONDS_MAX
         while not broker_answers(self.bootstrap):
             if self._process.poll() is not None:
-                pytest.fail(f"the broker ended with status {self._process.returncode}:\n{self.output()}")
+                pytest.fail(f"the broker exited with status {self._process.returncode}:\n{self.output()}")
             if time.monotonic() > deadline:
                 self.kill()
-                pytest.fail(f"no answer from the broker after {START_SECONDS_MAX} s:\n{self.output()}")
+                pytest.fail(f"no response from the broker after {START_SECONDS_MAX} s:\n{self.output()}")
             time.sleep(0.05)
         return self
 
     def terminate(self) -> None:
-        """Send SIGTERM and return at once."""
+        """Send SIGTERM without waiting."""
         os.kill(self.pid, signal.SIGTERM)
 
     def stop(self) -> None:
-        """SIGTERM, wait for the end, and check that it was a clean one."""
+        """Send SIGTERM, wait for the exit, and check that it was clean."""
         if self._process is None:
             return
         if self.is_running:
@@ -111,7 +111,7 @@ class Broker:
         self.wait()
 
     def wait(self) -> None:
-        """Wait for an end that was asked for, and check that it was a clean one."""
+        """Wait for a requested exit, and check that it was clean."""
         assert self._process is not None
         try:
             status = self._process.wait(STOP_SECONDS_MAX)
@@ -120,11 +120,11 @@ class Broker:
             pytest.fail(f"still running {STOP_SECONDS_MAX} s after SIGTERM:\n{self.output()}")
         self._process = None
         if FOREIGN_COMMAND is None:
-            assert status == 0, f"the broker ended with status {status}:\n{self.output()}"
+            assert status == 0, f"the broker exited with status {status}:\n{self.output()}"
         self.check_output()
 
     def wait_for_failed_exit(self) -> tuple[int, str]:
-        """Wait for an end nobody asked for: exit status and what it printed."""
+        """Wait for an exit that was not requested; return exit status and output."""
         assert self._process is not None
         status = self._process.wait(STOP_SECONDS_MAX)
         self._process = None
@@ -132,32 +132,32 @@ class Broker:
         return status, self.output()
 
     def kill(self) -> None:
-        """SIGKILL: the process ends between any two instructions."""
+        """Send SIGKILL and wait."""
         self.kill_if_running()
         self.check_output()
 
     def kill_if_running(self) -> None:
-        """SIGKILL without a look at the broker's words, for a test that has failed already."""
+        """Send SIGKILL without checking the output, after a failed test."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         self._process = None
 
     def run_to_exit(self, within_seconds: float = 30) -> tuple[int, str]:
-        """Run the broker where it is expected not to start: exit status and what it printed."""
+        """Run a broker that is expected to fail at startup; return exit status and output."""
         done = subprocess.run(
             self._command(), capture_output=True, timeout=within_seconds, cwd=self.directory, check=False
         )
         return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
 
     def traceback(self) -> str | None:
-        """The first traceback the broker printed, if any."""
+        """Return the first traceback in the output, if any."""
         said = self._output.read_text(errors="replace")
         found = said.find("Traceback")
         return None if found < 0 else said[max(0, found - 300) : found + WORDS_SHOWN]
 
     def traceback_counts(self) -> Counter[str]:
-        """How often each kind of traceback was printed: its last place in our code, and the error."""
+        """Count tracebacks by their last line in our code and their error."""
         kinds: Counter[str] = Counter()
         for piece in self._output.read_text(errors="replace").split("Traceback (most recent call last):")[1:]:
             places = re.findall(r'/odradek/(\S+\.py)", line (\d+)', piece)
@@ -172,7 +172,7 @@ class Broker:
             assert self.traceback() is None, self.traceback()
 
     def output(self) -> str:
-        """The end of what the broker printed."""
+        """Return the end of the broker's output."""
         return self._output.read_text(errors="replace")[-WORDS_SHOWN:]
 
     def _command(self) -> list[str]:
@@ -187,14 +187,14 @@ class Broker:
 
 
 class ExternalBroker:
-    """The broker named by ``ODRADEK_TEST_BOOTSTRAP``: not ours to start, stop or read."""
+    """The broker of ``ODRADEK_TEST_BOOTSTRAP``, which tests neither start nor stop."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.port = int(bootstrap.rpartition(":")[2])
 
     def output(self) -> str:
-        """Nothing is known of its output."""
+        """Return a placeholder: the output is not accessible."""
         return f"(running elsewhere: {self.bootstrap})"
 
 

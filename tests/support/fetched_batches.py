@@ -1,4 +1,4 @@
-"""Bytes as brokers answer fetches with: batches of all formats, transactions, gaps, a cut-off end."""
+"""Generated fetch responses: batches of all formats, transactions, gaps, a truncated last batch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def marker(offset: int, producer_id: int, kind: ControlRecordType) -> bytes:
 
 @st.composite
 def fetches(draw: st.DrawFn) -> bytes:
-    """Some batches of any format one after the other, at rising offsets, and perhaps a cut-off one."""
+    """Draw batches of any format at increasing offsets, and perhaps a truncated last one."""
     parts = []
     offset = draw(st.integers(0, 5))
     for _ in range(draw(st.integers(1, 4))):

@@ -1,4 +1,4 @@
-"""The broker fixtures of every test folder that talks to a real process."""
+"""Fixtures of broker processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.broker import FOREIGN_BOOTSTRAP, Broker, ExternalBroker, Sess
 
 
 class StartBroker:
-    """Starts brokers with a test's own settings, each in a directory of its own."""
+    """Starts brokers with a test's settings, each in its own directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -27,7 +27,7 @@ class StartBroker:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionBroker]:
-    """The broker most tests share: no settings of its own."""
+    """The broker shared by most tests, with default settings."""
     if FOREIGN_BOOTSTRAP is not None:
         yield ExternalBroker(FOREIGN_BOOTSTRAP)
         return
@@ -44,7 +44,7 @@ def bootstrap(broker: SessionBroker) -> str:
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Start brokers with a test's own settings; they end with the test, cleanly."""
+    """Start brokers with a test's settings; they are stopped at the end of the test."""
     start = StartBroker(tmp_path)
     yield start
     for one in start.started:
@@ -53,24 +53,24 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name no other test uses."""
+    """A unique topic name."""
     return new_topic_name(request.node.name)
 
 
 _serial = itertools.count()
 _session = f"{time.time_ns() // 1_000_000:x}"
-"""Tells the topics of this run from those of earlier ones on a broker that stays."""
+"""Distinguishes the topics of this run on a long-running broker."""
 
 
 def new_topic_name(of: str) -> str:
-    """A legal topic name that says which test made it."""
+    """Return a legal topic name derived from a test name."""
     legal = "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in of)
     return f"{legal[:180]}-{_session}-{next(_serial)}"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """A failed test shows the last words of the brokers it used."""
+    """Add the output of the brokers to the report of a failed test."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         used = item.funcargs.get("broker")

@@ -1,4 +1,4 @@
-"""The few requests that tests make by hand, built with kio at one version each."""
+"""Requests built with kio, each at one version."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from tests.support.raw_connection import RawConnection
 
 LED = (0, 1)
-"""Error codes of a fetch from a leader: none, or an offset out of range."""
+"""Error codes of a fetch from a leader: NONE, or OFFSET_OUT_OF_RANGE."""
 
 Message = Any
-"""A kio message: its classes are made from tables, share no base, and want their own kinds of numbers."""
+"""A kio message; kio's generated classes share no base class."""
 
 
 def kio_requests(api: str, version: int) -> Any:
-    """The module of kio that holds a request and its structures."""
+    """Return the kio module of a request and its structures."""
     return import_module(f"kio.schema.{api}.v{version}.request")
 
 
@@ -29,7 +29,7 @@ produce = kio_requests("produce", 8)
 
 
 def produce_request(topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0) -> Message:
-    """Produce 8 of one partition."""
+    """Build a Produce request (version 8) for one partition."""
     data = produce.PartitionProduceData(index=partition, records=records)
     return produce.ProduceRequest(
         transactional_id=None,
@@ -40,7 +40,7 @@ def produce_request(topic: str, records: bytes | None, *, acks: int = -1, partit
 
 
 def produced_partition(response: Message) -> Message:
-    """The answer of the one partition that a Produce asked about."""
+    """Return the single partition of a Produce response."""
     (topic,) = response.responses
     (partition,) = topic.partition_responses
     return partition
@@ -49,7 +49,7 @@ def produced_partition(response: Message) -> Message:
 def fetch_request(
     topic: str, offset: int = 0, *, wait_ms: int = 0, bytes_min: int = 1, bytes_max: int = 1 << 26
 ) -> Message:
-    """Fetch 11 of partition 0 without a session."""
+    """Build a Fetch request (version 11) for partition 0 without a session."""
     wanted = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
     return fetch.FetchRequest(
         max_wait=timedelta(milliseconds=wait_ms),
@@ -61,7 +61,7 @@ def fetch_request(
 
 
 def fetched_partition(response: Message) -> Message:
-    """The answer of the one partition that a Fetch asked about."""
+    """Return the single partition of a Fetch response."""
     (topic,) = response.responses
     (partition,) = topic.partitions
     return partition
@@ -70,7 +70,7 @@ def fetched_partition(response: Message) -> Message:
 def create_topics_request(
     topic: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None, *, replicas: int = 1
 ) -> Message:
-    """CreateTopics 5 of one topic."""
+    """Build a CreateTopics request (version 5) for one topic."""
     new = create_topics.CreatableTopic(
         name=topic,
         num_partitions=partitions,
@@ -87,7 +87,7 @@ def create_topics_request(
 
 
 def metadata_request(*topics: str, create: bool = False) -> Message:
-    """Metadata 9 of some topics, or of all if none is named."""
+    """Build a Metadata request (version 9) for these topics, or for all."""
     wanted = tuple(metadata.MetadataRequestTopic(name=topic) for topic in topics)
     return metadata.MetadataRequest(
         topics=wanted or None,
@@ -100,13 +100,13 @@ def metadata_request(*topics: str, create: bool = False) -> Message:
 def create_topic(
     connection: RawConnection, topic: str, configs: Mapping[str, str | None] | None = None
 ) -> None:
-    """Create a topic of one partition, or fail."""
+    """Create a topic with one partition."""
     (created,) = connection.exchange(create_topics_request(topic, 1, configs)).topics
     assert created.error_code == 0, created
 
 
 def stored_batches(bootstrap: str, topic: str, offset: int = 0) -> bytes:
-    """The batches of partition 0 as they lie in the log."""
+    """Return the batches of partition 0 as stored in the log."""
     with RawConnection(bootstrap) as connection:
         partition = fetched_partition(connection.exchange(fetch_request(topic, offset)))
     assert partition.error_code == 0, partition
@@ -114,10 +114,10 @@ def stored_batches(bootstrap: str, topic: str, offset: int = 0) -> bytes:
 
 
 def wait_until_led(bootstrap: str, topic: str, within_seconds: float = 20) -> None:
-    """Wait until partition 0 can be read: after a restart a broker may first have to be made its leader."""
+    """Wait until partition 0 has a leader, after a restart."""
     deadline = time.monotonic() + within_seconds
     with RawConnection(bootstrap) as connection:
-        # Offset 0 may be gone already; only a leader says so.
+        # Offset 0 may be deleted already; only a leader reports that.
         while (answer := fetched_partition(connection.exchange(fetch_request(topic)))).error_code not in LED:
             assert time.monotonic() < deadline, answer
             time.sleep(0.05)

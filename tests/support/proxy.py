@@ -1,10 +1,10 @@
-"""A proxy that knows requests when it sees them, and can have somebody killed at one of them.
+"""A proxy that recognises requests and can kill a process at a chosen one.
 
-It cuts the stream of a connection into frames, reads API key and client id, and hands on. One point may be
-armed at a time for a client: when the request comes, the victim is killed before it is handed on, right after
-that, when its answer is there, or when the answer has been handed on. Requests of chosen kinds come to the
-broker twice, one in ten, as after a retry whose first try was not lost. Clients reach the broker through it
-alone: it is what the broker advertises.
+It splits a connection into frames, reads API key and client id, and forwards them. One kill point may be
+armed at a time for a client: when the request arrives, the victim is killed before it is forwarded, right
+after that, when its response arrives, or after the response has been forwarded. Requests of chosen APIs are
+sent to the broker twice with a probability of one in ten, as after a retry whose first attempt was not
+lost. Clients reach the broker only through the proxy, which is the advertised listener.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 DOUBLED_SHARE = 0.1
 CLOSING_PASSES = 3
-"""A transport that is aborted is closed in one of the next passes of the loop."""
+"""Loop iterations after which aborted transports are closed."""
 
 
 class Moment(Enum):
-    """When the victim dies."""
+    """When the victim is killed."""
 
     BEFORE = "before it is sent"
     UNDER_WAY = "as it is under way"
@@ -34,7 +34,7 @@ class Moment(Enum):
 
 
 class Point(NamedTuple):
-    """A request of a client, the next of its kind, and the moment."""
+    """The next request of an API by a client, and the moment of the kill."""
 
     client_id: str
     api_key: int
@@ -42,7 +42,7 @@ class Point(NamedTuple):
 
 
 class Trap:
-    """A point that is waiting for its request."""
+    """An armed kill point."""
 
     def __init__(self, point: Point, kill: Callable[[], None]) -> None:
         self.point = point
@@ -50,7 +50,7 @@ class Trap:
         self._sprung = threading.Event()
 
     def spring(self) -> None:
-        """The victim dies; the connection that had the request goes too."""
+        """Kill the victim and drop the connection of the request."""
         self._kill()
         self._sprung.set()
         raise ConnectionAbortedError("the point was reached")
@@ -60,22 +60,22 @@ class Trap:
         return self._sprung.is_set()
 
     def wait(self, seconds_max: float) -> bool:
-        """Wait until the victim is dead; give whether it is."""
+        """Wait until the victim is dead; return whether it is."""
         return self._sprung.wait(seconds_max)
 
 
 class Awaited(NamedTuple):
-    """An answer that is due, in its turn."""
+    """A pending response, in order."""
 
     trap: Trap | None
     is_dropped: bool = False
 
 
 class Proxy(threading.Thread):
-    """Listens on a port of its own, in a thread and a loop of its own."""
+    """Listens on its own port, in its own thread and event loop."""
 
     def __init__(self, port: int, broker_port: int, doubled: Container[int], seed: int) -> None:
-        """``doubled`` are the API keys of requests that may come twice."""
+        """``doubled`` are the API keys of requests that may be sent twice."""
         super().__init__(daemon=True)
         self._doubled = doubled
         self._chance = random.Random(seed)
@@ -105,7 +105,7 @@ class Proxy(threading.Thread):
         self._loop.close()
 
     async def _end_connections(self) -> None:
-        """Leave no transport open: the collector would complain of it in the midst of another test."""
+        """Close all transports: an open one would warn during another test."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -120,7 +120,7 @@ class Proxy(threading.Thread):
         self.join()
 
     def arm(self, point: Point, kill: Callable[[], None]) -> Trap:
-        """Wait for this point; the kill is called in the proxy's thread."""
+        """Arm a kill point; ``kill`` is called in the proxy's thread."""
         trap = Trap(point, kill)
         self._loop.call_soon_threadsafe(self._traps.append, trap)
         return trap
@@ -199,7 +199,7 @@ class Proxy(threading.Thread):
         return False
 
     def _trap_for(self, frame: bytes) -> Trap | None:
-        """Take the trap that waits for this request, if there is one."""
+        """Remove and return the trap for this request, if any."""
         api_key, _, _, size = struct.unpack_from(">hhih", frame, 4)
         client_id = frame[14 : 14 + max(size, 0)].decode()
         for trap in self._traps:
@@ -210,6 +210,6 @@ class Proxy(threading.Thread):
 
 
 async def _frame(stream: asyncio.StreamReader) -> bytes:
-    """The next frame with its length."""
+    """Read the next frame, with its length."""
     prefix = await stream.readexactly(4)
     return prefix + await stream.readexactly(struct.unpack(">i", prefix)[0])

@@ -1,7 +1,7 @@
-"""A bare connection to a broker: frames and bytes, no client in between.
+"""A raw connection to a broker: frames and bytes, without a client.
 
-Messages are built and read by ``kio``, which was written elsewhere, or by hand; never by our own wire layer,
-so that a mistake there cannot hide itself.
+Messages are encoded and decoded by ``kio``, an independent implementation, or by hand; never by our own
+wire layer, whose bugs would cancel out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANSWER_SECONDS_MAX = 15.0
 
 
 class ConnectionEnded(Exception):
-    """The broker closed the connection where bytes were expected."""
+    """Raised when the broker closes the connection while bytes are expected."""
 
 
 class RawConnection:
@@ -49,29 +49,29 @@ class RawConnection:
         self.close()
 
     def close(self) -> None:
-        """Close our end."""
+        """Close the connection."""
         self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self._socket.sendall(data)
 
     def finish_sending(self) -> None:
-        """Say that no more bytes will come, and keep reading."""
+        """Shut down the sending side, and keep reading."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def send_frame(self, body: bytes) -> None:
-        """Send bytes behind their length."""
+        """Send bytes as a frame."""
         self.send(struct.pack(">i", len(body)) + body)
 
     def request(self, message: Any, client_id: str | None = "raw") -> int:
-        """Send a kio request; gives its correlation id."""
+        """Send a kio request; return its correlation id."""
         correlation_id = next(self._correlation_ids)
         self.send_frame(request_body(message, correlation_id, client_id))
         return correlation_id
 
     def receive(self, count: int) -> bytes:
-        """Exactly so many bytes; ConnectionEnded if they do not come."""
+        """Receive exactly ``count`` bytes; raises ConnectionEnded."""
         data = bytearray()
         while len(data) < count:
             try:
@@ -84,28 +84,28 @@ class RawConnection:
         return bytes(data)
 
     def receive_frame(self) -> bytes:
-        """The next frame without its length."""
+        """Receive the next frame, without its length."""
         (size,) = struct.unpack(">i", self.receive(4))
         return self.receive(size)
 
     def response(self, request: Any) -> tuple[int, Any]:
-        """The next frame, read as the answer to a request of this kind: correlation id and kio response."""
+        """Receive the response to this request; return correlation id and kio response."""
         kind = load_response_schema(request.__api_key__, request.__version__)
         frame = self.receive_frame()
         header, size = entity_reader(kind.__header_schema__)(frame, 0)
         body, body_size = entity_reader(kind)(frame, size)
-        assert size + body_size == len(frame), "the answer has bytes its schema does not know"
+        assert size + body_size == len(frame), "the response has trailing bytes"
         return header.correlation_id, body
 
     def exchange(self, message: Any) -> Any:
-        """Send one kio request and read its answer."""
+        """Send one kio request and return its response."""
         sent = self.request(message)
         correlation_id, body = self.response(message)
         assert correlation_id == sent
         return body
 
     def is_closed_by_broker(self, within_seconds: float = 5.0) -> bool:
-        """True once the broker's end of the connection is closed; bytes before that are an error."""
+        """Wait until the broker has closed the connection; bytes before that are an error."""
         self._socket.settimeout(within_seconds)
         try:
             chunk = self._socket.recv(1)
@@ -115,12 +115,12 @@ class RawConnection:
             return False
         finally:
             self._socket.settimeout(ANSWER_SECONDS_MAX)
-        assert chunk == b"", "the broker answered where it should close"
+        assert chunk == b"", "the broker sent bytes instead of closing the connection"
         return True
 
 
 def request_body(message: Any, correlation_id: int, client_id: str | None = "raw") -> bytes:
-    """A kio request with its header, as a frame's content."""
+    """Encode a kio request with its header, without the frame length."""
     buffer = io.BytesIO()
     header_kind = message.__header_schema__
     header = header_kind(
@@ -135,13 +135,13 @@ def request_body(message: Any, correlation_id: int, client_id: str | None = "raw
 
 
 def header_v1(api_key: int, version: int, correlation_id: int = 0, client_id: str = "raw") -> bytes:
-    """A request header of the kind before flexible versions, written by hand."""
+    """Encode a request header version 1 by hand."""
     name = client_id.encode()
     return struct.pack(">hhih", api_key, version, correlation_id, len(name)) + name
 
 
 def broker_answers(bootstrap: str) -> bool:
-    """True once the broker at this address names at least one broker, itself, in its metadata."""
+    """Return whether the broker's metadata includes at least one broker."""
     no_topics = struct.pack(">i", 0)
     try:
         with RawConnection(bootstrap) as connection:

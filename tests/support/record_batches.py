@@ -1,4 +1,4 @@
-"""Record batches of magic 2 written by hand, so that every field can be made wrong on purpose.
+"""Record batches of magic 2 encoded by hand, so that every field can be made invalid.
 
 Layout: base offset i64, length i32, leader epoch i32, magic i8, CRC-32C u32 of all that follows,
 attributes i16, last offset delta i32, base and maximal timestamp i64, producer id i64, producer epoch i16,
@@ -18,7 +18,7 @@ BEFORE_LENGTH_BYTES = 12
 
 
 def varint(value: int) -> bytes:
-    """A zigzag varint."""
+    """Encode a zigzag varint."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -35,7 +35,7 @@ def record(
     timestamp_delta: int = 0,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> bytes:
-    """One record with its length in front."""
+    """Encode one record with its length."""
     body = bytearray(b"\0" + varint(timestamp_delta) + varint(offset_delta))
     for part in (key, value):
         body += varint(-1) if part is None else varint(len(part)) + part
@@ -48,11 +48,11 @@ def record(
 
 @dataclass(slots=True)
 class HandMadeBatch:
-    """A batch whose every field can be set; what is None is filled in as it should be."""
+    """A batch with settable fields; None is replaced by the correct value."""
 
     records: Sequence[bytes] = field(default_factory=lambda: [record(0)])
     payload: bytes | None = None
-    """What stands where the records are: set it for compressed or broken content."""
+    """Bytes in place of the records: for compressed or invalid content."""
     base_offset: int = 0
     length: int | None = None
     leader_epoch: int = -1
@@ -68,7 +68,7 @@ class HandMadeBatch:
     count: int | None = None
 
     def build(self) -> bytes:
-        """The batch as bytes."""
+        """Encode the batch."""
         count = len(self.records) if self.count is None else self.count
         last = len(self.records) - 1 if self.last_offset_delta is None else self.last_offset_delta
         payload = b"".join(self.records) if self.payload is None else self.payload
@@ -83,7 +83,7 @@ class HandMadeBatch:
 
 
 def batch_headers(data: bytes) -> list[tuple[int, int, int, int]]:
-    """(base offset, attributes, count, maximal timestamp) of each whole batch in a fetched buffer."""
+    """Return (base offset, attributes, count, max timestamp) of each complete batch in a fetched buffer."""
     found = []
     position = 0
     while position + BEFORE_LENGTH_BYTES <= len(data):
@@ -98,7 +98,7 @@ def batch_headers(data: bytes) -> list[tuple[int, int, int, int]]:
 
 
 def batch_magics(data: bytes) -> list[int]:
-    """The magic of each batch or message in a fetched buffer: it has the same place in all formats."""
+    """Return the magic of each batch or message in a fetched buffer; it has the same position in all formats."""
     found = []
     position = 0
     while position + 17 <= len(data):

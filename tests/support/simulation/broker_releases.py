@@ -1,7 +1,7 @@
-"""Versions of APIs that Kafka's releases offer, and a broker that passes for one of them.
+"""API versions of Kafka releases, and a proxy that limits a broker to those of one release.
 
-``ReleaseProxy`` stands between clients and a broker in memory: it answers ApiVersions as the release would,
-takes nothing that the release does not know, and hands over the rest as it is.
+``ReleaseProxy`` is between clients and a broker in memory: it responds to ApiVersions as the release would,
+rejects versions that the release does not support, and forwards the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Offer = dict[int, tuple[int, int]]
 
 
 def _offer(text: str) -> Offer:
-    """``0:0-3 1:0-5`` → {0: (0, 3), 1: (0, 5)}; a single number is a range of its own."""
+    """Parse ``0:0-3 1:0-5`` to {0: (0, 3), 1: (0, 5)}; a single number is a range of one version."""
     offer = {}
     for word in text.split():
         key, _, versions = word.partition(":")
@@ -62,17 +62,17 @@ RELEASES: dict[str, Offer] = {
         "46:0 47:0 48:0-1 49:0-1 50:0 51:0 55:0-2 57:0-2 60:0-2 61:0 65:0 66:0-1 68:0-1 69:0-1"
     ),
 }
-"""By release: the lowest and the highest version of each API. 0.11 is the oldest that clients speak to."""
+"""Min and max version of each API by release. 0.11 is the oldest release that the clients support."""
 
 _NAMES_ITSELF_SINCE = 3
-"""From 2.4 on a broker that refuses a version of ApiVersions says which of them it knows."""
+"""From 2.4 on, the response to an unsupported ApiVersions version lists the supported ones."""
 
 
 class ReleaseProxy:
-    """A broker of an older or newer release at an address of its own.
+    """A broker of another release at its own address.
 
-    ``spoken`` holds the version of each API that clients chose last; ``refused`` what the release would not
-    have understood: empty, if clients behave.
+    ``spoken`` holds the version of each API that clients used last; ``refused`` the requests that the
+    release does not support: empty if clients are correct.
     """
 
     def __init__(self, network: MemoryNetwork, host: str, offer: Offer, behind: tuple[str, int]) -> None:
@@ -92,7 +92,7 @@ class ReleaseProxy:
         return await self._here.dial(*self._behind, lambda _: back, 10_000)
 
     def introduction(self, version: int, correlation_id: int) -> bytes:
-        """The answer to ApiVersions, in version 0 if this one is not known."""
+        """Encode the ApiVersions response, in version 0 if this one is not supported."""
         known = self.offer[API_VERSIONS]
         message = ApiVersionsResponse(api_keys=[ApiVersion(key, *some) for key, some in self.offer.items()])
         if version > known[1]:
@@ -110,7 +110,7 @@ class ReleaseProxy:
 
 
 class _Front:
-    """Towards the client."""
+    """The client side of the proxy."""
 
     def __init__(self, disguise: ReleaseProxy, connection: Connection) -> None:
         self._disguise = disguise
@@ -153,7 +153,7 @@ class _Front:
 
 
 class _Back:
-    """Towards the broker."""
+    """The broker side of the proxy."""
 
     def __init__(self, client: Connection) -> None:
         self._client = client

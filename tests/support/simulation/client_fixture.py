@@ -1,6 +1,4 @@
-"""Clients on virtual time against a whole broker in memory: settings, their environment, and a stage to play
-on.
-"""
+"""Clients on virtual time with a broker in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def client_environment(network: MemoryNetwork, clock: Any, host: str = CLIENT_HO
 
 
 class ClientFixture:
-    """A broker that serves, and clusters as clients see it; nothing of them may be left at the end."""
+    """A broker and network clients; no connection or task may be left at the end."""
 
     def __init__(self, memory: MemoryCluster, broker: MemoryBroker) -> None:
         self.memory = memory

@@ -1,4 +1,4 @@
-"""Consumers on virtual time against a whole broker in memory, and records for them to read."""
+"""Consumers on virtual time with a broker in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUTHOR_HOST = "author"
 
 
 def batch(*values: bytes | None, base_timestamp: int = WALL_START_MS, **how: Any) -> bytes:
-    """One batch of records with these values; each key says its index."""
+    """Encode a batch of records with these values; each key is its index."""
     builder = BatchBuilder(**how)
     for index, value in enumerate(values):
         builder.append(base_timestamp + index, b"k%d" % index, value, [("h", b"%d" % index)])
@@ -30,7 +30,7 @@ def batch(*values: bytes | None, base_timestamp: int = WALL_START_MS, **how: Any
 
 
 class ConsumerFixture:
-    """A broker with topics, an author who writes to them, and consumers; nothing may be left at the end."""
+    """A broker, a client that writes to it, and consumers; nothing may be left at the end."""
 
     def __init__(self, memory: MemoryCluster, broker: MemoryBroker) -> None:
         self.memory = memory
@@ -45,7 +45,7 @@ class ConsumerFixture:
         return made
 
     def reader(self, *partitions: TopicPartition, **options: Any) -> Consumer:
-        """A consumer of these partitions, from their beginning."""
+        """Return a consumer of these partitions, from the earliest offset."""
         made = self.consumer(**{"auto_offset_reset": "earliest", **options})
         made.assign(partitions)
         return made
@@ -64,7 +64,7 @@ class ConsumerFixture:
         assert answer.topics[0].error_code == 0, answer.topics[0]
 
     async def write_batch(self, partition: TopicPartition, records: bytes) -> int:
-        """The offset that the broker gave to the first record."""
+        """Write a batch; return its base offset."""
         data = PartitionProduceData(index=partition.partition, records=bytearray(records))
         topic = TopicProduceData(name=partition.topic, partition_data=[data])
         request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
@@ -89,7 +89,7 @@ def play(
     settings: Mapping[str, str] | None = None,
     **how: Any,
 ) -> None:
-    """Run a scenario with a broker of its own, or with several, one after another."""
+    """Run a scenario on a new broker, or on several in turn."""
 
     async def main() -> None:
         memory = MemoryCluster(**{"seed": 0, **how})
@@ -107,7 +107,7 @@ def play(
 
 
 async def read_some(consumer: Consumer, count: int, timeout_s: float = 5.0) -> list[ConsumerRecord]:
-    """Poll until so many records came, or the time is over."""
+    """Poll until ``count`` records were received, or the timeout."""
     records: list[ConsumerRecord] = []
     while len(records) < count:
         polled = await consumer.poll(timeout_s)

@@ -1,4 +1,4 @@
-"""Members of a group without fetching: they poll their coordination, and note what their listener hears."""
+"""Consumer group members without fetching: they poll their coordinator and record listener callbacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POLL_MS = 100
 
 
 class GroupMember:
-    """One member. ``heard`` are pairs of a word and partitions, as its listener was told."""
+    """One member. ``heard`` has the callbacks of its listener: a name and partitions."""
 
     def __init__(
         self, stage: ClientFixture, name: str, options: dict[str, Any], own: Sequence[Any] = ()
@@ -68,7 +68,7 @@ class GroupMember:
         self.failures: list[BaseException] = []
         self._polls: asyncio.Task[None] | None = None
 
-    # The listener, and the interceptor.
+    # Listener and interceptor callbacks.
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._hear("revoked", partitions)
@@ -90,7 +90,7 @@ class GroupMember:
     def on_commit(self, offsets: Any) -> None:
         self.committed_by_interceptor.append(dict(offsets))
 
-    # What it does.
+    # Actions.
 
     async def subscribe(self, *topics: str) -> GroupMember:
         await self.cluster.start()
@@ -126,7 +126,7 @@ class GroupMember:
             await asyncio.sleep(POLL_MS / 1000)
 
     def read_to(self, offset: int, *partitions: TopicPartition) -> None:
-        """As if records had been polled up to here."""
+        """Set the position, as if records had been polled up to it."""
         for partition in partitions or tuple(self.subscription.assigned):
             self.subscription.of(partition).seek_validated(FetchPosition(offset))
 
@@ -148,7 +148,7 @@ class GroupMember:
         await self.cluster.close()
 
     async def die(self) -> None:
-        """Without a word to anyone."""
+        """Stop without leaving the group."""
         await self.stop_polling()
         await self.coordinator._heartbeats.stop()
         await self.cluster.close()
@@ -156,7 +156,7 @@ class GroupMember:
 
 
 class GroupMembers:
-    """A group of readers on a stage."""
+    """The members of a group."""
 
     def __init__(self, stage: ClientFixture) -> None:
         self.stage = stage
@@ -193,7 +193,7 @@ class GroupMembers:
     async def until_shared(
         self, readers: Iterable[GroupMember], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Wait until these have all partitions, each once, and nobody is about to change that."""
+        """Wait until these members own all partitions, each once, and no rebalance is pending."""
         those, wanted = list(readers), sorted(partitions)
         await self.until(
             lambda: (

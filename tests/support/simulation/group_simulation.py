@@ -1,7 +1,7 @@
-"""A world around a group shard in which time and the log do as they are told.
+"""Simulation of a group coordinator shard: the test controls time and the log.
 
-It holds the effects of a shard as a runtime would: timers by name, writes in order, answers by whom they
-are for. ``committed`` is the log: a shard can be made anew from it.
+It applies the effects of a shard as the runtime would: timers by name, writes in order, responses by request.
+``committed`` is the log, from which a shard can be reloaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.coordinators.groups.shard import GroupCoordinatorShard
 from odradek.model.errors import ErrorCode
 
 T0 = 1_000_000
-"""The wall clock when the world begins."""
+"""Wall clock time at the start."""
 
 
 class GroupSimulation:
@@ -35,7 +35,7 @@ class GroupSimulation:
         self.timers: dict[Hashable, int] = {}
         self.writes: list[AppendRecords] = []
         self.committed: list[tuple[CoordinatorRecord, int] | tuple[int, bool]] = []
-        """Entries with their producer, or ends of transactions: a producer, and whether it committed."""
+        """Records with their producer, or transaction markers: a producer, and whether it committed."""
         self.answers: list[tuple[Any, Any]] = []
         self.on_effect: Callable[[Effect], None] = lambda _effect: None
         self._ids = 0
@@ -65,7 +65,7 @@ class GroupSimulation:
     # Time.
 
     def wait(self, ms: int) -> None:
-        """Let time pass; timers fire in order, each at its time."""
+        """Advance time; timers fire in order, each at its time."""
         end = self.elapsed_ms + ms
         while due := [timer for timer, deadline in self.timers.items() if deadline <= end]:
             timer = min(due, key=self.timers.__getitem__)
@@ -74,14 +74,14 @@ class GroupSimulation:
         self.elapsed_ms = end
 
     def fire_next(self) -> None:
-        """Let time pass until something happens."""
+        """Advance time to the next timer."""
         if self.timers:
             self.wait(max(min(self.timers.values()) - self.elapsed_ms, 0))
 
     # The log.
 
     def commit(self) -> None:
-        """The oldest write gets through."""
+        """Commit the oldest write."""
         write = self.writes.pop(0)
         self._apply(write)
         self._do(self.shard.on_append_committed(write.completion, self.now))
@@ -91,11 +91,11 @@ class GroupSimulation:
             self.commit()
 
     def refuse(self, code: ErrorCode) -> None:
-        """The oldest write fails, and nothing of it is in the log."""
+        """Fail the oldest write; nothing of it is in the log."""
         self._do(self.shard.on_append_failed(self.writes.pop(0).completion, code, self.now))
 
     def time_out(self) -> None:
-        """All writes take too long, but get through after all."""
+        """Time out all writes, but commit them afterwards."""
         writes, self.writes = self.writes, []
         for write in writes:
             self._do(self.shard.on_append_failed(write.completion, ErrorCode.REQUEST_TIMED_OUT, self.now))
@@ -109,15 +109,15 @@ class GroupSimulation:
             self.shard.replay(entry, producer_id)
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> None:
-        """A marker gets through, behind all writes before it."""
+        """Commit a transaction marker, after all writes before it."""
         self.commit_all()
         self.committed.append((producer_id, commits))
         self.shard.replay_end_transaction_marker(producer_id, commits=commits)
 
-    # Moves.
+    # Leadership changes.
 
     def move(self) -> None:
-        """The partition goes and comes back: what is under way is lost, what is committed is not."""
+        """Move the partition away and back: pending writes are lost, committed ones are reloaded."""
         effects = self.shard.on_unloaded()
         assert all(isinstance(effect, Reply) for effect in effects)
         self._do(effects)
@@ -127,7 +127,7 @@ class GroupSimulation:
         self._do(self.shard.on_loaded(self.now))
 
     def reloaded(self) -> GroupCoordinatorShard:
-        """A shard that knows what the log knows, before it begins to serve."""
+        """Return a shard loaded from the log, before it serves requests."""
         shard = self._new_shard()
         for one in self.committed:
             if isinstance(one[0], CoordinatorRecord):

@@ -1,7 +1,7 @@
-"""A broker's part in idempotence, as small as can be: what a partition's log takes from a producer.
+"""A minimal model of the broker side of idempotence: the log of a partition.
 
-Requests wait in channels, one per leader that a partition has had. Only the last leader writes; each channel
-is served in order, and an answer may be lost with its connection.
+Requests wait in channels, one per leader that a partition has had. Only the last leader appends; each
+channel is served in order, and a response may be lost with its connection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SEQUENCES = 1 << 31
 
 
 class Request(NamedTuple):
-    """A batch as it was when it left."""
+    """A batch as it was sent."""
 
     name: str
     count: int
@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
 
 class _Producer:
-    """A producer as a partition knows it; ``recent`` has sequence, count and place of its last batches."""
+    """Producer state of a partition; ``recent`` has sequence, count and offset of its last batches."""
 
     def __init__(self) -> None:
         self.epoch = -1
@@ -35,7 +35,7 @@ class _Producer:
 
 
 class PartitionLog:
-    """What is written, and what is remembered of producers; no batch has more than ``count_max`` records."""
+    """A log and its producer state; batches have at most ``count_max`` records."""
 
     def __init__(self, count_max: int) -> None:
         self.written: list[str] = []
@@ -43,7 +43,7 @@ class PartitionLog:
         self._producers: dict[int, _Producer] = {}
 
     def take(self, request: Request) -> tuple[ErrorCode, int]:
-        """Write a batch, or say why not."""
+        """Append a batch, or return an error."""
         if request.count > self._count_max:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
         known = self._producers.setdefault(request.producer_id, _Producer())
@@ -71,7 +71,7 @@ class PartitionLog:
 
 
 class Channel:
-    """Requests to one leader that are not answered yet, oldest first; those before ``served`` are served."""
+    """Requests to one leader without a response yet, oldest first; those before ``served`` are handled."""
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
@@ -80,7 +80,7 @@ class Channel:
         self.answers: list[tuple[ErrorCode, int]] = []
 
     def serve(self, refuse: ErrorCode | None = None) -> None:
-        """The leader handles the next request."""
+        """Handle the next request."""
         if len(self.answers) < len(self.requests):
             request = self.requests[len(self.answers)]
             if not self.is_leader:
@@ -89,14 +89,14 @@ class Channel:
                 self.answers.append(self.log.take(request) if refuse is None else (refuse, -1))
 
     def answered(self) -> tuple[Request, ErrorCode, int] | None:
-        """The next answer arrives."""
+        """Deliver the next response."""
         if not self.answers:
             return None
         code, offset = self.answers.pop(0)
         return self.requests.pop(0), code, offset
 
     def broken(self, served_count: int) -> list[Request]:
-        """The connection breaks: the leader had some of the requests, and nobody hears what came of any."""
+        """Break the connection: some requests were handled, and all responses are lost."""
         while len(self.answers) < min(served_count, len(self.requests)):
             self.serve()
         lost, self.requests, self.answers = self.requests, [], []
@@ -104,7 +104,7 @@ class Channel:
 
 
 class Brokers:
-    """Logs of partitions, and the channels to their leaders."""
+    """Partition logs, and the channels to their leaders."""
 
     def __init__(self, count_max: int = SEQUENCES) -> None:
         self._count_max = count_max
@@ -118,7 +118,7 @@ class Brokers:
         return self.channels[partition]
 
     def move(self, partition: TopicPartition) -> None:
-        """The partition gets another leader, which has all that was written."""
+        """Move the partition to another leader, which has the whole log."""
         channels = self.at(partition)
         channels[-1].is_leader = False
         channels.append(Channel(self.logs[partition]))

@@ -1,4 +1,4 @@
-"""Producers on virtual time against a whole broker in memory, and what the broker then has."""
+"""Producers on virtual time with a broker in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READER = "reader"
 
 
 class ProducerFixture:
-    """A broker, producers made for it, and what was written."""
+    """A broker, its producers, and the written records."""
 
     def __init__(self, memory: MemoryCluster, settings: Mapping[str, str] | None) -> None:
         self.memory = memory
@@ -63,7 +63,7 @@ class ProducerFixture:
         assert answer.topics[0].error_code == 0
 
     async def records(self, topic: str, partition: int = 0, offset: int = 0) -> list[Record]:
-        """All that a partition holds from an offset on."""
+        """Return the records of a partition from an offset on."""
         found: list[Record] = []
         while True:
             part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -84,7 +84,7 @@ class ProducerFixture:
         return [one.value for one in await self.records(topic, partition)]
 
     def cut_connections(self) -> None:
-        """Every connection of producers breaks, whatever is under way on it."""
+        """Reset all connections of producers."""
         self.memory.network.reset_all(CLIENT_HOST)
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ def run_with_producer(
     settings: Mapping[str, str] | None = None,
     **how: Any,
 ) -> None:
-    """Run a scenario with a broker of its own; its producers must leave nothing behind."""
+    """Run a scenario on a new broker; producers must leave no tasks or connections."""
 
     async def main() -> None:
         studio = ProducerFixture(MemoryCluster(**how), settings)

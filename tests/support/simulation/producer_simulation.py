@@ -1,7 +1,7 @@
-"""A sender around a producer's machine in which brokers, the network and time do as they are told.
+"""Simulation of a sender around a transaction manager: the test controls brokers, network and time.
 
-It keeps the sender's promises and nothing else: lines of batches per partition, one coordinator's request at
-a time, batches that leave, come back in order, and have one fate.
+It keeps the sender's guarantees only: queues of batches per partition, one coordinator request at a time,
+batches that are sent, retried in order, and completed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SILENT = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 
 
 class Batch:
-    """What the machine needs of a batch, and what has become of it."""
+    """A batch as the transaction manager sees it, and its result."""
 
     def __init__(self, name: str, partition: TopicPartition, count: int) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Batch:
 
 
 class ProducerSimulation:
-    """``on_event`` hears what happens, in words."""
+    """``on_event`` is called with a description of each event."""
 
     def __init__(
         self, transactional_id: str | None, *, init_version_max: int = 5, retries: int = 1000
@@ -88,7 +88,7 @@ class ProducerSimulation:
     # The sender.
 
     def look(self) -> None:
-        """One round: what the machine settles, drops, asks and lets go."""
+        """Run one sender iteration."""
         machine = self.machine
         machine.resolve(self.now_ms)
         if machine.fatal_error is not None:
@@ -138,7 +138,7 @@ class ProducerSimulation:
             self._end(batch, None)
 
     def refused(self, batch: Batch, code: ErrorCode, log_start_offset: int = 0) -> None:
-        """An answer with an error, or none: NETWORK_EXCEPTION."""
+        """Deliver an error response, or none for NETWORK_EXCEPTION."""
         self.in_flight.pop(batch.name)
         if batch.fates:
             return
@@ -157,7 +157,7 @@ class ProducerSimulation:
             self._fail(batch, error, adjust_sequences=batch.attempts <= self.retries)
 
     def _split(self, batch: Batch) -> None:
-        """Two smaller ones take a batch's place and numbers, and stand where it would stand."""
+        """Replace a batch by two smaller ones with the same sequence numbers and position."""
         counts = (batch.count // 2, batch.count - batch.count // 2)
         parts = [Batch(f"{batch.name}{half}", batch.place, count) for half, count in enumerate(counts)]
         sequence = batch.base_sequence

@@ -1,4 +1,4 @@
-"""A cluster of several brokers that exist only as what a test makes them answer."""
+"""A cluster whose brokers respond as scripted by the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL_VERSIONS = {1: range(4, 18), 2: range(1, 10), 23: range(5)}
 def image_of(
     leaders: Mapping[TopicPartition, tuple[int, int]], node_ids: Collection[int] = (1, 2, 3), version: int = 1
 ) -> ClusterMetadata:
-    """An metadata where partitions have these leaders and epochs."""
+    """Return metadata with these partition leaders and epochs."""
     topics: dict[str, list[PartitionInfo]] = {}
     for (topic, partition), (leader, epoch) in sorted(leaders.items()):
         topics.setdefault(topic, []).append(
@@ -35,7 +35,7 @@ def image_of(
 
 
 class ScriptedCluster:
-    """Stands for ``NetworkClient``: keeps what is sent, and answers when the test says so."""
+    """A fake ``NetworkClient``: records requests; the test provides responses."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self.metadata = metadata
@@ -93,10 +93,10 @@ class ScriptedCluster:
         self.metadata = changed or self.metadata
         return changed is not None
 
-    # What a test does.
+    # Used by tests.
 
     async def take(self) -> tuple[int, Any, asyncio.Future[Any]]:
-        """The oldest request that is not answered yet: to whom, what, and where its answer goes."""
+        """Return the oldest request without a response: node, request, and the future of the response."""
         for _ in range(100):
             if self.sent:
                 node_id, request, _, answer = self.sent.pop(0)

@@ -1,7 +1,7 @@
-"""A world around a transaction shard in which time, the log and the partitions do as they are told.
+"""Simulation of a transaction coordinator shard: the test controls time, the log and the partitions.
 
-It holds the effects of a shard as a runtime would: timers by name, writes in order, answers by whom they
-are for, tasks as they were asked for. ``committed`` is the log: a shard can be made anew from it.
+It applies the effects of a shard as the runtime would: timers by name, writes in order, responses by
+request, tasks as requested. ``committed`` is the log, from which a shard can be reloaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.coordinators.transactions.shard import TransactionCoordinatorShard
 from odradek.model.errors import ErrorCode
 
 T0 = 1_000_000
-"""The wall clock when the world begins."""
+"""Wall clock time at the start."""
 
 
 class TransactionSimulation:
@@ -37,9 +37,9 @@ class TransactionSimulation:
         self.timers: dict[Hashable, int] = {}
         self.writes: list[AppendRecords] = []
         self.late: list[AppendRecords] = []
-        """Writes that are in the log and were refused for the time they took; they are before ``writes``."""
+        """Writes that timed out but are in the log; they precede ``writes``."""
         self.tasks: list[WriteMarkers] = []
-        """All that were asked for since the shard is there."""
+        """All tasks requested by this shard."""
         self.committed: list[CoordinatorRecord] = []
         self.answers: list[tuple[Any, Any]] = []
         self.on_effect: Callable[[Effect], None] = lambda _effect: None
@@ -58,7 +58,7 @@ class TransactionSimulation:
         self.settings = replace(self.settings, **settings)
 
     def submit(self, command: Any, to: Any) -> None:
-        """Have a command judged; who needs a producer id gets one and asks again."""
+        """Submit a command; if it needs a producer id, provide one and submit it again."""
         effects = self.shard.handle(command, to, self.now)
         if effects and isinstance(effects[0], Reply) and effects[0].response is NEEDS_PRODUCER_ID:
             assert isinstance(command, InitProducerId)
@@ -74,7 +74,7 @@ class TransactionSimulation:
     # Time.
 
     def wait(self, ms: int) -> None:
-        """Let time pass; timers fire in order, each at its time."""
+        """Advance time; timers fire in order, each at its time."""
         end = self.elapsed_ms + ms
         while due := [timer for timer, deadline in self.timers.items() if deadline <= end]:
             timer = min(due, key=self.timers.__getitem__)
@@ -85,7 +85,7 @@ class TransactionSimulation:
     # The log.
 
     def commit(self) -> None:
-        """The oldest write gets through, and all before it that were late."""
+        """Commit the oldest write, and the late ones before it."""
         write = self.writes.pop(0)
         self.catch_up()
         self._apply(write)
@@ -96,23 +96,23 @@ class TransactionSimulation:
             self.commit()
 
     def refuse(self, code: ErrorCode) -> None:
-        """The oldest write fails, and nothing of it is in the log."""
+        """Fail the oldest write; nothing of it is in the log."""
         self._do(self.shard.on_append_failed(self.writes.pop(0).completion, code, self.now))
 
     def delay(self, code: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
-        """The oldest write takes too long, and gets through later."""
+        """Time out the oldest write, which is committed later."""
         write = self.writes.pop(0)
         self.late.append(write)
         self._do(self.shard.on_append_failed(write.completion, code, self.now))
 
     def catch_up(self) -> None:
-        """What was late gets through, and nobody is told."""
+        """Commit the late writes without notification."""
         late, self.late = self.late, []
         for write in late:
             self._apply(write)
 
     def refuse_committed(self) -> None:
-        """The oldest write gets through, but replicas left meanwhile."""
+        """Commit the oldest write, but report NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
         write = self.writes.pop(0)
         self.catch_up()
         self._apply(write)
@@ -124,11 +124,13 @@ class TransactionSimulation:
             self.committed.append(entry)
             self.shard.replay(entry)
 
-    # Moves.
+    # Leadership changes.
 
     def move(self, *, with_late: bool = True) -> None:
-        """The partition goes and comes back: what is under way is lost, what is committed is not, and of what
-        was late the new leader has all or nothing."""
+        """Move the partition away and back: pending writes are lost, committed ones are reloaded.
+
+        The new leader has all late writes or none.
+        """
         effects = self.shard.on_unloaded()
         assert all(isinstance(effect, Reply) for effect in effects)
         self._do(effects)
@@ -142,7 +144,7 @@ class TransactionSimulation:
         self._do(self.shard.on_loaded(self.now))
 
     def reloaded(self) -> TransactionCoordinatorShard:
-        """A shard that knows what the log knows, before it begins to serve."""
+        """Return a shard loaded from the log, before it serves requests."""
         shard = self._new_shard()
         for entry in self.committed:
             shard.replay(entry)
