@@ -1,5 +1,5 @@
-"""What must hold when things break: torn files, flipped bits, kills, full disks, failing disks.
+"""Fault injection: damaged files, kills, failing disks; groups, transactions, clients and Spark under kills.
 
-Each module plays one kind of fault and gives a ``FaultReport``. ``test_faults_short.py`` plays the short
-forms in CI; ``python -m tests.faults.run`` plays the long ones.
+Each module injects one kind of fault and returns a ``FaultReport``. ``test_*_faults.py`` run short forms in
+CI; ``python -m tests.faults.run`` runs the long ones.
 """

@@ -1,4 +1,4 @@
-"""Real partitions of a real broker: records with known values, appended and read back by hand."""
+"""Partitions of a broker process: records with known values, appended and read over raw connections."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from tests.support.record_batches import HandMadeBatch, record
 from odradek.records import codec
 
 NOT_YET = (3, 5, 6)
-"""Error codes of a partition whose leader is still being found."""
+"""Error codes of a partition without a leader yet."""
 EARLIEST_TIMESTAMP = -2
 
 list_offsets = kio_requests("list_offsets", 5)
 
 
 def batch_of(*values: bytes) -> bytes:
-    """A batch with these values."""
+    """Encode a batch with these values."""
     return HandMadeBatch([record(index, value) for index, value in enumerate(values)]).build()
 
 
 def create(
     connection: RawConnection, topic: str, partitions: int = 1, configs: dict[str, str | None] | None = None
 ) -> int:
-    """Create a topic; the error code."""
+    """Create a topic; return the error code."""
     (created,) = connection.exchange(create_topics_request(topic, partitions, configs)).topics
     return int(created.error_code)
 
 
 def append(connection: RawConnection, topic: str, partition: int, batch: bytes, acks: int = -1) -> Any:
-    """Produce one batch; the partition's entry of the answer."""
+    """Produce one batch; return the partition's response."""
     request = produce_request(topic, batch, acks=acks, partition=partition)
     ((entry,),) = (one.partition_responses for one in connection.exchange(request).responses)
     return entry
 
 
 def delete_records(connection: RawConnection, topic: str, before: int, partition: int = 0) -> int:
-    """Delete the records before an offset; the error code."""
+    """Delete the records before an offset; return the error code."""
     delete = kio_requests("delete_records", 2)
     wanted = delete.DeleteRecordsPartition(partition_index=partition, offset=before)
     request = delete.DeleteRecordsRequest(
@@ -59,7 +59,7 @@ def delete_records(connection: RawConnection, topic: str, before: int, partition
 
 
 def fetch_page(connection: RawConnection, topic: str, partition: int, offset: int) -> Any:
-    """The partition's entry of a fetch."""
+    """Fetch; return the partition's response."""
     wanted = fetch.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
         max_wait=timedelta(0),
@@ -72,7 +72,7 @@ def fetch_page(connection: RawConnection, topic: str, partition: int, offset: in
 
 
 def first_offset(connection: RawConnection, topic: str, partition: int = 0) -> int:
-    """Where a partition starts; ValueError if that is not told."""
+    """Return the log start offset; raises ValueError if it is not returned."""
     wanted = list_offsets.ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=-1, timestamp=EARLIEST_TIMESTAMP
     )
@@ -97,7 +97,7 @@ def read_records(
     *,
     may_have_holes: bool = False,
 ) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """Keys and values by offset, checksums checked; ValueError names what is wrong."""
+    """Return keys and values by offset, with checksums verified; raises ValueError."""
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
     while True:
         entry = fetch_page(connection, topic, partition, offset)
@@ -118,10 +118,10 @@ def read_records(
 
 
 def read_values(connection: RawConnection, topic: str, partition: int = 0) -> dict[int, bytes | None]:
-    """All values by offset."""
+    """Return all values by offset."""
     return {offset: value for offset, (_, value) in read_records(connection, topic, partition).items()}
 
 
 def log_file(broker: Broker, topic: str, partition: int) -> Path:
-    """The first segment of a partition."""
+    """Return the path of a partition's first segment."""
     return broker.directory / "data" / f"{topic}-{partition}" / f"{0:020d}.log"

@@ -1,4 +1,4 @@
-"""What a run of faults did and found."""
+"""The report of a fault run."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dataclasses import dataclass, field
 
 @dataclass
 class FaultReport:
-    """Counts of one run. ``violations`` is what must stay empty."""
+    """Counts of one run. ``violations`` must stay empty."""
 
     fault: str
     seed: int
     faults: int = 0
     acknowledged: int = 0
-    """Records whose producer heard that they are stored."""
+    """Acknowledged records."""
     outcomes: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
     def violate(self, what: str) -> None:
-        """Note what must never happen."""
+        """Record a violation."""
         self.violations.append(what)
 
     def check(self, holds: bool, what: str) -> None:
-        """Note a violation unless this holds."""
+        """Record a violation unless the condition holds."""
         if not holds:
             self.violate(what)
 
     def text(self) -> str:
-        """One line of figures, then outcomes, then violations."""
+        """Format counts, outcomes and violations."""
         seconds = time.monotonic() - self.began
         lines = [
             f"{self.fault}: {self.faults} faults, seed {self.seed}, {self.acknowledged} acknowledged, "

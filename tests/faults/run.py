@@ -1,6 +1,6 @@
-"""Play the long forms from the command line: ``python -m tests.faults.run [--only kills,full] [--seed 7]``.
+"""Run the long forms: ``python -m tests.faults.run [--only kills,full] [--seed 7]``.
 
-Ends with status 1 if anything was violated. A full disk needs root, for a tmpfs of its own.
+Exits with status 1 after a violation. The full disk needs root, to mount a tmpfs.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ FORMS: dict[str, Form] = {
 
 
 def main() -> int:
-    """Parse arguments, play, report."""
+    """Parse arguments, run the forms, report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(FORMS), help=f"of {', '.join(FORMS)}")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
@@ -120,7 +120,7 @@ def main() -> int:
 
 
 def _holds(name: str, seed: int) -> bool:
-    """Play one form; its directory is kept if anything was violated."""
+    """Run one form; its directory is kept after a violation."""
     directory = tempfile.mkdtemp(prefix=f"odradek-faults-{name}-")
     violations = 0
     for report in FORMS[name](Path(directory), seed):

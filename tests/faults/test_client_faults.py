@@ -1,4 +1,4 @@
-"""Our clients under restarts in short, and the judge itself: it must find what it is there to find."""
+"""Our clients during broker restarts, and tests of the checker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.clients import restarts
-from tests.faults.clients.checker import judge
+from tests.faults.clients.checker import check_history
 from tests.faults.clients.history import (
     Assigned,
     ConsumerPart,
@@ -38,7 +38,7 @@ def test_nothing_is_lost_doubled_or_reordered_when_the_broker_restarts_under_our
 
 
 def fine() -> tuple[History, Logs]:
-    """A plain producer, one with a committed and an aborted transaction, and two readers."""
+    """Return a valid history: a plain producer, a transactional one, and two readers."""
     sends = [Send("p-0", 0, 0, told=1), Send("p-1", 0, 1, told=1), Send("p-2", 0, -1, "late", 1)]
     plain = ProducerPart("p", sends)
     kept = Transaction([Send("t-0", 0, 2, told=1), Send("t-1", 1, 0, told=1)], "committed")
@@ -56,7 +56,7 @@ def found_after(change: Callable[[History, Logs], None]) -> list[str]:
     history, logs = deepcopy(fine())
     change(history, logs)
     written: Log = logs[0]
-    return judge(history, written, logs[1])
+    return check_history(history, written, logs[1])
 
 
 def test_a_history_in_which_all_is_well_is_not_blamed() -> None:

@@ -1,4 +1,4 @@
-"""Groups under fire in short, and the judge itself: it must find what it is there to find."""
+"""Consumer groups under faults, and tests of the checker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEED = 1912
 
 
 def check(report: FaultReport) -> None:
-    """Show the figures, and fail on a violation."""
+    """Print the report, and fail on a violation."""
     print(report.text())
     assert report.faults
     assert report.violations == []
@@ -52,36 +52,36 @@ def with_events(**more: list[Event]) -> dict[str, list[Event]]:
 
 
 def test_a_group_that_kept_its_place_is_not_blamed() -> None:
-    assert checker.judge(FINE, OBSERVED, STORED) == []
+    assert checker.check_history(FINE, OBSERVED, STORED) == []
 
 
 def test_a_partition_owned_twice_in_a_generation_is_found() -> None:
-    (found,) = checker.judge(with_events(c=[Owned(45, 2, (0,))]), OBSERVED, STORED)
+    (found,) = checker.check_history(with_events(c=[Owned(45, 2, (0,))]), OBSERVED, STORED)
     assert found == "partition 0 owned by c and b in 2"
 
 
 def test_an_accepted_commit_of_a_zombie_is_found() -> None:
-    (found,) = checker.judge(with_events(a=[Committed(80, 65, {0: 5})]), OBSERVED, STORED)
+    (found,) = checker.check_history(with_events(a=[Committed(80, 65, {0: 5})]), OBSERVED, STORED)
     assert found == "partition 0: commit of 5 acknowledged after one of 10"
 
 
 def test_two_commits_under_way_at_the_same_time_may_come_in_any_order() -> None:
-    assert checker.judge(with_events(a=[Committed(80, 58, {0: 5})]), [], STORED) == []
+    assert checker.check_history(with_events(a=[Committed(80, 58, {0: 5})]), [], STORED) == []
 
 
 @pytest.mark.parametrize("late", [Observed(65, {0: 9}), Observed(75, {1: 1})])
 def test_an_offset_that_is_told_and_then_taken_back_is_found(late: Observed) -> None:
-    (found,) = checker.judge(FINE, [*OBSERVED, late], STORED)
+    (found,) = checker.check_history(FINE, [*OBSERVED, late], STORED)
     assert "was told after" in found
 
 
 def test_an_owner_that_begins_below_what_was_committed_is_found() -> None:
-    (found,) = checker.judge(with_events(c=[Owned(65, 3, (0,)), Seen(66, ((0, 7, 9),))]), [], STORED)
+    (found,) = checker.check_history(with_events(c=[Owned(65, 3, (0,)), Seen(66, ((0, 7, 9),))]), [], STORED)
     assert found == "partition 0: c began at 7, below 10"
 
 
 def test_a_record_nobody_saw_is_found() -> None:
-    (found,) = checker.judge(FINE, OBSERVED, {0: 11})
+    (found,) = checker.check_history(FINE, OBSERVED, {0: 11})
     assert found == "partition 0: 1 of 11 records never seen, first 10"
 
 

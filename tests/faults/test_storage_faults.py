@@ -1,4 +1,4 @@
-"""Short forms with fixed seeds: the long ones are ``python -m tests.faults.run``."""
+"""Storage faults, short forms with fixed seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEED = 1912
 
 
 def check(report: FaultReport) -> None:
-    """Show the figures, and fail on a violation."""
+    """Print the report, and fail on a violation."""
     print(report.text())
     assert report.faults
     assert report.violations == []

@@ -1,4 +1,4 @@
-"""Exactly once in short; and judge and reader themselves: they must find what they are there to find."""
+"""Exactly-once under faults, and tests of the checker and the reader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.faults.fault_report import FaultReport
 from tests.faults.transactions import hung, ledger, steps
-from tests.faults.transactions.checker import Entry, Fate, judge
+from tests.faults.transactions.checker import Entry, Outcome, check_history
 from tests.faults.transactions.reader import Aborted
 from tests.support.proxy import Moment
 
@@ -16,7 +16,7 @@ TRANSACTIONS = 10_000
 
 
 def check(report: FaultReport) -> None:
-    """Show the figures, and fail on a violation."""
+    """Print the report, and fail on a violation."""
     print(report.text())
     assert report.faults
     assert report.violations == []
@@ -54,60 +54,60 @@ def test_the_short_form_has_every_request_with_every_victim_and_every_client_and
 DEBITS = [[Entry(0, 0, "a", 2), Entry(0, 1, "a", 2), Entry(0, 2, "b", 1)], [Entry(1, 0, "c", 1)]]
 CREDITS = [[Entry(0, 0, "a", 2), Entry(0, 1, "a", 2), Entry(1, 0, "c", 1)], [Entry(0, 2, "b", 1)]]
 ENDS = {0: 3, 1: 1}
-FATES = {"a": Fate.COMMITTED, "b": Fate.UNKNOWN, "c": Fate.COMMITTED, "x": Fate.ABORTED}
+FATES = {"a": Outcome.COMMITTED, "b": Outcome.UNKNOWN, "c": Outcome.COMMITTED, "x": Outcome.ABORTED}
 
 
 def test_what_was_done_exactly_once_is_not_blamed() -> None:
-    assert judge([DEBITS, CREDITS], ENDS, FATES) == []
+    assert check_history([DEBITS, CREDITS], ENDS, FATES) == []
 
 
 def test_an_entry_that_is_there_twice_is_found() -> None:
     twice = [DEBITS[0], [*DEBITS[1], Entry(1, 0, "c", 1)]]
-    assert "debits: input 0 of 1 is there 2 times" in judge([twice, CREDITS], ENDS, FATES)
+    assert "debits: input 0 of 1 is there 2 times" in check_history([twice, CREDITS], ENDS, FATES)
 
 
 def test_an_input_done_by_two_attempts_is_found() -> None:
     sides = [[*side, [Entry(0, 2, "d", 1)]] for side in (DEBITS, CREDITS)]
-    found = judge(sides, ENDS, FATES)
+    found = check_history(sides, ENDS, FATES)
     assert found == ["debits: input 2 of 0 is there 2 times", "credits: input 2 of 0 is there 2 times"]
 
 
 def test_an_input_that_was_consumed_and_not_written_is_found() -> None:
-    assert judge([DEBITS, CREDITS], {0: 4, 1: 1}, FATES) == [
+    assert check_history([DEBITS, CREDITS], {0: 4, 1: 1}, FATES) == [
         "debits: input 3 of 0 is there 0 times",
         "credits: input 3 of 0 is there 0 times",
     ]
 
 
 def test_entries_whose_offset_was_not_committed_are_found() -> None:
-    found = judge([DEBITS, CREDITS], {0: 2, 1: 1}, FATES)
+    found = check_history([DEBITS, CREDITS], {0: 2, 1: 1}, FATES)
     assert found[0] == "debits: input 2 of 0 is there, and was not consumed: 2 is committed"
 
 
 def test_a_torn_transaction_is_found() -> None:
-    found = judge([[DEBITS[0][:-1], DEBITS[1]], CREDITS], ENDS, FATES)
+    found = check_history([[DEBITS[0][:-1], DEBITS[1]], CREDITS], ENDS, FATES)
     assert found[0] == "attempt b: 0 of 1 entries among the debits"
 
 
 def test_two_halves_of_different_attempts_are_found() -> None:
     sides = [DEBITS, [CREDITS[0], [Entry(0, 2, "d", 1)]]]
-    assert "input 2 of 0: debit by b, credit by d" in judge(sides, ENDS, FATES)
+    assert "input 2 of 0: debit by b, credit by d" in check_history(sides, ENDS, FATES)
 
 
 @pytest.mark.parametrize("name", ["x", "mine!"])
 def test_an_aborted_attempt_that_is_seen_is_found(name: str) -> None:
     sides = [[*side, [Entry(1, 1, name, 1)]] for side in (DEBITS, CREDITS)]
-    assert judge(sides, {0: 3, 1: 2}, FATES) == [f"attempt {name} was aborted and is seen"]
+    assert check_history(sides, {0: 3, 1: 2}, FATES) == [f"attempt {name} was aborted and is seen"]
 
 
 def test_a_committed_attempt_that_is_not_seen_is_found() -> None:
-    assert judge([DEBITS, CREDITS], ENDS, {**FATES, "e": Fate.COMMITTED}) == [
+    assert check_history([DEBITS, CREDITS], ENDS, {**FATES, "e": Outcome.COMMITTED}) == [
         "attempt e was committed and is not seen"
     ]
 
 
 def test_entries_out_of_order_are_found() -> None:
-    found = judge([[DEBITS[0][::-1], DEBITS[1]], CREDITS], ENDS, FATES)
+    found = check_history([[DEBITS[0][::-1], DEBITS[1]], CREDITS], ENDS, FATES)
     assert "debits: partition 0: input 1 of 0 after 2" in found
 
 

@@ -1,4 +1,4 @@
-"""Programs with our clients: they send, transact, poll and commit by chance until they are told to stop."""
+"""Applications with our clients: they randomly send, transact, poll and commit until stopped."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PAUSE_SECONDS_MAX = 0.02
 
 
 class Actor(threading.Thread):
-    """A thread that plays until ``stop``; what it did not expect is its part's problem."""
+    """A thread that runs until ``stop``; unexpected errors are recorded in its history."""
 
-    def __init__(self, part: ProducerPart | ConsumerPart, chance: random.Random) -> None:
+    def __init__(self, part: ProducerPart | ConsumerPart, rng: random.Random) -> None:
         super().__init__(daemon=True, name=part.name)
-        self.chance = chance
+        self.rng = rng
         self._part = part
         self._has_to_stop = threading.Event()
 
@@ -46,16 +46,16 @@ class Actor(threading.Thread):
         raise NotImplementedError
 
     def rest(self) -> None:
-        time.sleep(self.chance.random() * PAUSE_SECONDS_MAX)
+        time.sleep(self.rng.random() * PAUSE_SECONDS_MAX)
 
 
 class Sender(Actor):
-    """Sends without transactions; every record is to be acknowledged or refused, and told once."""
+    """Sends without transactions; each record has exactly one result."""
 
     def __init__(
-        self, bootstrap: str, part: ProducerPart, partitions: int, chance: random.Random, **options: Any
+        self, bootstrap: str, part: ProducerPart, partitions: int, rng: random.Random, **options: Any
     ) -> None:
-        super().__init__(part, chance)
+        super().__init__(part, rng)
         self.part = part
         self._partitions = partitions
         self._producer = odradek.Producer(
@@ -65,20 +65,20 @@ class Sender(Actor):
     def play(self) -> None:
         with self._producer:
             while self.is_wanted:
-                for _ in range(self.chance.randrange(1, 40)):
+                for _ in range(self.rng.randrange(1, 40)):
                     self._send()
-                if self.chance.random() < 0.2:
+                if self.rng.random() < 0.2:
                     self._producer.flush()
                 self.rest()
 
     def _send(self) -> None:
-        send = Send(f"{self.part.name}-{len(self.part.sends)}", self.chance.randrange(self._partitions))
+        send = Send(f"{self.part.name}-{len(self.part.sends)}", self.rng.randrange(self._partitions))
         try:
             self._producer.send(
                 TOPIC, send.value.encode(), partition=send.partition, on_delivery=_noting(send)
             )
         except ClientError:
-            return  # it was not taken: it counts as never sent
+            return  # rejected by send: counts as never sent
         self.part.sends.append(send)
 
 
@@ -94,25 +94,25 @@ def _noting(send: Send) -> Any:
 
 
 class Transactor(Actor):
-    """Sends in transactions, and aborts some; a call that takes too long is made again."""
+    """Sends in transactions, and aborts some; calls that time out are retried."""
 
-    def __init__(self, bootstrap: str, part: ProducerPart, partitions: int, chance: random.Random) -> None:
-        super().__init__(part, chance)
+    def __init__(self, bootstrap: str, part: ProducerPart, partitions: int, rng: random.Random) -> None:
+        super().__init__(part, rng)
         self.part = part
         self._address = bootstrap
         self._partitions = partitions
         self.failures: list[str] = []
-        """Why transactions had to be aborted."""
+        """Reasons of aborted transactions."""
 
     def play(self) -> None:
         while self.is_wanted:
             self._live()
 
     def _live(self) -> None:
-        """One producer until it has had enough transactions; the next one takes its id over."""
+        """Run one producer for some transactions; the next one takes over its transactional id."""
         with self._made() as producer:
             self._again(producer.init_transactions)
-            for _ in range(self.chance.randrange(1, 30)):
+            for _ in range(self.rng.randrange(1, 30)):
                 if self.is_wanted:
                     self._transact(producer)
                     self.rest()
@@ -133,7 +133,7 @@ class Transactor(Actor):
         return transaction
 
     def _be_fenced(self, producer: Any) -> None:
-        """A twin takes the id in the midst of a transaction, which must then come to nothing."""
+        """Fence the producer by another one during a transaction, which must then be aborted."""
         transaction = self._begun(producer)
         with self._made() as twin:
             try:
@@ -145,16 +145,16 @@ class Transactor(Actor):
                 transaction.outcome = "aborted"
                 self.failures.append(str(failed))
                 return
-        raise AssertionError("a producer that had been fenced has committed")
+        raise AssertionError("a fenced producer has committed")
 
     def _transact(self, producer: Any) -> None:
         transaction = self._begun(producer)
         try:
-            for _ in range(self.chance.randrange(1, 12)):
+            for _ in range(self.rng.randrange(1, 12)):
                 self._send(producer, transaction)
-            if self.chance.random() < 0.3:
+            if self.rng.random() < 0.3:
                 producer.flush()
-            if self.chance.random() < 0.7:
+            if self.rng.random() < 0.7:
                 self._again(producer.commit_transaction)
                 transaction.outcome = "committed"
                 return
@@ -166,7 +166,7 @@ class Transactor(Actor):
         transaction.outcome = "aborted"
 
     def _send(self, producer: Any, transaction: Transaction) -> None:
-        send = Send(f"{self.part.name}-{len(self.part.sends)}", self.chance.randrange(self._partitions))
+        send = Send(f"{self.part.name}-{len(self.part.sends)}", self.rng.randrange(self._partitions))
         producer.send(TOPIC, send.value.encode(), partition=send.partition, on_delivery=_noting(send))
         self.part.sends.append(send)
         transaction.sends.append(send)
@@ -180,23 +180,23 @@ class Transactor(Actor):
 
 
 class Reader(Actor):
-    """A member of a group of readers of committed records, which comes and goes and commits by chance."""
+    """A read_committed group member that randomly leaves, rejoins and commits."""
 
-    def __init__(self, bootstrap: str, part: ConsumerPart, chance: random.Random) -> None:
-        super().__init__(part, chance)
+    def __init__(self, bootstrap: str, part: ConsumerPart, rng: random.Random) -> None:
+        super().__init__(part, rng)
         self.part = part
         self._address = bootstrap
 
-    # What the consumer tells.
+    # Listener callbacks.
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         self.part.events.append(Assigned(tuple(one.partition for one in partitions)))
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """The next owner begins at what is committed by then."""
+        """Note a revocation: the next owner starts at the committed offset."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """So it does here."""
+        """Note an assignment."""
 
     def play(self) -> None:
         while self.is_wanted:
@@ -208,12 +208,12 @@ class Reader(Actor):
             "group_id": "readers",
             "auto_offset_reset": "earliest",
             "isolation_level": "read_committed",
-            "enable_auto_commit": self.chance.random() < 0.5,
+            "enable_auto_commit": self.rng.random() < 0.5,
             "auto_commit_interval_ms": 200,
             "session_timeout_ms": 6_000,
         }
-        lasts = self.chance.randrange(20, 200)
-        if self.chance.random() < 0.5:
+        lasts = self.rng.randrange(20, 200)
+        if self.rng.random() < 0.5:
             asyncio.run(self._live_asyncio(options, lasts))
             return
         with odradek.Consumer(**options) as consumer:
@@ -222,14 +222,14 @@ class Reader(Actor):
                 self._poll(consumer)
 
     async def _live_asyncio(self, options: dict[str, Any], lasts: int) -> None:
-        """The same under asyncio, where a poll or a commit may also be given up at any moment."""
+        """The same with asyncio, where a poll or commit may be cancelled at any time."""
         async with odradek.aio.Consumer(**options) as consumer:
             consumer.subscribe([TOPIC], listener=self)
             while self.is_wanted and (lasts := lasts - 1) > 0:
                 try:
-                    async with asyncio.timeout(self.chance.choice((0.001, 0.01, 60))):
+                    async with asyncio.timeout(self.rng.choice((0.001, 0.01, 60))):
                         self._note(await consumer.poll(0.1))
-                        if self.chance.random() < 0.3:
+                        if self.rng.random() < 0.3:
                             await consumer.commit()
                             self.part.commits += 1
                 except (ClientError, TimeoutError):
@@ -240,9 +240,9 @@ class Reader(Actor):
 
     def _poll(self, consumer: Any) -> None:
         self._note(consumer.poll(0.1))
-        if self.chance.random() < 0.3:
+        if self.rng.random() < 0.3:
             try:
                 consumer.commit()
                 self.part.commits += 1
             except ClientError:
-                return  # the group has gone on, or the broker is away: what was read is read again
+                return  # rebalance or unavailable broker: the records are read again

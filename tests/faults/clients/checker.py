@@ -1,7 +1,7 @@
-"""What must hold of a history of clients, whatever brokers went through.
+"""Checks of a client history.
 
-``written`` is the whole log at the end, ``committed`` what a reader of committed records finds of it. Names
-of violations are those of Jepsen's Kafka workload where it has one.
+``written`` is the whole log at the end, ``committed`` its read_committed view. Violations are named as in
+Jepsen's Kafka workload where it has a name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from tests.faults.clients.history import Assigned, ConsumerPart, History, Log, ProducerPart, Send
 
 
-def judge(history: History, written: Log, committed: Log) -> list[str]:
-    """Everything that does not hold."""
+def check_history(history: History, written: Log, committed: Log) -> list[str]:
+    """Return all violations."""
     found = [
         *problems(history),
         *not_told_once(history),
@@ -29,7 +29,7 @@ def judge(history: History, written: Log, committed: Log) -> list[str]:
 
 
 def problems(history: History) -> Iterator[str]:
-    """What an actor could not make sense of."""
+    """Yield unexpected errors of actors."""
     for one in (*history.producers, *history.consumers):
         if one.problem:
             yield f"{one.name}: {one.problem}"
@@ -46,14 +46,14 @@ def _at(log: Log) -> dict[tuple[int, int], str]:
 
 
 def not_told_once(history: History) -> Iterator[str]:
-    """Callbacks that were lost, or came twice."""
+    """Yield sends without exactly one callback."""
     for producer, send in _sends(history):
         if send.told != 1:
             yield f"callback: {producer.name} heard {send.told} times of {send.value}"
 
 
 def lost_writes(history: History, written: Log, committed: Log) -> Iterator[str]:
-    """Acknowledged records that are not where they were said to be; in a transaction once it is committed."""
+    """Yield acknowledged records that are not at their offset; in a transaction, once it is committed."""
     everything, visible = _at(written), _at(committed)
     of_transactions = {
         send.value: transaction.outcome
@@ -72,7 +72,7 @@ def lost_writes(history: History, written: Log, committed: Log) -> Iterator[str]
 
 
 def duplicates(written: Log) -> Iterator[str]:
-    """Records that are written twice."""
+    """Yield records that are written twice."""
     seen: dict[str, tuple[int, int]] = {}
     for (partition, offset), value in _at(written).items():
         if value in seen:
@@ -81,7 +81,7 @@ def duplicates(written: Log) -> Iterator[str]:
 
 
 def inconsistent_offsets(history: History, written: Log) -> Iterator[str]:
-    """Places at which a consumer saw something else than is there."""
+    """Yield offsets at which a consumer read another record than the log has."""
     everything = _at(written)
     for consumer in history.consumers:
         for event in consumer.events:
@@ -96,7 +96,7 @@ def inconsistent_offsets(history: History, written: Log) -> Iterator[str]:
 
 
 def reordered_sends(history: History, written: Log) -> Iterator[str]:
-    """Records of a producer that are in a partition in another order than they were sent."""
+    """Yield records of a producer that are out of order in a partition."""
     ranks = {
         send.value: (producer.name, rank)
         for producer in history.producers
@@ -113,7 +113,7 @@ def reordered_sends(history: History, written: Log) -> Iterator[str]:
 
 
 def torn_transactions(history: History, committed: Log) -> Iterator[str]:
-    """Transactions of which a part is there; aborted ones of which anything is."""
+    """Yield partially visible transactions, and visible aborted ones."""
     visible = {value for records in committed.values() for _, value in records}
     for producer in history.producers:
         for number, transaction in enumerate(producer.transactions):
@@ -129,7 +129,7 @@ def torn_transactions(history: History, committed: Log) -> Iterator[str]:
 
 
 def aborted_reads(history: History, consumer: ConsumerPart) -> Iterator[str]:
-    """Records of aborted transactions that a reader of committed records got (G1a)."""
+    """Yield records of aborted transactions read with read_committed (G1a)."""
     aborted = {
         send.value
         for producer in history.producers
@@ -143,7 +143,7 @@ def aborted_reads(history: History, consumer: ConsumerPart) -> Iterator[str]:
 
 
 def bad_polls(consumer: ConsumerPart, committed: Log) -> Iterator[str]:
-    """Records that a consumer got out of order, or that it did not get between two that it got."""
+    """Yield records that a consumer read out of order or skipped."""
     offsets = {partition: [offset for offset, _ in records] for partition, records in committed.items()}
     last: dict[int, int] = {}
     for event in consumer.events:
@@ -164,7 +164,7 @@ def bad_polls(consumer: ConsumerPart, committed: Log) -> Iterator[str]:
 
 
 def never_polled(history: History, committed: Log) -> Iterator[str]:
-    """Committed records that no consumer of the group got."""
+    """Yield committed records that no consumer of the group read."""
     if not history.consumers:
         return
     polled: dict[int, set[int]] = defaultdict(set)

@@ -1,7 +1,6 @@
-"""What clients did and were told: a history that a judge can read.
+"""The history of clients, for the checker.
 
-Each actor keeps its own part, so that nothing is shared while it is made. Values are texts that no two sends
-have in common. Names of what can be wrong follow Jepsen's Kafka workload; they are in ``clients_judge``.
+Each actor records its own part, so that nothing is shared while it runs. Values are unique per send.
 """
 
 from __future__ import annotations
@@ -10,24 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Log = Mapping[int, Sequence[tuple[int, str]]]
-"""By partition: offsets and values, as a reader found them."""
+"""Offsets and values by partition, as read."""
 
 
 @dataclass
 class Send:
-    """A record that was given to a producer. ``offset`` is -1 until it is acknowledged."""
+    """A record passed to a producer. ``offset`` is -1 until it is acknowledged."""
 
     value: str
     partition: int
     offset: int = -1
     error: str = ""
     told: int = 0
-    """How often the program heard what became of it."""
+    """Number of callbacks."""
 
 
 @dataclass
 class Transaction:
-    """Sends that count together. ``outcome`` is committed, aborted or unknown."""
+    """Sends of one transaction. ``outcome`` is committed, aborted or unknown."""
 
     sends: list[Send] = field(default_factory=list)
     outcome: str = "unknown"
@@ -35,7 +34,7 @@ class Transaction:
 
 @dataclass
 class ProducerPart:
-    """What one producer did, in the order of its calls; ``transactions`` are empty for one without."""
+    """The calls of one producer, in order; ``transactions`` is empty for a non-transactional one."""
 
     name: str
     sends: list[Send] = field(default_factory=list)
@@ -45,7 +44,7 @@ class ProducerPart:
 
 @dataclass(frozen=True)
 class Poll:
-    """A record that a consumer got."""
+    """A record read by a consumer."""
 
     partition: int
     offset: int
@@ -54,14 +53,14 @@ class Poll:
 
 @dataclass(frozen=True)
 class Assigned:
-    """From here on a consumer reads partitions anew, from wherever their group has come to."""
+    """An assignment: the consumer continues from the committed offsets."""
 
     partitions: tuple[int, ...]
 
 
 @dataclass
 class ConsumerPart:
-    """What one consumer got, in order. It reads committed records only."""
+    """The records and assignments of one read_committed consumer, in order."""
 
     name: str
     events: list[Poll | Assigned] = field(default_factory=list)

@@ -1,9 +1,9 @@
-"""Our clients under restarts of the broker: kill -9 and SIGTERM by turns, while they send, transact and read.
+"""Our clients during broker restarts: alternately kill -9 and SIGTERM, while they send, transact and read.
 
-Producers with patience get every record acknowledged; one without gives some up, and goes on with a new
-epoch. One producer writes in transactions, and is replaced by its twin now and then. A group reads what is
-committed, with members that come and go. In the end the log is read by another client than ours, and the
-history judged.
+Producers with a long delivery timeout get every record acknowledged; one with a short timeout fails some,
+and continues with a new epoch. One producer is transactional, and is sometimes fenced. A group reads
+committed records, with members that leave and join. At the end the log is read by another client, and the
+history checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.clients.actors import TOPIC, Actor, Reader, Sender, Transactor
-from tests.faults.clients.checker import judge, never_polled
+from tests.faults.clients.checker import check_history, never_polled
 from tests.faults.clients.history import ConsumerPart, History, Log, ProducerPart
 from tests.faults.fault_report import FaultReport
 from tests.support.broker import Broker
@@ -32,21 +32,21 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.segment.bytes": "26214
 
 
 def play(directory: Path, kills: int, seed: int) -> FaultReport:
-    """Restart a broker under load so many times."""
+    """Restart a broker under load ``kills`` times."""
     report = FaultReport("restarts under our clients", seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     broker = Broker(directory, SETTINGS).start()
     history = History()
     try:
         _create(broker.bootstrap)
-        producers, readers = _cast(broker.bootstrap, history, chance)
+        producers, readers = _cast(broker.bootstrap, history, rng)
         for one in (*producers, *readers):
             one.start()
         for number in range(kills):
-            time.sleep(0.2 + chance.random() * LOAD_SECONDS_MAX)
+            time.sleep(0.2 + rng.random() * LOAD_SECONDS_MAX)
             (broker.kill if number % 3 else broker.stop)()
             report.faults += 1
-            time.sleep(chance.random() * AWAY_SECONDS_MAX)
+            time.sleep(rng.random() * AWAY_SECONDS_MAX)
             broker.start()
         time.sleep(LOAD_SECONDS_MAX)
         _wait_for(lambda: all(_has_written(part) for part in history.producers))
@@ -57,7 +57,7 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
     finally:
         if broker.is_running:
             broker.kill_if_running()
-    for violation in judge(history, written, committed):
+    for violation in check_history(history, written, committed):
         report.violate(violation)
     _count(report, history, written, committed)
     return report
@@ -68,15 +68,15 @@ def _create(bootstrap: str) -> None:
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
 
 
-def _cast(bootstrap: str, history: History, chance: random.Random) -> tuple[list[Actor], list[Reader]]:
-    """Everybody who plays, and the parts of the history they write."""
+def _cast(bootstrap: str, history: History, rng: random.Random) -> tuple[list[Actor], list[Reader]]:
+    """Create the actors, and their parts of the history."""
     names = ("patient", "other", "impatient", "transactor")
     history.producers = [ProducerPart(name) for name in names]
     history.consumers = [ConsumerPart(f"reader{number}") for number in range(READERS)]
     patient, other, impatient, transactor = history.producers
 
     def own() -> random.Random:
-        return random.Random(chance.random())
+        return random.Random(rng.random())
 
     producers: list[Actor] = [
         Sender(bootstrap, patient, PARTITIONS, own()),
@@ -102,7 +102,7 @@ def _wait_for(holds: Callable[[], bool]) -> None:
 
 
 def _log(bootstrap: str, isolation_level: str) -> Log:
-    """What there is to read, by another client."""
+    """Read the log with another client."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,9 +1,9 @@
-"""kill -9 of the broker while groups rebalance and commit: nobody loses their place.
+"""kill -9 of the broker while groups rebalance and commit: no committed offset is lost.
 
-Groups of members that talk to the broker by hand: they join, sync, commit one offset after another, leave or
-join again by chance; one group commits without members. Every partition is committed by one member only, so
-what is committed must be what was acknowledged last, or what was asked for and not answered. A member of the
-newest stored generation is still one after the start. Old generations are refused at any time.
+Group members on raw connections join, sync, commit increasing offsets, and randomly leave or rejoin; one
+group commits without members. Every partition is committed by one member only, so the committed offset must
+be the last acknowledged one, or an unacknowledged later one. A member of the newest stored generation is
+still a member after a restart. Old generations are always rejected.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ SETTINGS = {
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
 COMING = (14, 15, 16)
-"""Error codes of a coordinator that is on its way: loading, not there yet, not here."""
+"""Error codes of a coordinator that is loading or not available."""
 ANEW = (22, 25)
-"""A member that is behind: of an old generation, or not known."""
+"""Error codes of an old generation or an unknown member."""
 REBALANCING = 27
 MEMBER_ID_REQUIRED = 79
 
@@ -53,16 +53,16 @@ offset_fetch = kio_requests("offset_fetch", 5)
 
 @dataclass
 class Place:
-    """What a member knows of itself and of its one partition; it outlives the broker."""
+    """A member's state and its one partition; it survives broker restarts."""
 
     group: str
     partition: int
     has_members: bool
     member: str = ""
     generation: int = NO_GENERATION
-    """The last one whose sync was answered."""
+    """The last generation with a SyncGroup response."""
     is_syncing: bool = False
-    """A sync was sent and not answered: a newer generation may be stored."""
+    """Whether a SyncGroup has no response: a newer generation may be stored."""
     acknowledged: int = 0
     asked: int = 0
     commits: int = 0
@@ -71,17 +71,17 @@ class Place:
     problem: str | None = None
 
     def forget(self) -> None:
-        """Be nobody's member."""
+        """Forget the membership."""
         self.member, self.generation = "", NO_GENERATION
 
 
 @dataclass
 class Life(threading.Thread):
-    """A member until the broker is gone."""
+    """A member that runs until the broker is gone."""
 
     address: str
     place: Place
-    chance: random.Random = field(repr=False)
+    rng: random.Random = field(repr=False)
 
     def __post_init__(self) -> None:
         super().__init__(daemon=True)
@@ -100,18 +100,18 @@ class Life(threading.Thread):
         place = self.place
         if place.has_members and not self._join(connection):
             return
-        for _ in range(self.chance.randint(1, 30)):
+        for _ in range(self.rng.randint(1, 30)):
             if not self._commit(connection):
                 return
-        if place.has_members and self.chance.random() < 0.3:
+        if place.has_members and self.rng.random() < 0.3:
             self._fail_as_zombie(connection)
-        if place.has_members and self.chance.random() < 0.2:
+        if place.has_members and self.rng.random() < 0.2:
             request = leave_group.LeaveGroupRequest(group_id=place.group, member_id=place.member)
             place.forget()
             self._expect(connection.exchange(request).error_code, (0, *ANEW), "leave")
 
     def _join(self, connection: RawConnection) -> bool:
-        """Join and sync; False if that has to be tried again."""
+        """Join and sync; return False if that must be retried."""
         place = self.place
         answer = connection.exchange(_join_request(place))
         if answer.error_code == MEMBER_ID_REQUIRED:
@@ -140,7 +140,7 @@ class Life(threading.Thread):
         return True
 
     def _commit(self, connection: RawConnection) -> bool:
-        """Commit the next offset; False if the member has to join again."""
+        """Commit the next offset; return False if the member must rejoin."""
         place = self.place
         place.asked = place.acknowledged + 1
         code = _committed(connection, place, place.generation, place.asked)
@@ -158,7 +158,7 @@ class Life(threading.Thread):
         self.place.refusals += 1
 
     def _is_fine(self, code: int, what: str) -> bool:
-        """True if so; else what there is to do about it is done."""
+        """Return whether the code is NONE; else handle the error."""
         if code in ANEW:
             self.place.forget()
         elif code in COMING:
@@ -185,7 +185,7 @@ def _join_request(place: Place) -> object:
 
 
 def _committed(connection: RawConnection, place: Place, generation: int, offset: int) -> int:
-    """Commit; the error code."""
+    """Commit; return the error code."""
     one = offset_commit.OffsetCommitRequestPartition(
         partition_index=place.partition, committed_offset=offset, committed_metadata=f"at {offset}"
     )
@@ -199,9 +199,9 @@ def _committed(connection: RawConnection, place: Place, generation: int, offset:
 
 
 def play(directory: Path, kills: int, seed: int) -> FaultReport:
-    """Kill a broker with busy groups so many times."""
+    """Kill a broker with busy groups ``kills`` times."""
     report = FaultReport("kill -9 during commits and rebalances", seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     places = [
         Place(f"group {group}", member, has_members=group > 0)
         for group in range(GROUPS)
@@ -214,7 +214,7 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
             _find_coordinators(connection, places)
         for number in range(kills):
             is_last = number == kills - 1
-            _live(broker, places, chance, report, f"kill {number}", until_all_committed=is_last)
+            _live(broker, places, rng, report, f"kill {number}", until_all_committed=is_last)
             broker.start()
             _check(broker, places, f"kill {number}", report)
         broker.stop()
@@ -233,7 +233,7 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
 
 
 def _find_coordinators(connection: RawConnection, places: list[Place]) -> None:
-    """Ask until they are there: the first to ask has the topic of committed offsets made."""
+    """Wait for the coordinators: the first request creates the offsets topic."""
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     for place in places:
         request = find_coordinator.FindCoordinatorRequest(key=place.group, key_type=0)
@@ -244,17 +244,17 @@ def _find_coordinators(connection: RawConnection, places: list[Place]) -> None:
 def _live(
     broker: Broker,
     places: list[Place],
-    chance: random.Random,
+    rng: random.Random,
     report: FaultReport,
     when: str,
     *,
     until_all_committed: bool,
 ) -> None:
-    """Live until a kill; the last time at least until everybody has committed, on a busy machine too."""
-    lives = [Life(broker.bootstrap, place, random.Random(chance.random())) for place in places]
+    """Run until a kill; the last time at least until every member has committed."""
+    lives = [Life(broker.bootstrap, place, random.Random(rng.random())) for place in places]
     for one in lives:
         one.start()
-    time.sleep(0.3 + chance.random() * LOAD_SECONDS_MAX)
+    time.sleep(0.3 + rng.random() * LOAD_SECONDS_MAX)
     deadline = time.monotonic() + (ANSWER_SECONDS_MAX if until_all_committed else 0.0)
     while time.monotonic() < deadline and not all(place.commits for place in places):
         time.sleep(0.05)
@@ -287,7 +287,7 @@ def _check(broker: Broker, places: list[Place], when: str, report: FaultReport) 
 
 
 def _fetched(connection: RawConnection, place: Place) -> int:
-    """The committed offset; zero if there is none."""
+    """Return the committed offset; zero if there is none."""
     wanted = offset_fetch.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(place.partition,))
     request = offset_fetch.OffsetFetchRequest(group_id=place.group, topics=(wanted,))
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
@@ -299,7 +299,7 @@ def _fetched(connection: RawConnection, place: Place) -> int:
 
 
 def _surely_stored(places: list[Place]) -> Iterator[Place]:
-    """Members of the newest generation of their group, where no newer one can be stored."""
+    """Yield members of the newest generation, where no newer one can be stored."""
     for place in places:
         others = [one for one in places if one.group == place.group]
         is_newest = place.generation == max(one.generation for one in others)

@@ -1,8 +1,7 @@
-"""A group of three kinds of clients over fifty partitions, while its members come, go, hang and die.
+"""A group of three kinds of clients on fifty partitions, while members join, leave, hang and are killed.
 
-Members are processes of their own (``member.py``). A producer writes all the time, an observer asks
-for the committed offsets all the time. In the end the members that are left read what there is, and
-``groups_judge.py`` has the word.
+Members are processes (``member.py``). A producer writes and an observer fetches committed offsets all the
+time. At the end the remaining members read everything, and ``checker.py`` checks their journals.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from confluent_kafka import KafkaError, Producer
 from tests.faults.broker_partitions import create
 from tests.faults.fault_report import FaultReport
 from tests.faults.groups import journal
-from tests.faults.groups.checker import Observed, judge
+from tests.faults.groups.checker import Observed, check_history
 from tests.faults.groups.member import COOPERATIVE, SESSION_MS
 from tests.support.broker import Broker
 from tests.support.kio_requests import kio_requests
@@ -33,7 +32,7 @@ TOPIC, GROUP = "chaos", "chaos"
 PARTITIONS = 50
 CAST = (*("confluent",) * 3, *("kafka_python",) * 2, *("aiokafka",) * 2)
 COOPERATING = (*("confluent",) * 4, *("kafka_python",) * 3)
-"""Those that can move partitions without giving all of them up."""
+"""Clients that support cooperative rebalancing."""
 MEMBERS_MIN, MEMBERS_MAX = 4, 9
 RECORDS_PER_SECOND = 400
 JOIN_SECONDS_MAX = 150.0
@@ -47,7 +46,7 @@ offset_fetch = kio_requests("offset_fetch", 5)
 
 
 class Member:
-    """One process of the cast, and its journal."""
+    """One member process, and its journal."""
 
     def __init__(self, client: str, number: int, directory: Path, bootstrap: str, assignor: str) -> None:
         self.client = client
@@ -71,7 +70,7 @@ class Member:
         self._process.send_signal(number)
 
     def hang(self) -> None:
-        """Stop without a word, for longer than the session."""
+        """Stop the process for longer than the session timeout."""
         self.send(signal.SIGSTOP)
         self.wakes_at = time.monotonic() + HANG_SECONDS
 
@@ -84,13 +83,13 @@ class Member:
         self._process.wait()
 
     def ask_to_leave(self) -> None:
-        """Once: a second signal would end the process as it is ending."""
+        """Send SIGTERM once: a second signal would interrupt the shutdown."""
         if not self._is_leaving:
             self._is_leaving = True
             self.send(signal.SIGTERM)
 
     def leave(self) -> int | None:
-        """Leave in order; the exit status, or None if that took too long."""
+        """Leave the group; return the exit status, or None after a timeout."""
         self.ask_to_leave()
         try:
             return self._process.wait(LEAVE_SECONDS_MAX)
@@ -100,7 +99,7 @@ class Member:
 
 
 class Writing(threading.Thread):
-    """Writes all the time; counts what was acknowledged."""
+    """Writes continuously; counts acknowledged records."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -128,7 +127,7 @@ class Writing(threading.Thread):
             self._producer.poll(0)
 
     def finish(self) -> None:
-        """Write no more, and wait until all that was written is acknowledged."""
+        """Stop writing, and wait until everything is acknowledged."""
         self._ending.set()
         self.join()
         left = self._producer.flush(30)
@@ -143,7 +142,7 @@ class Writing(threading.Thread):
 
 
 class Observing(threading.Thread):
-    """Asks for the committed offsets of the group all the time; a broker that is away is asked again."""
+    """Fetches the group's committed offsets continuously, retrying while the broker is down."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -175,7 +174,7 @@ class Observing(threading.Thread):
 
 
 class Chaos:
-    """One run: the members of the moment and all that there were."""
+    """One run: current and former members."""
 
     def __init__(
         self, directory: Path, broker: Broker, report: FaultReport, assignor: str, kills_broker: bool
@@ -199,7 +198,7 @@ class Chaos:
         self.members.append(one)
 
     def act(self) -> None:
-        """Something happens: each kind of thing once, in an order by chance, before any of them again."""
+        """Inject a fault: each kind once, in random order, before any is repeated."""
         for one in self.members:
             if one.wakes_at is not None and one.wakes_at <= time.monotonic():
                 one.wake()
@@ -221,7 +220,7 @@ class Chaos:
             self._report.outcomes["added"] += 1
 
     def _kill(self) -> None:
-        """Killed, and another of its kind started at once: a restart."""
+        """Kill a member and start another of its kind."""
         if (one := self._pick()) is not None:
             one.kill()
             self.members.remove(one)
@@ -260,14 +259,14 @@ class Chaos:
             self._report.check(one.is_alive, f"{one.name} ended by itself: {words}")
 
     def end(self) -> None:
-        """Leave all together."""
+        """Let all members leave together."""
         for one in self.members:
             one.ask_to_leave()
         for one in self.members:
             self._part(one)
 
     def clear(self) -> None:
-        """Whatever happened, leave no process behind."""
+        """Kill all remaining processes."""
         for one in self.all:
             if one.is_alive:
                 one.kill()
@@ -276,7 +275,7 @@ class Chaos:
 def play(
     directory: Path, seconds: float, seed: int, assignor: str = "range", *, kills_broker: bool = False
 ) -> FaultReport:
-    """Let things happen to a group for so long."""
+    """Inject faults into a group for ``seconds``."""
     report = FaultReport(f"members of a group come and go, {assignor}", seed)
     broker = Broker(directory / "broker", SETTINGS).start()
     with RawConnection(broker.bootstrap) as connection:
@@ -309,7 +308,7 @@ def _journals(chaos: Chaos) -> dict[str, list[journal.Event]]:
 
 
 def _wait_until_all_own(chaos: Chaos, report: FaultReport) -> None:
-    """Each of the cast has a share, and together they have everything."""
+    """Wait until each member owns partitions, and together they own all."""
     deadline = time.monotonic() + JOIN_SECONDS_MAX
     while time.monotonic() < deadline:
         shares = [journal.owned_last(events) for events in _journals(chaos).values()]
@@ -321,15 +320,15 @@ def _wait_until_all_own(chaos: Chaos, report: FaultReport) -> None:
 
 def _happen(chaos: Chaos, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    chance = random.Random(seconds)
+    rng = random.Random(seconds)
     while time.monotonic() < deadline:
         chaos.act()
-        time.sleep(0.5 + 1.5 * chance.random())
+        time.sleep(0.5 + 1.5 * rng.random())
     chaos.wake_all()
 
 
 def _drain(observing: Observing, writing: Writing, report: FaultReport) -> None:
-    """Wait until all that was stored is committed."""
+    """Wait until all stored records are committed."""
     deadline = time.monotonic() + DRAIN_SECONDS_MAX
     while time.monotonic() < deadline:
         if observing.observed and not any(_behind(observing.observed[-1], writing)):
@@ -340,7 +339,7 @@ def _drain(observing: Observing, writing: Writing, report: FaultReport) -> None:
 
 
 def _behind(observed: Observed, writing: Writing) -> Iterator[tuple[int, int, int]]:
-    """Partition, records stored, offset committed."""
+    """Yield partition, stored records, committed offset."""
     for partition, count in writing.stored.items():
         if (committed := observed.offsets.get(partition, 0)) < count:
             yield partition, count, committed
@@ -348,7 +347,7 @@ def _behind(observed: Observed, writing: Writing) -> Iterator[tuple[int, int, in
 
 def _conclude(chaos: Chaos, writing: Writing, observing: Observing, report: FaultReport) -> None:
     journals = _journals(chaos)
-    for words in [*writing.refused, *judge(journals, observing.observed, writing.stored)]:
+    for words in [*writing.refused, *check_history(journals, observing.observed, writing.stored)]:
         report.violate(words)
     kinds = Counter(type(event).__name__.lower() for events in journals.values() for event in events)
     generations = {

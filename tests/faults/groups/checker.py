@@ -1,11 +1,8 @@
-"""What must hold of a group whatever its members, their clients and the broker go through.
-
-Judged from the members' own journals and from what an observer was told of the committed offsets:
+"""Checks of a consumer group, from the journals of its members and observed committed offsets:
 
 1. In a generation no partition is owned twice.
-2. No committed offset goes back: neither one commit after another, nor what an observer is told, and a new
-   owner starts where the commits before it had come to.
-3. Every record that a producer was told is stored is seen by somebody.
+2. No committed offset decreases: neither commits nor observations, and a new owner starts at the last commit.
+3. Every acknowledged record is read by a member.
 """
 
 from __future__ import annotations
@@ -19,19 +16,19 @@ from itertools import accumulate
 from tests.faults.groups.journal import Committed, Event, Owned, Seen
 
 Journals = Mapping[str, Sequence[Event]]
-"""By the name of the member's process."""
+"""Events by member process."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """The committed offsets as an observer was told them."""
+    """Committed offsets as observed."""
 
     asked_ns: int
     offsets: Mapping[int, int]
 
 
-def judge(journals: Journals, observed: Sequence[Observed], stored: Mapping[int, int]) -> list[str]:
-    """Everything that does not hold. ``stored`` is the number of acknowledged records of each partition."""
+def check_history(journals: Journals, observed: Sequence[Observed], stored: Mapping[int, int]) -> list[str]:
+    """Return all violations. ``stored`` is the number of acknowledged records by partition."""
     return [
         *owned_twice(journals),
         *commits_going_back(journals, observed),
@@ -41,7 +38,7 @@ def judge(journals: Journals, observed: Sequence[Observed], stored: Mapping[int,
 
 
 def owned_twice(journals: Journals) -> Iterator[str]:
-    """Partitions that two members were given in the same generation."""
+    """Yield partitions owned by two members in the same generation."""
     owners: dict[tuple[int, int], str] = {}
     for name, events in journals.items():
         for event in events:
@@ -67,14 +64,14 @@ class Floors:
             self._highest[partition] = times, list(accumulate((offset for _, offset in commits), max))
 
     def before(self, partition: int, at_ns: int) -> int:
-        """Zero where nothing had been committed."""
+        """Return the commit before a time; zero if there is none."""
         times, highest = self._highest.get(partition, ([], []))
         found = bisect_left(times, at_ns)
         return highest[found - 1] if found else 0
 
 
 def commits_going_back(journals: Journals, observed: Sequence[Observed]) -> Iterator[str]:
-    """Commits, and observations, below what had been acknowledged before they were asked for."""
+    """Yield commits and observations below an earlier acknowledged commit."""
     floors = Floors(journals)
     for commit in _commits(journals):
         for partition, offset in commit.offsets.items():
@@ -91,7 +88,7 @@ def commits_going_back(journals: Journals, observed: Sequence[Observed]) -> Iter
 
 
 def starts_too_early(journals: Journals) -> Iterator[str]:
-    """Owners that began below what had been committed before they became owners."""
+    """Yield owners that started below the last commit before their assignment."""
     floors = Floors(journals)
     for name, events in journals.items():
         unstarted: dict[int, int] = {}
@@ -108,7 +105,7 @@ def starts_too_early(journals: Journals) -> Iterator[str]:
 
 
 def never_seen(journals: Journals, stored: Mapping[int, int]) -> Iterator[str]:
-    """Stored records that no member saw."""
+    """Yield stored records that no member read."""
     seen: dict[int, set[int]] = defaultdict(set)
     for events in journals.values():
         for event in events:

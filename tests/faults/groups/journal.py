@@ -1,12 +1,12 @@
-"""What a member of a group writes down, and what a reader learns of it.
+"""The journal of a group member.
 
-One JSON object a line, written by one call each, so that a killed member leaves whole lines behind. Times
-are of the monotonic clock, which all processes of a machine share. Kinds:
+One JSON object per line, each written by one call, so that a killed member leaves complete lines. Times are
+of the monotonic clock, which all processes of a machine share. Kinds:
 
 - ``owned``: all partitions of the member in a generation
-- ``freed``: partitions it has given up, or heard are lost
-- ``seen``: runs of records processed, each partition, first and last offset
-- ``committed``: offsets whose commit was acknowledged, and when it had been asked for
+- ``freed``: revoked or lost partitions
+- ``seen``: ranges of processed records: partition, first and last offset
+- ``committed``: offsets whose commit was acknowledged, and when it was requested
 - ``refused``: a commit that was not acknowledged
 """
 
@@ -69,7 +69,7 @@ class Writer:
         self._write("freed", partitions=sorted(partitions))
 
     def seen(self, records: Iterable[tuple[int, int]]) -> None:
-        """Partitions and offsets, those of a partition in the order they came."""
+        """Record processed records, in order per partition."""
         runs: dict[int, list[list[int]]] = {}
         for partition, offset in records:
             of_partition = runs.setdefault(partition, [])
@@ -91,14 +91,14 @@ class Writer:
 
 
 def read(path: Path) -> list[Event]:
-    """The events of a journal; a member that was killed early has none."""
+    """Read the events of a journal; a member killed early has none."""
     if not path.exists():
         return []
     return [_event(json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def owned_last(events: Iterable[Event]) -> set[int]:
-    """What a member owned at the end of its journal."""
+    """Return the partitions owned at the end of a journal."""
     owned: set[int] = set()
     for event in events:
         if isinstance(event, Owned):

@@ -1,7 +1,7 @@
-"""One consumer in a process of its own: ``member.py CLIENT BOOTSTRAP GROUP TOPIC ASSIGNOR JOURNAL``.
+"""One consumer process: ``member.py CLIENT BOOTSTRAP GROUP TOPIC ASSIGNOR JOURNAL``.
 
-It reads, writes down what it saw, and then commits; partitions that are taken away are committed first.
-SIGTERM lets it leave the group in order. CLIENT is confluent, kafka_python or aiokafka.
+It reads, writes its journal, then commits; revoked partitions are committed first. On SIGTERM it leaves the
+group. CLIENT is confluent, kafka_python or aiokafka.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Membership:
 
 
 class Stopping:
-    """Whether SIGTERM came."""
+    """Whether SIGTERM was received."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -47,20 +47,20 @@ class Stopping:
 
 
 class Place:
-    """What the member owns, and what of it is to be committed."""
+    """Owned partitions, and the offsets to commit."""
 
     def __init__(self, journal: Any) -> None:
         self._journal = journal
         self.generation = -1
         self._given_ns: dict[int, int] = {}
-        """When each partition was given to the member."""
+        """Time of assignment by partition."""
         self._next: dict[int, int] = {}
         self._due = time.monotonic() + COMMIT_SECONDS
         self.unplaced: set[int] = set()
-        """Partitions given and not yet read from; only a client that does not find its position asks."""
+        """Partitions assigned and not yet read from."""
 
     def gain(self, generation: int, partitions: Iterable[int], *, is_more: bool = False) -> None:
-        """These partitions are given, instead of those there were, or besides them."""
+        """Add assigned partitions, or replace the owned ones."""
         given = dict.fromkeys(partitions, time.monotonic_ns())
         self._given_ns = self._given_ns | given if is_more else given
         self._drop(given)
@@ -85,7 +85,7 @@ class Place:
             self._next |= {partition: offset + 1 for partition, offset in records}
 
     def uncommitted(self) -> dict[int, int]:
-        """All that has not been committed."""
+        """Return the uncommitted offsets."""
         self._due = time.monotonic() + COMMIT_SECONDS
         taken, self._next = self._next, {}
         return taken
@@ -94,7 +94,7 @@ class Place:
         return self.uncommitted() if time.monotonic() >= self._due else {}
 
     def give_back(self, offsets: dict[int, int], asked_ns: int) -> None:
-        """A commit was refused: it is made again, but for partitions taken, or given anew, since then."""
+        """Retry a failed commit, except for partitions revoked or reassigned since."""
         kept = {
             partition: offset
             for partition, offset in offsets.items()
@@ -104,7 +104,7 @@ class Place:
 
 
 class Generations(logging.Handler):
-    """The generation librdkafka has joined, which it tells nobody but its own log."""
+    """The generation joined by librdkafka, which only its log has."""
 
     TOLD = re.compile(r"JoinGroup response: GenerationId (\d+),")
 
@@ -171,12 +171,12 @@ def run_confluent(to: Membership, journal: Any, stopping: Stopping) -> None:
 
 
 class KafkaPython:
-    """A kafka-python consumer that finds its own positions.
+    """A kafka-python consumer that resets its positions itself.
 
-    The client does so itself for partitions it did not have before. With one that it had, and that it is
-    given again some generations later, it goes on at its old position, whatever others have committed
-    meanwhile (kafka-python 3.0, with any broker). So in a new generation all partitions are taken as given
-    anew.
+    The client does so only for partitions it did not own before. A partition that is assigned to it again
+    some generations later continues at its old position, whatever others have committed meanwhile
+    (kafka-python 3.0, with any broker). So in a new generation all partitions are treated as newly
+    assigned.
     """
 
     def __init__(self, to: Membership, journal: Any) -> None:
@@ -194,10 +194,10 @@ class KafkaPython:
 
         class Listener(ConsumerRebalanceListener):
             def on_partitions_assigned(self, assigned: Any) -> None:
-                """Not told where all of them were the member's before, whatever happened between."""
+                """Not called if the member owned all of them before."""
 
             def on_partitions_revoked(self, revoked: Any) -> None:
-                # This client commits nothing from here; the next owner sees the last records once more.
+                # This client cannot commit here; the next owner reads the last records again.
                 place.lose(one.partition for one in revoked)
 
         self._topic = to.topic
@@ -221,14 +221,14 @@ class KafkaPython:
             polled = self._poll()
             self._look_around()
             records = [(one.partition, one.offset) for batch in polled.values() for one in batch]
-            # What came with a new assignment came from a position that is not to be trusted.
+            # Records polled with a new assignment may be from an outdated position.
             self._place.saw([one for one in records if one[0] not in self._place.unplaced])
             self._find_positions()
             self._commit(self._place.due())
         self._consumer.close()
 
     def _poll(self) -> dict[Any, list[Any]]:
-        """Nothing while the broker is away, which other clients keep to themselves."""
+        """Return nothing while the broker is down, as other clients do."""
         from kafka.errors import KafkaConnectionError
 
         try:

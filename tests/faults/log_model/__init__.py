@@ -1,1 +1,1 @@
-"""A log played beside a simple model of it."""
+"""A log compared with a simple model of it, step by step."""

@@ -1,4 +1,4 @@
-"""Whether a log shows what its model holds: records, searches by time, leader epochs."""
+"""Comparison of a log with its model: records, timestamp searches, leader epochs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READ_BYTES = 250
 
 
 def compare(log: Log, model: History, *, thorough: bool) -> None:
-    """Assert that they agree; ``thorough`` reads from every single offset."""
+    """Assert that log and model agree; ``thorough`` reads from every offset."""
     shown = model.shown()
     assert (log.log_start_offset, log.log_end_offset) == (model.start, model.end)
     assert log.high_watermark == model.high_watermark <= log.log_end_offset
@@ -67,8 +67,10 @@ def _check_times(log: Log, shown: list[Written]) -> None:
 
 
 def _check_largest_time(log: Log, batches: list[WrittenBatch]) -> None:
-    """As Kafka does it: also among what lies before the start in the first segment, and without an answer if
-    compaction has left nothing of the batch that had the largest time but its header."""
+    """Check the largest timestamp as Kafka finds it: also before the log start offset in the first segment.
+
+    There is none if compaction has left only the header of the batch with the largest timestamp.
+    """
     found = log.offset_of_max_timestamp()
     everything = records_of(batches, 0, log.log_end_offset)
     expected = first_not_older(everything, max((record.timestamp for record in everything), default=-1))
@@ -95,10 +97,10 @@ def _check_epochs(log: Log, model: History, shown: list[Written]) -> None:
 def as_in_one_of(
     histories: list[list[WrittenBatch]], shown: list[Written], start: int, end: int
 ) -> list[WrittenBatch] | None:
-    """The batches, if they are those of one history up to some batch; None if they are not.
+    """Return the batches if they are a prefix of one history; None if they are not.
 
-    There is more than one history if a cut did not come to its end. Power that is lost after that may bring
-    back a segment as it was before the cut, and leave the next as it was written after it.
+    There are several histories if a truncation did not complete. A power failure after that may restore a
+    segment as it was before the truncation, and keep the next as it was written after it.
     """
     for batches in histories:
         if records_of(batches, start, end) == shown and _ends_at(batches, start, end):
@@ -117,10 +119,10 @@ def as_sifted(
     *,
     compacting: bool,
 ) -> bool:
-    """Whether this may be left of a log that is compacted.
+    """Return whether these may be the batches of a compacted log.
 
-    All records are old ones. Below ``kept_below`` none is missing or, if a round was under way, none but
-    those that a newer one of the same key follows, and tombstones. Above it a crash may have left a hole.
+    All records are known. Below ``kept_below`` none is missing except, during a cleaning, tombstones and
+    records with a newer one of the same key. Above it a crash may have left a gap.
     """
     return any(_is_sifted(batches, shown, start, kept_below, compacting) for batches in histories)
 
@@ -136,12 +138,12 @@ def _is_sifted(
 
 
 def _ends_at(batches: Iterable[WrittenBatch], start: int, end: int) -> bool:
-    """Whether a log may end there: after a batch, or where it starts."""
+    """Return whether a log may end there: after a batch, or at its start."""
     return end == start or any(batch.next_offset == end for batch in batches)
 
 
 def batches_of(data: Any) -> Iterable[WrittenBatch]:
-    """The whole batches of what was read, as a client takes them."""
+    """Yield the complete batches of read data, as a client does."""
     for raw in whole_batches(data):
         assert is_whole(raw), "a batch with a wrong checksum"
         [header] = read_headers(raw)
@@ -154,7 +156,7 @@ def batches_of(data: Any) -> Iterable[WrittenBatch]:
 
 
 def read_batches(log: Log) -> list[WrittenBatch]:
-    """All that there is, page by page: also what lies before the start of the log in its first segment."""
+    """Read all batches, page by page, including those before the log start offset in the first segment."""
     found: list[WrittenBatch] = []
     offset, end = log.segments[0].base_offset, log.log_end_offset
     while offset < end:

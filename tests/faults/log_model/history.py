@@ -1,8 +1,8 @@
-"""What a log must hold, as a list of records: the simple model that a real log is compared with.
+"""The model of a log: a list of records.
 
-``History`` is all that was appended, in order, with cuts applied. A log shows the part of it from its start
-to its end. After a crash it may show less of the end, never less than what was flushed, and never anything
-else.
+``History`` is everything appended, in order, with truncations applied. A log has the part of it from its
+start to its end offset. After a crash it may end earlier, never before what was flushed, and never has
+anything else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Written(NamedTuple):
-    """A record as it must be read."""
+    """A record as it must be read back."""
 
     offset: int
     timestamp: int
@@ -23,14 +23,14 @@ class Written(NamedTuple):
 
 
 class WrittenBatch(NamedTuple):
-    """Records that were appended together, and who sent them (-1: nobody with an id)."""
+    """Records appended together, and their producer id (-1: none)."""
 
     records: tuple[Written, ...]
     next_offset: int
     producer_id: int = -1
     base_sequence: int = -1
     count: int = 0
-    """Records when it was appended; compaction may have taken some since."""
+    """Records at the time of the append; compaction may have removed some."""
 
     @property
     def first_offset(self) -> int:
@@ -39,27 +39,27 @@ class WrittenBatch(NamedTuple):
 
 @dataclass
 class History:
-    """Batches in order, where the log starts and ends, and what a loss of power must leave."""
+    """Batches in order, the log's start and end, and what a power failure must keep."""
 
     batches: list[WrittenBatch] = field(default_factory=list)
     start: int = 0
     end: int = 0
     high_watermark: int = 0
     flushed: int = 0
-    """The log ends here or later, whatever happens."""
+    """Lower bound of the log end offset after any failure."""
     start_kept: int = 0
-    """The log starts here or later, whatever happens."""
+    """Lower bound of the log start offset after any failure."""
     start_max: int = 0
-    """The latest start there ever was: of what lies before it, epochs may be forgotten."""
+    """The largest log start offset so far: leader epochs before it may be dropped."""
     undone: list[tuple[list[WrittenBatch], int]] = field(default_factory=list)
-    """What was there before cuts that may not be on the disk yet, and where they cut."""
+    """Batches removed by truncations that may not be durable yet, and their offsets."""
 
     def records(self, start: int, end: int) -> list[Written]:
-        """All records of a range."""
+        """Return the records of a range."""
         return records_of(self.batches, start, end)
 
     def shown(self) -> list[Written]:
-        """What a reader must get."""
+        """Return what a reader must get."""
         return self.records(self.start, self.end)
 
     def append(self, batch: WrittenBatch) -> None:
@@ -67,7 +67,7 @@ class History:
         self.end = batch.next_offset
 
     def cut(self, offset: int) -> None:
-        """Forget what lies at ``offset``, which is the start of a batch, or later."""
+        """Truncate to ``offset``, the start of a batch."""
         self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
         self.end = offset
         self.start = min(self.start, offset)
@@ -75,17 +75,17 @@ class History:
         self.high_watermark = min(self.high_watermark, offset)
 
     def begin_at(self, offset: int) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self.batches, self.undone = [], []
         self.start = self.end = self.high_watermark = self.flushed = self.start_kept = offset
 
     def synced(self, from_offset: int) -> None:
-        """All from the segment that holds ``from_offset`` on is on the disk."""
+        """Note that everything from the segment with ``from_offset`` on is flushed."""
         self.flushed = self.end
         self.undone = [one for one in self.undone if one[1] < from_offset]
 
     def last_batches(self) -> dict[int, WrittenBatch]:
-        """Each producer's last batch that is still there as a whole."""
+        """Return each producer's last complete batch."""
         there = [batch for batch in self.batches if batch.producer_id >= 0]
         last = {batch.producer_id: batch for batch in there}
         return {key: one for key, one in last.items() if one.first_offset >= self.start}
@@ -96,7 +96,7 @@ def records_of(batches: Iterable[WrittenBatch], start: int, end: int) -> list[Wr
 
 
 def first_not_older(records: Sequence[Written], timestamp: int) -> tuple[int, int] | None:
-    """Timestamp and offset of the first record that is not older."""
+    """Return timestamp and offset of the first record that is not older."""
     for record in records:
         if record.timestamp >= timestamp:
             return record.timestamp, record.offset
@@ -104,5 +104,5 @@ def first_not_older(records: Sequence[Written], timestamp: int) -> tuple[int, in
 
 
 def latest_by_key(records: Iterable[Written]) -> dict[bytes | None, Written]:
-    """The last record of each key."""
+    """Return the last record of each key."""
     return {record.key: record for record in records}

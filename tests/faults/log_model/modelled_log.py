@@ -1,9 +1,9 @@
-"""A log in a data directory in memory, played step by step beside its model.
+"""A log in a data directory in memory, compared with its model step by step.
 
-A step is a name and three numbers, so that a run is a plain list: Hypothesis makes and shrinks such lists,
-``python -m tests.faults.run --only model`` makes them from a seed. After each step the log must show what the
-model holds; a process that ends, or power that is lost, at rest or before any single change of a file, must
-leave a part of it that ends no earlier than what was flushed.
+A step is a name and three numbers, so that a run is a plain list: Hypothesis generates and shrinks such
+lists, ``python -m tests.faults.run --only model`` generates them from a seed. After each step the log must
+equal the model; a crash or a power failure, between steps or before any single file operation, must keep
+everything flushed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from odradek.testing.files import MemoryFileSystem
 ORDERS = TopicPartition("orders", 0)
 KEYS = 4
 NUMBER_MAX = 200
-"""Of the numbers of a step."""
+"""Maximum of the numbers of a step."""
 STARTS_MAX = 6
-"""Armed errors and ends are used up by then."""
+"""Attempts after which armed errors and crashes are used up."""
 NAMES = (".log", ".index", ".timeindex", "checkpoint.tmp", "", ".cleaned", ".snapshot", ".txnindex")
 CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4)
 CONFIG = LogConfig(
@@ -50,7 +50,7 @@ CONFIG = LogConfig(
 
 
 class Step(NamedTuple):
-    """What to do, and three numbers that say how; what they mean is for each step to say."""
+    """A step and its three parameters, whose meaning depends on the step."""
 
     kind: str
     one: int = 0
@@ -59,11 +59,11 @@ class Step(NamedTuple):
 
 
 class ProcessEnded(BaseException):
-    """Nothing that runs may catch this: there is nobody left."""
+    """Raised to simulate a crash; must not be caught by the code under test."""
 
 
 class Hazard(NamedTuple):
-    """What the step under way may leave behind if the process ends in its midst."""
+    """What an interrupted step may leave behind."""
 
     batches: list[WrittenBatch]
     end_min: int
@@ -73,7 +73,7 @@ class Hazard(NamedTuple):
 
 
 class StandingClock:
-    """Time does not pass while a step is taken."""
+    """A clock that does not advance during a step."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -89,7 +89,7 @@ class StandingClock:
 
 
 class ModelledLog:
-    """Made by ``play``. ``steps`` of the same name as the methods that end in ``_step``."""
+    """A log and its model. Steps are named like the methods that end in ``_step``."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -104,7 +104,7 @@ class ModelledLog:
         self.producers = 0
         self.was_compacted = False
         self.ends = 0
-        """How often the process ended."""
+        """Number of crashes."""
         self.refusals = 0
         self._operations_left = -1
         self._is_power_lost = False
@@ -114,7 +114,7 @@ class ModelledLog:
         self.directory: LogDirectory
         self.log: Log
 
-    # The world.
+    # Environment.
 
     def _operation(self, operation: str, path: str) -> None:
         del operation, path
@@ -129,7 +129,7 @@ class ModelledLog:
         self.log = await self.directory.create(ORDERS, self.config, None)
 
     async def play(self, step: Step) -> None:
-        """Do one step, whatever becomes of it, and compare."""
+        """Run one step, which may crash, and compare."""
         self._hazard, ends = self._at_rest(), self.ends
         work: Callable[[Step], Awaitable[None]] = getattr(self, f"{step.kind}_step")
         try:
@@ -143,7 +143,7 @@ class ModelledLog:
             self.directory.abandon()
             await self._start_again()
         if step.kind == "restart_at" and self.ends != ends:
-            await self.play(step)  # as the follower will, which still is too far behind
+            await self.play(step)  # as the follower will, which is still too far behind
         self.check(thorough=False)
 
     def _require_storage_error(self, refused: Exception) -> None:
@@ -172,14 +172,14 @@ class ModelledLog:
         return bytearray(builder.build()), written
 
     async def append_step(self, step: Step) -> None:
-        """A batch of one to four records, by a leader or by a follower."""
+        """Append a batch of one to four records, as leader or as follower."""
         as_follower = step.one % 5 == 4
         how = {"base_offset": self.model.end, "leader_epoch": self.leader_epoch} if as_follower else {}
         data, batch = self._batch(step, **how)
         self._append(data, batch, as_follower=as_follower)
 
     async def produce_step(self, step: Step) -> None:
-        """A batch of one of up to three producers with an id, which goes on where its last one ended."""
+        """Append a batch of one of up to three idempotent producers, with its next sequence number."""
         known = self.model.last_batches()
         producer = sorted(known)[step.one % len(known)] if len(known) > step.one % 3 else -1
         sequence = 0
@@ -193,7 +193,7 @@ class ModelledLog:
         self._append(data, batch._replace(producer_id=producer, base_sequence=sequence))
 
     async def repeat_step(self, step: Step) -> None:
-        """A producer sends its last batch again: it is answered with its offsets, and not stored."""
+        """Repeat a producer's last batch: its offsets are returned, and it is not stored."""
         known = self.model.last_batches()
         if not known:
             return
@@ -219,13 +219,13 @@ class ModelledLog:
         self.log.high_watermark = model.high_watermark = model.end
 
     async def epoch_step(self, step: Step) -> None:
-        """A new leader. Its epoch is known at once, or with its first batch."""
+        """Change the leader. Its epoch is assigned at once, or with its first batch."""
         self.leader_epoch += 1 + step.one % 2
         if step.two % 2:
             self.log.assign_leader_epoch(self.leader_epoch)
 
     async def lag_step(self, step: Step) -> None:
-        """The high watermark lags behind, as with followers that have not fetched yet."""
+        """Keep the high watermark back, as with followers that have not fetched yet."""
         model = self.model
         model.high_watermark = model.start + step.one % (model.end - model.start + 1)
         self.log.high_watermark = model.high_watermark
@@ -248,7 +248,7 @@ class ModelledLog:
             self.model.synced(before)
 
     async def checkpoint_step(self, step: Step) -> None:
-        """One of the three checkpoints, or all."""
+        """Write one of the three checkpoints, or all."""
         which = step.one % 4
         if which in (0, 3):
             await self.directory.checkpoint_recovery_points()
@@ -259,7 +259,7 @@ class ModelledLog:
         if which in (2, 3):
             await self.directory.checkpoint_high_watermarks()
 
-    # What takes records away.
+    # Deletion and truncation.
 
     async def advance_step(self, step: Step) -> None:
         """DeleteRecords."""
@@ -269,7 +269,7 @@ class ModelledLog:
         model.start = offset
 
     async def retain_step(self, step: Step) -> None:
-        """Deletion by time, by size or by start, and removal of what was deleted before."""
+        """Delete segments by time, size or log start offset, and remove deleted files."""
         model, log = self.model, self.log
         self._hazard = self._at_rest()._replace(start_max=model.high_watermark)
         bounds = ({"retention_ms": step.two}, {"retention_bytes": step.two * 10}, {})[step.one % 3]
@@ -295,7 +295,7 @@ class ModelledLog:
         model.start = log.log_start_offset
 
     async def truncate_step(self, step: Step) -> None:
-        """A follower that has what its leader has not. Its broker then writes checkpoints."""
+        """Truncate, as a follower that diverged from its leader; then write checkpoints."""
         model = self.model
         starts = [batch.first_offset for batch in model.batches if batch.first_offset >= model.start]
         if not starts:
@@ -312,7 +312,7 @@ class ModelledLog:
         await self._checkpoint_after_cut()
 
     async def restart_at_step(self, step: Step) -> None:
-        """A follower that is too far behind begins anew where its leader's log begins."""
+        """Truncate fully and restart at the leader's log start offset."""
         offset = self.model.end + step.one % 50
         self._hazard = Hazard(self.model.batches, 0, self.model.end, may_be_empty=True)
         self.model.flushed = 0
@@ -335,13 +335,13 @@ class ModelledLog:
     # Compaction.
 
     async def policy_step(self, step: Step) -> None:
-        """The topic is compacted from now on, or no longer."""
+        """Turn compaction on or off."""
         policy = (("delete",), ("compact",), ("compact", "delete"))[step.one % 3]
         self.config = replace(self.config, cleanup_policy=policy)
         self.log.configure(self.config)
 
     async def compact_step(self, step: Step) -> None:
-        """A round of the cleaner; by turns all is flushed and in segments that have ended."""
+        """Run the cleaner; every other time after a flush and a segment roll."""
         if step.one % 3:
             self.log.roll(self.now_ms)
             await self.flush_step(step)
@@ -363,20 +363,20 @@ class ModelledLog:
     def cleaner(self) -> LogCleaner:
         return LogCleaner([self.directory], CleanerConfig, StandingClock(self.now_ms), self.entropy)
 
-    # What breaks.
+    # Faults.
 
     async def full_step(self, step: Step) -> None:
-        """The next write to some kind of file finds no room."""
+        """Fail the next write to some kind of file with ENOSPC."""
         self.memory.fail_next_write(
             errno.ENOSPC, written=step.two % 60, name_end=NAMES[step.one % len(NAMES)]
         )
 
     async def broken_step(self, step: Step) -> None:
-        """The next sync of some kind of file fails."""
+        """Fail the next sync of some kind of file."""
         self.memory.fail_next_sync(errno.EIO, name_end=NAMES[step.one % len(NAMES)])
 
     async def end_step(self, step: Step) -> None:
-        """The process is killed (or, by turns, power is lost) before a change of a file that is to come."""
+        """Crash the process (or, in turn, cut the power) before a coming file operation."""
         self._operations_left = step.one % 25
         self._is_power_lost = bool(step.two % 2)
         self._crash_seed = step.three
@@ -392,7 +392,7 @@ class ModelledLog:
         raise ProcessEnded
 
     async def stop_step(self, step: Step) -> None:
-        """A stop in order. One that could not bring everything to the disk is none."""
+        """Shut down cleanly, unless flushing fails."""
         del step
         before, is_open = self.log.recovery_point, self.log._active is not None
         try:
@@ -409,7 +409,7 @@ class ModelledLog:
     # Starts.
 
     async def _start_again(self) -> None:
-        """Open what is there, again and again if that is cut off too, and take it over if it may be so."""
+        """Open the log, repeatedly if startup crashes too, and adopt its state if it is valid."""
         lost = False
         for _ in range(STARTS_MAX):
             self._let_go()
@@ -450,14 +450,14 @@ class ModelledLog:
         self.log = log
 
     def _take_over(self, power_was_lost: bool) -> None:
-        """Compare what a start found with what it may have found, and go on from there."""
+        """Check the state after a startup, and adopt it."""
         model, hazard, log = self.model, self._hazard, self.log
         with self._on_a_sound_disk():
             found = read_batches(log)
         start, end = log.log_start_offset, log.log_end_offset
         end_min = min(hazard.end_min, model.flushed) if power_was_lost else hazard.end_min
         if self.config.is_compacted or self.was_compacted:
-            # The last batch before a cut may have been compacted away, and the log ends before it then.
+            # The last batch before a truncation may have been compacted away; the log then ends before it.
             end_min = max(
                 (one.next_offset for one in hazard.batches if one.next_offset <= end_min), default=0
             )
@@ -486,13 +486,13 @@ class ModelledLog:
     # Comparisons.
 
     def check(self, *, thorough: bool) -> None:
-        """The log shows what the model holds."""
+        """Assert that log and model are equal."""
         with self._on_a_sound_disk():
             compare(self.log, self.model, thorough=thorough)
 
     @contextmanager
     def _on_a_sound_disk(self) -> Iterator[None]:
-        """A reader may have to rebuild an index: the errors that lie in wait are for others."""
+        """Suspend armed errors: a read may have to rebuild an index."""
         memory = self.memory
         armed = memory._write_failure, memory._sync_failure, self._operations_left
         memory._write_failure = memory._sync_failure = None
@@ -504,7 +504,7 @@ class ModelledLog:
 
 
 def play(steps: Iterable[Step], config: LogConfig = CONFIG) -> ModelledLog:
-    """Play steps from an empty log on; what does not hold raises AssertionError."""
+    """Run steps on an empty log; raises AssertionError on a difference."""
 
     async def main() -> ModelledLog:
         one = ModelledLog()
@@ -542,6 +542,6 @@ WEIGHTS = {
     "power": 2,
     "stop": 1,
 }
-"""How often each step is taken, beside the others."""
+"""Relative frequency of each step."""
 
 KINDS = tuple(kind for kind, weight in WEIGHTS.items() for _ in range(weight))

@@ -1,4 +1,4 @@
-"""Runs of the modelled log from a seed, at length; a run that fails is shortened before it is told."""
+"""Long runs of the modelled log from a seed; a failing run is shrunk before it is reported."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from tests.faults.log_model.modelled_log import play as play_steps
 STEPS_MAX = 80
 
 
-def steps_from(chance: random.Random) -> list[Step]:
-    """A run by chance."""
+def steps_from(rng: random.Random) -> list[Step]:
+    """Return a random run."""
 
     def number() -> int:
-        return chance.randint(0, NUMBER_MAX)
+        return rng.randint(0, NUMBER_MAX)
 
-    return [
-        Step(chance.choice(KINDS), number(), number(), number()) for _ in range(chance.randint(1, STEPS_MAX))
-    ]
+    return [Step(rng.choice(KINDS), number(), number(), number()) for _ in range(rng.randint(1, STEPS_MAX))]
 
 
 def problem_of(steps: list[Step]) -> str | None:
-    """What does not hold in a run, and where."""
+    """Return the failure of a run, and where it is."""
     try:
         play_steps(steps)
     except Exception as wrong:  # noqa: BLE001 - whatever breaks the log is what is looked for
@@ -34,7 +32,7 @@ def problem_of(steps: list[Step]) -> str | None:
 
 
 def shortened(steps: list[Step]) -> list[Step]:
-    """The same failure with as few steps as leaving some out can do."""
+    """Shrink a failing run by leaving out steps."""
     size = len(steps) // 2
     while size:
         at = 0
@@ -49,7 +47,7 @@ def shortened(steps: list[Step]) -> list[Step]:
 
 
 def play(runs: int, seed: int) -> FaultReport:
-    """So many runs; each has its own seed, so that one can be played alone."""
+    """Run ``runs`` runs; each has its own seed, so that one can be repeated."""
     report = FaultReport("the log beside its model", seed)
     for number in range(runs):
         steps = steps_from(random.Random(f"{seed}/{number}"))

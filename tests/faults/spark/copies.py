@@ -1,7 +1,7 @@
-"""The source topic while it is fed, and its three copies: how much is written, and whether all is there once.
+"""The source topic and its three copies: progress, and the final comparison.
 
-The judge compares with the log of the source itself, record by record: each partition and offset of it must
-be in a copy, once where the copy promises that.
+The copies are compared with the log of the source record by record: each partition and offset must be in a
+copy, exactly once where the copy guarantees that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEED_SECONDS = 0.2
 
 
 class Feed:
-    """Writes to the source, a little at a time, until it is told to stop; waits for a broker that is away."""
+    """Writes to the source until stopped; waits while the broker is down."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: list[str] = []
@@ -60,14 +60,14 @@ class Feed:
 
 
 class Copies:
-    """What the queries have written so far."""
+    """The output of the queries so far."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self._bootstrap = bootstrap
         self._table = directory / TABLE
 
     def mark(self, admin: Admin, sink: str) -> Callable[[], int]:
-        """How much is visible in this copy, as a number that grows."""
+        """Return the visible size of a copy, as an increasing number."""
 
         def end() -> int:
             wanted = dict.fromkeys(_places(f"{SOURCE}.{sink}"), OffsetSpec.LATEST)
@@ -79,7 +79,7 @@ class Copies:
 
         return versions if sink == TABLE else end
 
-    def judge(self, acknowledged: list[str], report: FaultReport) -> None:
+    def check_history(self, acknowledged: list[str], report: FaultReport) -> None:
         """Compare each copy with the log."""
         log = self._read(SOURCE, with_place=True)
         stored = {value.split(":", 2)[2] for value in log}
@@ -89,14 +89,14 @@ class Copies:
         report.outcomes["records in the source"] = len(log)
         for sink in SINKS:
             rows = self._rows() if sink == TABLE else self._read(f"{SOURCE}.{sink}", with_place=False)
-            _judge(sink, set(log), Counter(rows), report)
+            _classify(sink, set(log), Counter(rows), report)
 
     def _rows(self) -> list[str]:
         rows: list[str] = pa.table(DeltaTable(str(self._table)).scan())["value"].to_pylist()
         return rows
 
     def _read(self, topic: str, *, with_place: bool) -> list[str]:
-        """Values that readers of committed records are given, in front of each its place if wanted."""
+        """Return read_committed values, prefixed by partition and offset if requested."""
         with Consumer(bootstrap_servers=self._bootstrap, isolation_level="read_committed") as consumer:
             places = _places(topic)
             consumer.assign(places)
@@ -114,7 +114,7 @@ def _places(topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
 
-def _judge(sink: str, expected: set[str], copies: Counter[str], report: FaultReport) -> None:
+def _classify(sink: str, expected: set[str], copies: Counter[str], report: FaultReport) -> None:
     missing, strange = expected - copies.keys(), copies.keys() - expected
     surplus = copies.total() - len(copies)
     report.check(not missing, f"{sink}: {len(missing)} records are missing, as {sorted(missing)[:3]}")

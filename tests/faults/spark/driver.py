@@ -1,9 +1,9 @@
-"""A driver of Spark that copies a topic three times at once: ``driver.py BOOTSTRAP DIRECTORY``.
+"""A Spark driver that copies a topic three times at once: ``driver.py BOOTSTRAP DIRECTORY``.
 
-Two copies are topics, written exactly once and at least once; the third is a Delta table. A copy's value says
-which record it is of. The queries go on for ever. Once the file FINISH is in the directory they are stopped,
-and run over what there is; then the driver ends with status 0. A query that fails ends the driver with
-status 1, but for failures of Spark itself: those are printed, and the query is started again.
+Two copies are topics, written exactly once and at least once; the third is a Delta table. A copy's value
+has partition and offset of its record. The queries run until the file FINISH is in the directory; then they
+process what is left, and the driver exits with status 0. A failed query ends the driver with status 1,
+except for failures of Spark itself: those are printed, and the query is restarted.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CHECKPOINTS = "checkpoints"
 FINISH = "finish"
 AGAIN = "started again: "
 SPARKS_OWN = {
-    # It gives Python processes ten seconds to start: too little on a busy machine.
+    # Spark gives Python workers ten seconds to start: too little on a busy machine.
     "failed to connect back": "a Python process was slow to start",
 }
-"""Failures of Spark itself, by words of them."""
+"""Failures of Spark itself, by a part of their message."""
 COMPACT_EVERY = "5"
 ROWS_PER_BATCH = 300
 ROWS_AT_THE_END = 20_000

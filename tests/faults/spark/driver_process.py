@@ -1,7 +1,7 @@
-"""One process of ``driver.py``, with the JVM and the workers that it starts, and moments to kill it at.
+"""One ``driver.py`` process with its JVM and workers, and moments to kill it at.
 
-A killed JVM's workers are not waited for: they go on with what they do for a moment, while the next driver
-starts. What is left of them in the end, ``end_workers`` ends.
+Workers of a killed JVM are not awaited: they continue for a moment while the next driver starts.
+``end_workers`` ends the remaining ones.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tests.faults.spark.driver import AGAIN, CHECKPOINTS, SINKS
 DRIVER_SECONDS_MAX = 300
 WORKERS_SECONDS_MAX = 20
 STOPPING_SECONDS = 0.1
-"""Until all threads of a process have met SIGSTOP."""
+"""Time for all threads of a process to stop after SIGSTOP."""
 SCRIPT = Path(__file__).with_name("driver.py")
 
 
 class DriverEnded(Exception):
-    """The driver ended, or stood still, before anybody killed it."""
+    """Raised when the driver exits or stalls before it is killed."""
 
 
 class Driver:
-    """Started when it is made; killed once."""
+    """A driver process; started on creation, killed once."""
 
     def __init__(self, directory: Path, bootstrap: str, number: int) -> None:
         self._checkpoints = directory / CHECKPOINTS
@@ -48,18 +48,18 @@ class Driver:
             )
 
     def wait_for_own_plan(self) -> None:
-        """Wait until a query has planned a batch that no driver before has planned; others may be behind."""
+        """Wait until a query has planned a new batch."""
         self._wait(lambda: any(self._newest(sink, "offsets") > self._planned[sink] for sink in SINKS))
 
     def wait_for_batches(self, count: int) -> None:
-        """Wait until each query has finished so many batches more."""
+        """Wait until each query has finished ``count`` more batches."""
         wanted = {sink: self.finished(sink) + count for sink in SINKS}
         self._wait(lambda: all(self.finished(sink) >= wanted[sink] for sink in SINKS))
 
     def stop_between_output_and_note(self, sink: str, mark: Callable[[], int]) -> None:
-        """Stop the JVM where this query has written and Spark does not know it.
+        """Stop the JVM after this query has written and before Spark has committed the batch.
 
-        ``mark`` tells how much is written. A stopped JVM notes nothing, so the moment is found for sure.
+        ``mark`` returns the written size. A stopped JVM commits nothing, so the moment is certain.
         """
         seen = self.finished(sink)
         written = sys.maxsize
@@ -89,11 +89,11 @@ class Driver:
             time.sleep(0.01)
 
     def finished(self, sink: str) -> int:
-        """The newest batch that Spark knows to be finished; -1 if there is none."""
+        """Return the newest committed batch; -1 if there is none."""
         return self._newest(sink, "commits")
 
     def unfinished(self) -> list[str]:
-        """Queries with a batch that is planned, and not known to be finished."""
+        """Return queries with a planned, uncommitted batch."""
         return [sink for sink in SINKS if self._newest(sink, "offsets") > self.finished(sink)]
 
     def _newest(self, sink: str, folder: str) -> int:
@@ -107,14 +107,14 @@ class Driver:
         return self._process.poll() is None
 
     def ends_well(self) -> bool:
-        """Wait for the end that was asked for."""
+        """Wait for a requested exit."""
         try:
             return self._process.wait(DRIVER_SECONDS_MAX) == 0
         except subprocess.TimeoutExpired:
             return False
 
     def kill(self) -> None:
-        """SIGKILL to the Python driver and its JVM at once."""
+        """Send SIGKILL to the Python driver and its JVM."""
         if self.is_alive:
             self._workers = _family(self._process.pid)
         with suppress(ProcessLookupError):
@@ -122,7 +122,7 @@ class Driver:
         self._process.wait()
 
     def end_workers(self) -> int:
-        """Kill workers that still live long after their JVM; how many there were."""
+        """Kill workers that outlived their JVM; return their number."""
         _, left = psutil.wait_procs(self._workers, WORKERS_SECONDS_MAX)
         for one in left:
             with suppress(psutil.NoSuchProcess):
@@ -130,7 +130,7 @@ class Driver:
         return len(left)
 
     def again(self) -> Counter[str]:
-        """Why queries had to be started again, and how often."""
+        """Return the reasons of query restarts, with counts."""
         lines = self._output.read_text(errors="replace").splitlines()
         return Counter(line.removeprefix(AGAIN) for line in lines if line.startswith(AGAIN))
 

@@ -1,9 +1,9 @@
-"""Drivers of Spark killed with SIGKILL at any moment of copying a topic, and started again; then brokers.
+"""Spark drivers killed with SIGKILL at any moment of copying a topic, and restarted; then brokers.
 
-A killed driver leaves everything as it is: batches planned and not written, written and not noted, open
-transactions, tasks that go on after their JVM. A killed broker must end no query: the last driver lives
-through all of that. In the end each record of the source must be in the exactly-once copy and in the table
-once; the plain copy shows what happens otherwise.
+A killed driver leaves batches planned and not written, or written and not committed, open transactions, and
+tasks that outlive their JVM. A killed broker must not fail a query: the last driver survives all broker
+kills. At the end each record of the source must be exactly once in the exactly-once copy and in the table;
+the at-least-once copy may have duplicates.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ LONG_FORM = (
     *(ANY, ANY, BOTH, "at_least_once", ANY, ANY, BOTH, "exactly_once", ANY, ANY, "delta"),
     *(ANY, ANY, ANY, ANY),
 )
-"""When drivers are killed: at any moment; at any moment, and the broker too; or when this sink has written
-what Spark does not know of yet."""
+"""When drivers are killed: at any moment; at any moment together with the broker; or when this sink has
+written an uncommitted batch."""
 KILL_AFTER_SECONDS_MAX = 2.5
 AWAY_SECONDS_MAX = 4.0
 BATCHES_BETWEEN = 2
 
 
 def play(directory: Path, moments: tuple[str, ...], broker_kills: int, seed: int) -> FaultReport:
-    """Kill a driver at each of these moments, then the broker so often; let the last driver finish; judge."""
+    """Kill a driver at each of these moments, then the broker; let the last driver finish; check."""
     report = FaultReport("kills of Spark's driver and of its broker", seed)
     broker = Broker(directory / "broker").start()
     feed = Feed(broker.bootstrap).start()
@@ -47,7 +47,7 @@ def play(directory: Path, moments: tuple[str, ...], broker_kills: int, seed: int
         feed.stop()
         report.check(feed.failure is None, f"the feed ended: {feed.failure}")
         stage.finish()
-        Copies(broker.bootstrap, directory).judge(feed.acknowledged, report)
+        Copies(broker.bootstrap, directory).check_history(feed.acknowledged, report)
         broker.stop()
     except DriverEnded as ended:
         report.violate(f"a driver ended by itself, or stood still: {ended}")
@@ -60,12 +60,12 @@ def play(directory: Path, moments: tuple[str, ...], broker_kills: int, seed: int
 
 
 class Stage:
-    """Where drivers and the broker come and go."""
+    """The broker and the current driver."""
 
-    def __init__(self, directory: Path, broker: Broker, chance: random.Random, report: FaultReport) -> None:
+    def __init__(self, directory: Path, broker: Broker, rng: random.Random, report: FaultReport) -> None:
         self._directory = directory
         self._broker = broker
-        self._chance = chance
+        self._chance = rng
         self._report = report
         self._drivers: list[Driver] = []
 
@@ -101,7 +101,7 @@ class Stage:
             self._report.outcomes[f"{sink}: batches cut by a kill"] += 1
 
     def kill_brokers(self, count: int) -> None:
-        """Kill the broker under one driver; each query must finish batches afterwards, by itself."""
+        """Kill the broker under one driver; each query must finish batches afterwards."""
         driver = self._start()
         for _ in range(count):
             driver.wait_for_batches(BATCHES_BETWEEN)
@@ -119,7 +119,7 @@ class Stage:
         self._report.check(driver.ends_well(), f"the last driver failed: {driver.output()}")
 
     def end(self) -> None:
-        """End all that was started."""
+        """Stop all processes."""
         for driver in self._drivers:
             driver.kill()
         left = sum(driver.end_workers() for driver in self._drivers)

@@ -1,8 +1,8 @@
-"""R13: one bit of one file is not what it was, or one file is gone.
+"""R13: one bit of one file is flipped, or one file is missing.
 
-Every file of a data directory is tried, bit by bit, by a whole broker in memory: after a stop in order and
-after the end of a process. The broker starts or refuses with one line that names the file; it never serves
-bytes that pass a reader's checksum and are not what was written; nothing ends in a traceback.
+Every bit of every file of a data directory is tried with a broker in memory, after a clean shutdown and
+after a crash of the process. The broker starts, or fails with one line that names the file; it never serves
+bytes that pass a reader's checksum and differ from what was written; there are no tracebacks.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from odradek.testing.clock import run_virtually
 
 BATCHES = 24
 NEXT_BATCH = BATCHES + (2 - BATCHES % 3)
-"""A batch of the idempotent producer, so that its state is read from the log."""
+"""A batch of an idempotent producer, so that its state is loaded from the log."""
 
 
 SOUND = ("all served", "cut at a batch", "start changed")
-"""Outcomes after which the log is in order, so that what is appended can be read."""
+"""Outcomes after which the log is intact, and new appends can be read."""
 
 
 class Tracebacks(logging.Handler):
-    """Counts what the broker said about errors that nobody expected."""
+    """Counts unexpected errors logged by the broker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,22 +56,22 @@ class Tracebacks(logging.Handler):
 
 
 def kind_of(path: str) -> str:
-    """The file's kind: its ending, or its name."""
+    """Return the file's kind: its suffix, or its name."""
     name = path.rpartition("/")[2]
     return name[20:] if name[:20].isdigit() else name
 
 
 def flips(specimen: Specimen, count: int | None, seed: int) -> Iterator[tuple[str, int]]:
-    """Path and bit: all there are, or some by chance, as many of each kind of file."""
+    """Yield path and bit: all, or a random sample with equal counts per kind of file."""
     everything = [(path, bit) for path, content in specimen.files.items() for bit in range(8 * len(content))]
     if count is None:
         yield from everything
         return
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     kinds = sorted({kind_of(path) for path, _ in everything})
     for kind in kinds:
         of_kind = [one for one in everything if kind_of(one[0]) == kind]
-        yield from chance.sample(of_kind, min(len(of_kind), count // len(kinds)))
+        yield from rng.sample(of_kind, min(len(of_kind), count // len(kinds)))
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -81,7 +81,7 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 
 def play(count: int | None, seed: int, *, clean: bool) -> FaultReport:
-    """Flip so many bits (all if None), one at a time, then delete each file once."""
+    """Flip ``count`` bits (all if None), one at a time, then delete each file once."""
     report = FaultReport(f"bit flips after {'a stop in order' if clean else 'the end of the process'}", seed)
 
     async def main() -> None:
@@ -125,13 +125,13 @@ async def _try(
         report.violate(f"{what}: start broke with {broken!r}")
         return
     try:
-        outcome = await _judge(specimen, broker, what, report)
+        outcome = await _classify(specimen, broker, what, report)
     finally:
         await broker.stop()
     report.outcomes[f"{kind}: {outcome}"] += 1
 
 
-async def _judge(specimen: Specimen, broker: MemoryBroker, what: str, report: FaultReport) -> str:
+async def _classify(specimen: Specimen, broker: MemoryBroker, what: str, report: FaultReport) -> str:
     client = await broker.connect()
     served = await read_all(client, broker)
     outcome = _compare(specimen, served, what, report)
@@ -140,7 +140,7 @@ async def _judge(specimen: Specimen, broker: MemoryBroker, what: str, report: Fa
         expected = sorted(specimen.batches)[BATCHES // 2]
         report.check(offset == expected, f"{what}: a search by time gave {offset}, not {expected}")
     code, _ = await list_offset(client, -3)
-    _judge_states(specimen, await read_all(client, broker, STATES), what, report)
+    _check_compacted_topic(specimen, await read_all(client, broker, STATES), what, report)
     entry = await produce(client, batch_of(NEXT_BATCH))
     if outcome == "all served":
         report.check(entry.error_code == 0, f"{what}: append refused with {entry.error_code}")
@@ -155,9 +155,11 @@ async def _judge(specimen: Specimen, broker: MemoryBroker, what: str, report: Fa
     return outcome
 
 
-def _judge_states(specimen: Specimen, served: Served, what: str, report: FaultReport) -> None:
-    """Of the compacted topic no other record is served and, if its files are sound, none that is the newest
-    of its key is missing. A cleaner may have run meanwhile."""
+def _check_compacted_topic(specimen: Specimen, served: Served, what: str, report: FaultReport) -> None:
+    """Check the compacted topic: only written records, and the newest of each key if its files are intact.
+
+    The cleaner may have run meanwhile.
+    """
     found = {}
     for batch in served.batches.values():
         for one in codec.decode(batch):
@@ -172,7 +174,7 @@ def _judge_states(specimen: Specimen, served: Served, what: str, report: FaultRe
 
 
 def _compare(specimen: Specimen, served: Served, what: str, report: FaultReport) -> str:
-    """Name what the reader got; a batch that looks whole and is not what was written is a violation."""
+    """Classify what the reader got; a valid batch that was not written is a violation."""
     moved = 0
     by_content = {batch[AFTER_CRC:]: offset for offset, batch in specimen.batches.items()}
     for offset, batch in served.batches.items():

@@ -1,7 +1,7 @@
-"""R13 with real processes: one bit of one file is flipped, or the file is gone, and ``odradek serve`` starts.
+"""R13 with broker processes: ``odradek serve`` starts with one bit flipped or one file missing.
 
-The start succeeds and serves what passes a reader's checks, or ends with one line that names the file.
-The embedded store is tried too, and counted apart.
+Startup succeeds and serves only data that passes a reader's checks, or fails with one line that names the
+file. The embedded store is included, and counted separately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS = {"log.segment.bytes": "2000", "log.index.interval.bytes": "300"}
 
 
 def make(directory: Path, *, clean: bool) -> dict[bytes, int]:
-    """A data directory, and the offsets of its batches by what checksums cover."""
+    """Create a data directory; return the offsets of its batches by their checksummed bytes."""
     broker = Broker(directory, SETTINGS).start()
     written = {}
     with RawConnection(broker.bootstrap) as connection:
@@ -40,9 +40,9 @@ def make(directory: Path, *, clean: bool) -> dict[bytes, int]:
 
 
 def play(directory: Path, starts: int, seed: int) -> FaultReport:
-    """So many starts, each on a copy with one fault."""
+    """Start ``starts`` brokers, each on a copy with one fault."""
     report = FaultReport("bit flips, real processes", seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     written = {clean: make(directory / f"made-{clean}", clean=clean) for clean in (True, False)}
     report.acknowledged = 2 * sum(map(len, written.values()))
     for number in range(starts):
@@ -51,7 +51,7 @@ def play(directory: Path, starts: int, seed: int) -> FaultReport:
         files = sorted(path for path in data.rglob("*") if path.is_file() and path.stat().st_size)
         kinds = sorted({kind_of(str(path)) for path in files})
         kind = kinds[number // 2 % len(kinds)]
-        path = chance.choice([one for one in files if kind_of(str(one)) == kind])
+        path = rng.choice([one for one in files if kind_of(str(one)) == kind])
         copy = directory / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(data, copy / "data")
@@ -61,7 +61,7 @@ def play(directory: Path, starts: int, seed: int) -> FaultReport:
             how = "deleted"
         else:
             content = victim.read_bytes()
-            victim.write_bytes(flipped(content, chance.randrange(8 * len(content))))
+            victim.write_bytes(flipped(content, rng.randrange(8 * len(content))))
             how = "flipped"
         report.faults += 1
         outcome = _start(copy, victim, written[clean], f"{victim.name} {how}, clean {clean}", report)
@@ -85,7 +85,7 @@ def _start(directory: Path, victim: Path, written: dict[bytes, int], what: str, 
 
 
 def _read(broker: Broker, written: dict[bytes, int], what: str, report: FaultReport) -> str:
-    """Name what a reader gets."""
+    """Classify what a reader gets."""
     offset, seen, moved = 0, 0, 0
     with RawConnection(broker.bootstrap) as connection:
         while seen <= BATCHES:

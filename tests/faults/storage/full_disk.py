@@ -1,9 +1,9 @@
-"""R10: the disk fills up, and later has room again.
+"""R10: the disk fills up, and later has space again.
 
-A real broker on a small tmpfs, filled by a file of ours. Producers are refused with KAFKA_STORAGE_ERROR,
-which clients retry; readers go on; a topic cannot be created, and that is said; once there is room the broker
-goes on by itself; nothing acknowledged is lost, then or after a kill on a full disk, where the next start
-serves reads and deletions at once. A compaction that finds no room is given up, and done once there is.
+A broker process on a small tmpfs, filled by a file. Producers get KAFKA_STORAGE_ERROR, which clients retry;
+readers continue; topic creation fails with an error; once there is space the broker recovers by itself; no
+acknowledged record is lost, also after a kill on a full disk, where the next start serves reads and
+deletions at once. A compaction without space is abandoned, and repeated once there is space.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "200",
 }
 LAG_SECONDS = 3.0
-"""How long records of the compacted topic are left alone: long enough to flush them, and fill the disk."""
+"""min.compaction.lag.ms of the compacted topic: long enough to flush records and fill the disk."""
 STATE_SETTINGS: dict[str, str | None] = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
@@ -43,11 +43,11 @@ KAFKA_STORAGE_ERROR = 56
 REFUSALS = 20
 RESUME_SECONDS_MAX = 10.0
 CHORES_SECONDS = 1.5
-"""Long enough for flushes and checkpoints to find the disk full too."""
+"""Long enough for flushes and checkpoints to hit the full disk too."""
 
 
 def why_no_disk() -> str | None:
-    """Why no small disk can be made here; None if one can."""
+    """Return why no tmpfs can be mounted here; None if one can."""
     if os.geteuid() != 0:
         return "a tmpfs can only be mounted by root"
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/mnt"], capture_output=True)
@@ -59,7 +59,7 @@ def why_no_disk() -> str | None:
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[Path]:
-    """A disk of DISK_BYTES at this path, while it is used."""
+    """Mount a tmpfs of DISK_BYTES at this path."""
     path.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)], check=True)
     try:
@@ -69,7 +69,7 @@ def small_disk(path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, *, room: int) -> Path:
-    """Leave so many bytes on the disk."""
+    """Fill the disk up to ``room`` bytes."""
     ballast = disk / "ballast"
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     with ballast.open("ab") as file:
@@ -79,7 +79,7 @@ def fill(disk: Path, *, room: int) -> Path:
 
 
 def play(directory: Path, rounds: int) -> FaultReport:
-    """Fill the disk and free it again so many times, then kill the broker on a full one."""
+    """Fill and free the disk ``rounds`` times, then kill the broker on a full one."""
     report = FaultReport("full disk", 0)
     kept: dict[int, bytes] = {}
     with small_disk(directory / "data") as disk:
@@ -100,7 +100,7 @@ def play(directory: Path, rounds: int) -> FaultReport:
 
 
 def _compact_on_full_disk(broker: Broker, connection: RawConnection, disk: Path, report: FaultReport) -> None:
-    """Let records become old enough to be compacted while there is no room for what is left of them."""
+    """Let records become cleanable while there is no space for the cleaned segment."""
     report.faults += 1
     report.check(create(connection, STATES, 1, STATE_SETTINGS) == 0, "the compacted topic was not created")
     newest = {}
@@ -134,7 +134,7 @@ def _check_states(
 
 
 def _append_some(connection: RawConnection, kept: dict[int, bytes], wanted: int, report: FaultReport) -> int:
-    """Append until refused ``wanted`` times in all; give how many appends were refused."""
+    """Append until ``wanted`` appends failed; return the number of failed appends."""
     refused = 0
     for number in range(100_000):
         value = b"%d:" % number + os.urandom(900)
@@ -186,7 +186,7 @@ def _fill_and_free(
 
 
 def _kill_on_full_disk(broker: Broker, disk: Path, kept: dict[int, bytes], report: FaultReport) -> None:
-    """The next start must serve reads and deletions, and appends too once there is room, without another."""
+    """Check that a start on a full disk serves reads and deletions, and appends once there is space."""
     ballast = fill(disk, room=0)
     report.faults += 1
     with RawConnection(broker.bootstrap) as connection:

@@ -1,8 +1,8 @@
-"""R11: a disk that fails: EIO, a failed sync, a short write, no file descriptor left.
+"""R11: a failing disk: EIO, a failed sync, a short write, no file descriptors.
 
-A whole broker in memory; one operation on one kind of file fails. Appends are acknowledged or refused, never
-both; what was acknowledged is there after the end of the process; what is full refuses and goes on, what is
-broken refuses until the next start.
+A broker in memory; one operation on one kind of file fails. Appends are acknowledged or fail, never both;
+acknowledged records survive a crash of the process; after a full disk appends resume, after a disk failure
+they fail until the next start.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from odradek.testing.files import MemoryFileSystem
 KAFKA_STORAGE_ERROR = 56
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
 NAMES = (".log", ".index", ".timeindex", "checkpoint.tmp", "")
-"""Endings of the files that fail; the last means any."""
+"""Suffixes of the files that fail; the last matches any."""
 APPENDS = 30
 
 Fail = Callable[[MemoryFileSystem], None]
 
 
 def play(rounds: int, seed: int) -> FaultReport:
-    """Let one operation fail in each round."""
+    """Fail one operation per round."""
     report = FaultReport("failing disk", seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     tracebacks = Tracebacks()
     logger = logging.getLogger("odradek")
     logger.addHandler(tracebacks)
     try:
         for number in range(rounds):
-            what, code, fail = _choose(chance)
-            run_virtually(lambda seed=number, one=(what, code, fail): _round(seed, one, chance, report))
+            what, code, fail = _choose(rng)
+            run_virtually(lambda seed=number, one=(what, code, fail): _round(seed, one, rng, report))
     finally:
         logger.removeHandler(tracebacks)
     for said in tracebacks.seen:
@@ -59,13 +59,13 @@ def play(rounds: int, seed: int) -> FaultReport:
     return report
 
 
-def _choose(chance: random.Random) -> tuple[str, int, Fail]:
-    name_end = chance.choice(NAMES)
-    if chance.random() < 0.4:
-        code = chance.choice((errno.EIO, errno.ENOSPC))
+def _choose(rng: random.Random) -> tuple[str, int, Fail]:
+    name_end = rng.choice(NAMES)
+    if rng.random() < 0.4:
+        code = rng.choice((errno.EIO, errno.ENOSPC))
         return f"sync of *{name_end}", code, lambda files: files.fail_next_sync(code, name_end=name_end)
-    code = chance.choice((errno.EIO, *FULL))
-    written = chance.choice((0, 1, 30, 61, 90))
+    code = rng.choice((errno.EIO, *FULL))
+    written = rng.choice((0, 1, 30, 61, 90))
     return (
         f"write to *{name_end}",
         code,
@@ -73,7 +73,7 @@ def _choose(chance: random.Random) -> tuple[str, int, Fail]:
     )
 
 
-async def _round(seed: int, fault: tuple[str, int, Fail], chance: random.Random, report: FaultReport) -> None:
+async def _round(seed: int, fault: tuple[str, int, Fail], rng: random.Random, report: FaultReport) -> None:
     what, code, fail = fault
     cluster = MemoryCluster(seed)
     broker = await cluster.start()
@@ -81,7 +81,7 @@ async def _round(seed: int, fault: tuple[str, int, Fail], chance: random.Random,
     settings = {"segment_bytes": "900", "index_interval_bytes": "150", "retention_ms": "-1"}
     assert await create(client, **settings) == 0
     kept: dict[int, bytes] = {}
-    at = chance.randrange(APPENDS)
+    at = rng.randrange(APPENDS)
     refused = 0
     for number in range(APPENDS):
         if number == at:
@@ -95,8 +95,8 @@ async def _round(seed: int, fault: tuple[str, int, Fail], chance: random.Random,
         else:
             refused += 1
             report.check(entry.error_code == KAFKA_STORAGE_ERROR, f"{what}: refused with {entry.error_code}")
-        if chance.random() < 0.2:
-            await asyncio.sleep(chance.choice((1, 5, 70)))
+        if rng.random() < 0.2:
+            await asyncio.sleep(rng.choice((1, 5, 70)))
     report.faults += 1
     report.acknowledged += len(kept)
     if code in FULL and what.startswith("write"):
@@ -108,7 +108,7 @@ async def _round(seed: int, fault: tuple[str, int, Fail], chance: random.Random,
 
 
 async def _append(client: Client, batch: bytes) -> Any:
-    """The entry of the answer; None if the connection ended: a broker without a disk may end."""
+    """Append; return the response, or None if the connection ended: a broker without a disk may exit."""
     try:
         return await produce(client, batch)
     except ConnectionEnded:
@@ -118,7 +118,7 @@ async def _append(client: Client, batch: bytes) -> Any:
 async def _end_and_read(
     cluster: MemoryCluster, broker: MemoryBroker, kept: dict[int, bytes], what: str, report: FaultReport
 ) -> None:
-    """End the process, start another on what it left, and look for all that was acknowledged."""
+    """Crash the process, restart on its files, and check all acknowledged records."""
     left = files_of(cluster.files)
     with contextlib.suppress(StorageError):
         await broker.stop()

@@ -1,9 +1,9 @@
-"""R2 and R3 at chosen points: SIGKILL before a change of a file, in every step of what a log does.
+"""R2 and R3 at chosen points: SIGKILL before a file operation, in every step of a log's life.
 
-One data directory lives through all kills. Each life first looks at what the one before left, then is put
-under load until it kills itself: appends that roll and are flushed, deletion by size, compaction, snapshots
-of producers, checkpoints, a log that moves between two directories. What was acknowledged is there, at its
-offset; each key has its newest value; a producer that repeats itself is not stored twice.
+One data directory survives all kills. Each broker process is first checked, then put under load until it
+kills itself: appends with segment rolls and flushes, deletion by size, compaction, producer snapshots,
+checkpoints, moves between two log directories. Acknowledged records are at their offsets; each key has its
+newest value; repeated batches are not stored twice.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tests.support.raw_connection import ConnectionEnded, RawConnection
 from tests.support.record_batches import HandMadeBatch, record
 
 LOAD_SECONDS_MAX = 20.0
-"""A point that is not reached by then may be while the broker stops; else it is told as such."""
+"""A point not reached by then may be reached during shutdown; else it is reported as not reached."""
 TRACE_SECONDS = 3.0
 KEYS = 12
 MOVE_EVERY = 150
-"""Batches before a log is moved again, if it has come to the end of the move before."""
+"""Batches between moves of a log, if the last move has finished."""
 SETTINGS = {
     "log.segment.bytes": "3000",
     "log.index.interval.bytes": "300",
@@ -65,7 +65,7 @@ SHORT_FORM = (
     ("append future/.log", 5),
     ("rename log", 1),
 )
-"""Label and number of the change before which the broker is killed."""
+"""Label and number of the file operation before which the broker is killed."""
 
 moves = kio_requests("alter_replica_log_dirs", 1)
 places = kio_requests("describe_log_dirs", 1)
@@ -73,20 +73,20 @@ places = kio_requests("describe_log_dirs", 1)
 
 @dataclass
 class Sent:
-    """What producers know of a topic."""
+    """A topic as its producers know it."""
 
     acknowledged: dict[int, tuple[bytes | None, bytes | None]] = field(default_factory=dict)
     unanswered: dict[bytes, bytes] = field(default_factory=dict)
-    """By key: the value that the killed broker gave no answer for. It may be there."""
+    """Unacknowledged values by key, which may be stored."""
     producer_id: int = 0
-    """Of this life of the broker; whether an unanswered batch was stored need not be known then."""
+    """Records of this broker process; an unacknowledged batch may be stored or not."""
     sequence: int = 0
     last: tuple[bytes, int] | None = None
-    """The last batch of the producer with an id, and its offset; None if it was not acknowledged."""
+    """The last batch of the idempotent producer, and its offset; None if it was not acknowledged."""
 
 
 class KilledBroker(Broker):
-    """Two data directories, and a label before which the process ends once it is armed."""
+    """A broker with two log directories that kills itself at a label once it is armed."""
 
     label, nth = TRACE, 0
 
@@ -109,7 +109,7 @@ class KilledBroker(Broker):
         return how + [f"{name}={value}" for name, value in pairs.items()]
 
     def wait_for_the_kill(self) -> bool:
-        """Whether the process has ended, by its own signal."""
+        """Return whether the process has killed itself."""
         assert self._process is not None
         try:
             status = self._process.wait(2)
@@ -120,7 +120,7 @@ class KilledBroker(Broker):
         return status == -signal.SIGKILL
 
     def stop_or_be_killed(self) -> bool:
-        """Ask it to stop; gives whether it killed itself on the way."""
+        """Stop it; return whether it killed itself meanwhile."""
         if self._process is None:
             return False
         self.terminate()
@@ -132,7 +132,7 @@ class KilledBroker(Broker):
 
 
 def pairs_of(number: int) -> list[tuple[bytes, bytes]]:
-    """Keys and values of a batch of one to three records."""
+    """Return keys and values of a batch of one to three records."""
     return [
         (b"key %d" % ((number * 5 + at * 3) % KEYS), b"%d.%d " % (number, at) * 8)
         for at in range(1 + number % 3)
@@ -146,7 +146,7 @@ def batch_of(pairs: list[tuple[bytes, bytes]], **how: Any) -> bytes:
 
 
 class Play:
-    """One data directory and what was sent to it."""
+    """One data directory and the records sent to it."""
 
     def __init__(self, directory: Path, report: FaultReport, load_seconds: float = LOAD_SECONDS_MAX) -> None:
         self.report = report
@@ -164,7 +164,7 @@ class Play:
         self.broker.stop()
 
     def live(self, label: str, nth: int) -> None:
-        """One life: look at what is there, then append until the broker kills itself."""
+        """Run one broker process: check its data, then append until it kills itself."""
         broker, what = self.broker, f"{label} #{nth}"
         broker.label, broker.nth = label, nth
         broker.armed.unlink(missing_ok=True)
@@ -181,7 +181,7 @@ class Play:
         self.report.outcomes[f"killed before {label}" if was_killed else f"not reached: {what}"] += 1
 
     def load(self, connection: RawConnection) -> bool:
-        """Append to all topics in turn, and move a log now and then; gives whether the broker was killed."""
+        """Append to all topics in turn, and move a log now and then; return whether the broker was killed."""
         deadline = time.monotonic() + (TRACE_SECONDS if self.broker.label == TRACE else self.load_seconds)
         try:
             while time.monotonic() < deadline:
@@ -274,7 +274,7 @@ class Play:
         sent.acknowledged |= found
 
     def _repeat(self, connection: RawConnection, topic: str, sent: Sent, when: str) -> None:
-        """The producer asks again for what it was answered; then another takes its place."""
+        """Repeat the last batch of the producer; then replace the producer."""
         if sent.last is not None:
             batch, offset = sent.last
             entry = append(connection, topic, 0, batch)
@@ -289,7 +289,7 @@ class Play:
 def play(
     directory: Path, points: list[tuple[str, int]], seed: int, load_seconds: float = LOAD_SECONDS_MAX
 ) -> FaultReport:
-    """Kill a broker at each of these points in turn."""
+    """Kill a broker at each of these points."""
     report = FaultReport("kill -9 before a change of a file", seed)
     one = Play(directory, report, load_seconds)
     one.create_topics()
@@ -301,16 +301,16 @@ def play(
 
 
 def all_points(directory: Path, seed: int, numbers: int) -> list[tuple[str, int]]:
-    """Every kind of change that a broker makes under load, each before some of its occurrences by chance."""
+    """Return kill points for every kind of file operation under load, at random occurrences."""
     one = Play(directory, FaultReport("trace", seed))
     one.create_topics()
     one.live(TRACE, 0)
     seen = Counter(Path(f"{one.broker.armed}.{TRACE}").read_text().splitlines())
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     points = [
         (label, nth)
         for label, count in sorted(seen.items())
-        for nth in sorted({1, *(chance.randint(1, min(count, 60)) for _ in range(numbers - 1))})
+        for nth in sorted({1, *(rng.randint(1, min(count, 60)) for _ in range(numbers - 1))})
     ]
-    chance.shuffle(points)
+    rng.shuffle(points)
     return points

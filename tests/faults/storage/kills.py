@@ -1,6 +1,6 @@
-"""R2: kill -9 at any moment under load. What was acknowledged is there, at the offset that was told.
+"""R2: kill -9 at any moment under load. Acknowledged records are at their acknowledged offsets.
 
-Several producers append to partitions of their own, one request at a time, with acks=1 and acks=all by turns.
+Several producers append to their own partitions, one request at a time, alternating acks=1 and acks=all.
 Segments are small, so that kills also hit rolls, flushes and index files.
 """
 
@@ -24,7 +24,7 @@ LOAD_SECONDS_MAX = 1.0
 
 
 class Producer(threading.Thread):
-    """Appends until the broker is gone; keeps what was acknowledged, by offset."""
+    """Appends until the broker is gone; records acknowledged values by offset."""
 
     def __init__(self, bootstrap: str, partition: int, acknowledged: dict[int, bytes], number: int) -> None:
         super().__init__(daemon=True)
@@ -57,9 +57,9 @@ class Producer(threading.Thread):
 
 
 def play(directory: Path, kills: int, seed: int) -> FaultReport:
-    """Kill a loaded broker so many times."""
+    """Kill a broker under load ``kills`` times."""
     report = FaultReport("kill -9 under load", seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     acknowledged: list[dict[int, bytes]] = [{} for _ in range(PRODUCERS)]
     broker = Broker(directory, SETTINGS).start()
     with RawConnection(broker.bootstrap) as connection:
@@ -72,7 +72,7 @@ def play(directory: Path, kills: int, seed: int) -> FaultReport:
         ]
         for one in producers:
             one.start()
-        time.sleep(chance.random() * LOAD_SECONDS_MAX)
+        time.sleep(rng.random() * LOAD_SECONDS_MAX)
         broker.kill()
         for one in producers:
             one.join(20)

@@ -1,9 +1,8 @@
-"""A broker that kills itself before a change of a file: ``self_killing_broker.py ARMED LABEL NTH name=value
-…``.
+"""A broker that kills itself: ``self_killing_broker.py ARMED LABEL NTH name=value …``.
 
-It is ``odradek serve`` but for its file system, which counts changes and knows how to name them. Counting
-begins once the file ARMED is there; before the NTH change with this label the process sends itself SIGKILL.
-Label ``trace`` kills nothing and writes each change to ARMED.trace instead.
+It is ``odradek serve`` with a file system that labels and counts operations. Counting begins once the file
+ARMED exists; before the NTH operation with this label the process sends itself SIGKILL. Label ``trace``
+kills nothing and writes each operation to ARMED.trace instead.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ TRACE = "trace"
 
 
 def label_of(operation: str, path: str) -> str:
-    """A change by its kind: the operation, where, and the file's ending or name, without numbers."""
+    """Return the label of a file operation: operation, directory kind, and the file's suffix or name."""
     parent, _, name = path.rpartition("/")
     where = next((mark[1:] + "/" for mark in ("-future", "-delete") if parent.endswith(mark)), "")
     for mark in ("-future", "-delete"):
@@ -32,7 +31,7 @@ def label_of(operation: str, path: str) -> str:
 
 
 class Executioner:
-    """Counts the changes of a label and ends the process at the given one."""
+    """Counts the operations of a label and kills the process before the chosen one."""
 
     def __init__(self, armed: str, label: str, nth: int) -> None:
         self._armed = armed

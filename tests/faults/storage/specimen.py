@@ -1,9 +1,8 @@
-"""A data directory whose every record is known, and a reader that believes nothing.
+"""A data directory with known records, and a reader that verifies everything.
 
-The directory is made by a whole broker in memory: several segments, compressed and plain batches, idempotent
-producers, an aborted transaction, a start moved by DeleteRecords, and a topic that was compacted. A copy of
-its files, changed in one place, is then given to another broker, and what that one serves is compared with
-what was written.
+The directory is written by a broker in memory: several segments, compressed and plain batches, idempotent
+producers, an aborted transaction, a log start offset moved by DeleteRecords, and a compacted topic. Another
+broker starts on a copy with one modification, and what it serves is compared with what was written.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ STATES = "states"
 """A compacted topic."""
 FIRST_TIMESTAMP = 1_700_000_000_000
 ABORT_AFTER = 18
-"""The batch after which a transaction is begun and aborted."""
+"""The batch after which a transaction is started and aborted."""
 START = 13
-"""Where DeleteRecords let the log start."""
+"""Log start offset after DeleteRecords."""
 CRC_POSITION, AFTER_CRC = 17, 21
 READS_MAX = 200
 SETTINGS = {"broker.id": "0"}
-"""As ``odradek serve`` has it by itself."""
+"""Default of ``odradek serve``."""
 
 
 @dataclass
 class Specimen:
-    """Files by path, and the batches that were acknowledged, by base offset."""
+    """Files by path, and acknowledged batches by base offset."""
 
     files: Mapping[str, bytes]
     batches: Mapping[int, bytes]
@@ -60,7 +59,7 @@ class Specimen:
     """Records of the compacted topic, by offset."""
 
     def on_files(self, changed: Mapping[str, bytes | None]) -> MemoryFileSystem:
-        """The files again, some of them changed or (None) missing."""
+        """Return the files with some replaced or (None) missing."""
         made = MemoryFileSystem(self.cluster.clock.wall_ms)
         for path, content in {**self.files, **changed}.items():
             made.make_directories(path.rpartition("/")[0])
@@ -74,18 +73,18 @@ class Specimen:
 
 @dataclass
 class Served:
-    """What a reader got of a partition."""
+    """The result of reading a partition."""
 
     batches: dict[int, bytes] = field(default_factory=dict)
-    """Whole batches by the base offset that was asked for or followed."""
+    """Complete batches by fetch offset."""
     problem: str | None = None
-    """Why the reader stopped before the end: the broker's error, or its own check."""
+    """Why the reader stopped before the end: an error code, or a failed check."""
     start: int = -1
     end: int = -1
 
 
 def files_of(files: MemoryFileSystem, directory: str = "/data") -> dict[str, bytes]:
-    """Every file below a directory."""
+    """Return every file below a directory."""
     found = {}
     for name in files.list_names(directory):
         path = f"{directory}/{name}"
@@ -97,7 +96,7 @@ def files_of(files: MemoryFileSystem, directory: str = "/data") -> dict[str, byt
 
 
 def batch_of(number: int) -> bytes:
-    """The batch with this number: one to three records, by turns compressed or of a producer with an id."""
+    """Encode batch ``number``: one to three records, in turn compressed or of an idempotent producer."""
     how: dict[str, Any] = {}
     if number % 3 == 1:
         how = {"compression": (Compression.GZIP, Compression.ZSTD, Compression.LZ4)[number // 3 % 3]}
@@ -114,14 +113,14 @@ def batch_of(number: int) -> bytes:
 async def produce(
     client: Client, records: bytes, topic: str = TOPIC, transactional_id: str | None = None
 ) -> Any:
-    """Append with acks=all; the partition's entry of the answer."""
+    """Append with acks=all; return the partition's response."""
     parts = [TopicProduceData(topic, [PartitionProduceData(0, bytearray(records))])]
     response = await client.request(PRODUCE, 11, ProduceRequest(transactional_id, -1, 30_000, parts))
     return response.responses[0].partition_responses[0]
 
 
 async def create(client: Client, topic: str = TOPIC, **settings: str) -> int:
-    """Create a topic of one partition; the error code."""
+    """Create a topic with one partition; return the error code."""
     configs = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
     wish = CreatableTopic(topic, 1, 1, [], configs)
     response = await client.request(CREATE_TOPICS, 7, CreateTopicsRequest([wish]))
@@ -129,7 +128,7 @@ async def create(client: Client, topic: str = TOPIC, **settings: str) -> int:
 
 
 async def make_specimen(cluster: MemoryCluster, batches: int, *, clean: bool) -> Specimen:
-    """A directory as a stop in order leaves it, or (not ``clean``) as the end of the process does."""
+    """Create a data directory as left by a clean shutdown, or (not ``clean``) by a crash of the process."""
     broker = await cluster.start({**SETTINGS, "transaction.partition.verification.enable": "false"})
     client = await broker.connect()
     settings = {"segment_bytes": "900", "index_interval_bytes": "150", "retention_ms": "-1"}
@@ -158,7 +157,7 @@ async def make_specimen(cluster: MemoryCluster, batches: int, *, clean: bool) ->
 
 
 async def _abort_a_transaction(client: Client, broker: MemoryBroker, written: dict[int, bytes]) -> None:
-    """Two records and their end: one more kind of batch, and one more kind of file."""
+    """Write and abort a transaction: another kind of batch and of file."""
     builder = BatchBuilder(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
     for index in range(2):
         builder.append(FIRST_TIMESTAMP, b"key", b"aborted %d" % index)
@@ -184,7 +183,7 @@ async def _fill_states(client: Client) -> None:
 
 
 async def fetch(client: Client, broker: MemoryBroker, offset: int, topic: str = TOPIC) -> Any:
-    """The partition's entry of a fetch of one page."""
+    """Fetch one page; return the partition's response."""
     part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=600)
     found = broker.broker.metadata_cache.topic(topic)
     assert found is not None
@@ -194,7 +193,7 @@ async def fetch(client: Client, broker: MemoryBroker, offset: int, topic: str = 
 
 
 async def list_offset(client: Client, timestamp: int, topic: str = TOPIC) -> tuple[int, int]:
-    """Error code and offset that ListOffsets gives for a time."""
+    """Return error code and offset of ListOffsets for a timestamp."""
     asked = ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=timestamp)])
     response = await client.request(LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, [asked]))
     entry = response.topics[0].partitions[0]
@@ -202,7 +201,7 @@ async def list_offset(client: Client, timestamp: int, topic: str = TOPIC) -> tup
 
 
 def whole_batches(records: Any) -> Iterator[bytes]:
-    """Batches of a fetched buffer as a client cuts them; the last may be incomplete and is left out."""
+    """Split a fetched buffer into batches as a client does; an incomplete last one is dropped."""
     content = records.read() if isinstance(records, FileSlice) else bytes(records or b"")
     position = 0
     while position + 12 <= len(content):
@@ -217,14 +216,14 @@ def whole_batches(records: Any) -> Iterator[bytes]:
 
 
 def is_whole(batch: bytes) -> bool:
-    """What every client checks of a batch of magic 2 before it shows a record."""
+    """Return whether a batch of magic 2 passes the checks of every client."""
     if len(batch) < 61 or batch[16] != 2 or len(batch) != 12 + struct.unpack_from(">i", batch, 8)[0]:
         return False
     return crc32c(batch[AFTER_CRC:]) == struct.unpack_from(">I", batch, CRC_POSITION)[0]
 
 
 async def read_all(client: Client, broker: MemoryBroker, topic: str = TOPIC) -> Served:
-    """Read as a client does, from the start to the end, until something is wrong."""
+    """Read as a client does, from start to end, until a check fails."""
     served = Served()
     code, served.start = await list_offset(client, -2, topic)
     if code == 0:

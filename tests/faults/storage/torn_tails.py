@@ -1,7 +1,7 @@
-"""R12: the process ends, and the active segment ends anywhere within its last batch.
+"""R12: the process crashes, and the active segment ends at any byte of its last batch.
 
-One partition for each byte of the batch: all cuts are tried in one start of a real broker. Each must come
-back with the batches before it, and take new ones at the offset where it ends.
+One partition per byte of the batch: all truncations are tried in one start of a broker process. Each
+partition must have the batches before it, and append new ones at its end.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.support.raw_connection import RawConnection
 
 TOPIC = "torn"
 BEFORE = 3
-"""Batches before the one that is cut."""
+"""Batches before the truncated one."""
 
 
 def play(directory: Path, records: int = 3) -> FaultReport:
-    """Cut a last batch of so many records at every byte."""
+    """Truncate a last batch of ``records`` records at every byte."""
     report = FaultReport(f"torn tails, last batch of {records} records", 0)
     batches = [batch_of(*(b"%d.%d" % (number, at) for at in range(records))) for number in range(BEFORE + 1)]
     cuts = len(batches[-1])

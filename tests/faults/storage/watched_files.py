@@ -1,8 +1,8 @@
-"""A file system that tells of each change before it is made, by name and path.
+"""A file system that reports each operation before it is made, by name and path.
 
-Whoever listens may end everything there: a test in memory by raising, a real process by killing itself. So
-every step of a roll, a deletion or a compaction can be cut off from what follows, without a hook in the
-product. What is done whole in one call of the port (``write_whole``, ``remove_tree``) is told step by step.
+The callback may abort: a test in memory by raising, a process by killing itself. So every step of a roll, a
+deletion or a compaction can be interrupted without hooks in the product. Compound calls of the port
+(``write_whole``, ``remove_tree``) are reported step by step.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 Listener = Callable[[str, str], None]
-"""Told the operation and the path, before it is done."""
+"""Called with operation and path before each operation."""
 
 
 class WatchedFile:
-    """A file whose writes, cuts and syncs are told. Anything else goes straight to the file behind it."""
+    """A file whose writes, truncations and syncs are reported. Other calls are delegated."""
 
     def __init__(self, inner: Any, tell: Listener) -> None:
         self._inner = inner
@@ -45,7 +45,7 @@ class WatchedFile:
 
 
 class WatchedFiles:
-    """Any file system behind the port. ``tell`` may be changed at any time."""
+    """Wraps a file system. ``tell`` may be replaced at any time."""
 
     def __init__(self, inner: Any, tell: Listener = lambda _, __: None) -> None:
         self.inner = inner

@@ -1,16 +1,15 @@
-"""Consume, transform, produce in a process of its own: ``app.py CLIENT BOOTSTRAP NUMBER PACE``.
+"""A consume-transform-produce process: ``app.py CLIENT BOOTSTRAP NUMBER PACE``.
 
-It begins its producer first, which ends what an earlier instance left; then it reads inputs from where the
-group is, and writes two entries for each, and the offset, in one transaction. Now and then it aborts one and
-reads the same inputs again. It trusts in being started again: any failure ends it, with status 3 if it has
-been fenced and 4 otherwise. So does a turn that takes too long, or inputs that do not come, with 5. SIGTERM
-ends it between two transactions, with status 0. CLIENT is confluent, kafka_python or aiokafka; NUMBER is its
-input partition.
+It initialises its producer first, which aborts the transaction of an earlier instance; then it reads inputs
+from the committed offset, and writes two entries for each, and the offset, in one transaction. Sometimes it
+aborts one and reads the same inputs again. Any failure ends it, with status 3 if it was fenced and 4
+otherwise; a timeout ends it with 5. SIGTERM ends it between two transactions with status 0. CLIENT is
+confluent, kafka_python or aiokafka; NUMBER is its input partition.
 
-The broker is away often, and never for long. Left to themselves clients try to reach it at longer and longer
-intervals, of up to 10 s (librdkafka) or 30 s (kafka-python), and librdkafka forgets all brokers once none is
-left, whereupon offsets that are on their way to a transaction wait for ever. Both is set otherwise here: it
-made most of the time that a run took on a busy machine.
+The broker is down often and briefly. By default clients reconnect with increasing backoff, up to 10 s
+(librdkafka) or 30 s (kafka-python), and librdkafka drops all brokers once none is left, after which offset
+commits of a transaction wait for ever. Both is configured otherwise here, because it dominated the run
+time.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ POLL_SECONDS = 0.1
 STEP_SECONDS_MAX = 15.0
 READ_SECONDS_MAX = 30.0
 BEGIN_SECONDS_MAX = 25.0
-"""To the first inputs. kafka-python now and then stays silent after an answer, of FindCoordinator when the
-broker was away meanwhile, or of SyncGroup: it asks for nothing more, and only another instance helps."""
+"""Timeout until the first inputs. kafka-python sometimes sends nothing more after a FindCoordinator or
+SyncGroup response, if the broker was down meanwhile; only a restart helps."""
 RECONNECT_MS_MAX = 300
 ABORTED_SHARE = 0.1
 FENCING = ("fenced", "invalid_producer_epoch", "invalidproducerepoch")
@@ -46,7 +45,7 @@ FENCING = ("fenced", "invalid_producer_epoch", "invalidproducerepoch")
 
 @dataclass
 class Work:
-    """Who this is, and what it does next."""
+    """Identity and progress of this instance."""
 
     bootstrap: str
     client: str
@@ -70,15 +69,15 @@ class Work:
         return self._chance.random() < ABORTED_SHARE
 
     def has_read(self) -> None:
-        """There are inputs: the transaction with them has its time."""
+        """Start the timeout of a transaction."""
         self.deadline = time.monotonic() + STEP_SECONDS_MAX
 
     def has_ended(self) -> None:
-        """The transaction is over, and has to be followed by inputs: there are always more."""
+        """Start the timeout of the next inputs."""
         self.deadline = time.monotonic() + READ_SECONDS_MAX
 
     def watch(self) -> None:
-        """End the process when a turn takes too long, or when nobody is there any more to do so."""
+        """End the process after a timeout, or when its parent is gone."""
         parent = os.getppid()
         while time.monotonic() < self.deadline and os.getppid() == parent:
             time.sleep(0.1)
@@ -139,8 +138,8 @@ def run_confluent(work: Work) -> None:
         place = TopicPartition(messages[0].topic(), 0, messages[-1].offset() + 1)
         producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), STEP_SECONDS_MAX)
         if aborts:
-            # librdkafka forgets a batch that was sent and not answered, and gives its sequence numbers to the
-            # next one of the same epoch: any broker, Kafka too, then takes that for written already.
+            # librdkafka drops a batch without a response, and gives its sequence numbers to the
+            # next one of the same epoch: any broker, Kafka too, then rejects that as a duplicate.
             if producer.flush(STEP_SECONDS_MAX):
                 raise RuntimeError("entries without an answer before an abort")
             producer.abort_transaction(STEP_SECONDS_MAX)
@@ -240,7 +239,7 @@ async def run_aiokafka(work: Work) -> None:
 
 
 def failures_of(client: str) -> type[Exception]:
-    """What a client raises."""
+    """Return the exception type of a client."""
     if client == "confluent":
         from confluent_kafka import KafkaException
 
@@ -276,7 +275,7 @@ def main(client: str, bootstrap: str, number: str, pace: str) -> None:
 
 
 def end(why: str, status: int) -> None:
-    """End at once, without the good-byes of the clients: as after a kill."""
+    """Exit immediately, without client shutdown, as after a kill."""
     print(f"ends: {why}", file=sys.stderr, flush=True)
     os._exit(status)
 

@@ -1,8 +1,8 @@
-"""What must hold of what a read_committed reader saw: pure judgement of plain values.
+"""Checks of what a read_committed reader saw. Pure.
 
-A transaction moves money: for every input that it takes it writes one entry into each of two topics, the
-sides. An entry says whose input it is, which, and by which attempt of how many inputs: so a torn transaction
-is seen without knowing who wrote it.
+A transaction moves money: for every input it writes one entry to each of two topics, the sides. An entry
+has its worker, its input, and its attempt with the number of inputs, so that a torn transaction is visible
+in the entries alone.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 SIDES = ("debits", "credits")
 TO_BE_ABORTED = "!"
-"""How the name of an attempt ends that its writer means to abort."""
+"""Suffix of attempts that are to be aborted."""
 
 
-class Fate(Enum):
-    """What a writer knows of an attempt."""
+class Outcome(Enum):
+    """The outcome of an attempt, as known to its writer."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -28,31 +28,33 @@ class Fate(Enum):
 class Entry(NamedTuple):
     """The value of one record."""
 
-    clerk: int
+    worker: int
     number: int
-    """Which of the clerk's inputs."""
+    """Number of the input of its worker."""
     attempt: str
     size: int
-    """How many inputs the attempt has."""
+    """Number of inputs of the attempt."""
 
     def value(self) -> bytes:
-        return f"{self.clerk} {self.number} {self.attempt} {self.size}".encode()
+        return f"{self.worker} {self.number} {self.attempt} {self.size}".encode()
 
     @classmethod
     def read(cls, value: bytes) -> Entry:
-        clerk, number, attempt, size = value.decode().split()
-        return cls(int(clerk), int(number), attempt, int(size))
+        worker, number, attempt, size = value.decode().split()
+        return cls(int(worker), int(number), attempt, int(size))
 
 
 Side = Sequence[Sequence[Entry]]
-"""The entries of one topic: of each partition, in the order of the log."""
+"""The entries of one topic, by partition in log order."""
 
 
-def judge(sides: Sequence[Side], ends: Mapping[int, int], fates: Mapping[str, Fate]) -> list[str]:
-    """All that is wrong; ``ends`` has where the committed offsets of each clerk are."""
+def check_history(
+    sides: Sequence[Side], ends: Mapping[int, int], outcomes_by_attempt: Mapping[str, Outcome]
+) -> list[str]:
+    """Return all violations; ``ends`` has the committed offset of each worker."""
     found = [
         *_torn(sides),
-        *_fates_not_met(sides, fates),
+        *_fates_not_met(sides, outcomes_by_attempt),
         *_attempts_apart(sides),
     ]
     for name, side in zip(SIDES, sides, strict=True):
@@ -67,18 +69,18 @@ def _entries(side: Side) -> Iterator[Entry]:
 
 
 def _not_exactly_once(side: Side, ends: Mapping[int, int]) -> Iterator[str]:
-    """Inputs below the committed offset that are not there once, and any that are above it."""
-    times = Counter((entry.clerk, entry.number) for entry in _entries(side))
-    for clerk, end in ends.items():
+    """Yield inputs below the committed offset that are not there exactly once, and inputs above it."""
+    times = Counter((entry.worker, entry.number) for entry in _entries(side))
+    for worker, end in ends.items():
         for number in range(end):
-            if (count := times.pop((clerk, number), 0)) != 1:
-                yield f"input {number} of {clerk} is there {count} times"
-    for (clerk, number), _ in times.items():
-        yield f"input {number} of {clerk} is there, and was not consumed: {ends.get(clerk)} is committed"
+            if (count := times.pop((worker, number), 0)) != 1:
+                yield f"input {number} of {worker} is there {count} times"
+    for (worker, number), _ in times.items():
+        yield f"input {number} of {worker} is there, and was not consumed: {ends.get(worker)} is committed"
 
 
 def _torn(sides: Sequence[Side]) -> Iterator[str]:
-    """Attempts of which a part is missing, or too much is there."""
+    """Yield attempts with missing or surplus entries."""
     attempts = {entry.attempt: entry.size for side in sides for entry in _entries(side)}
     for name, side in zip(SIDES, sides, strict=True):
         counts = Counter(entry.attempt for entry in _entries(side))
@@ -88,32 +90,32 @@ def _torn(sides: Sequence[Side]) -> Iterator[str]:
 
 
 def _attempts_apart(sides: Sequence[Side]) -> Iterator[str]:
-    """Inputs whose two entries are of different attempts."""
+    """Yield inputs whose two entries are of different attempts."""
     debited, credited = (
-        {(entry.clerk, entry.number): entry.attempt for entry in _entries(side)} for side in sides
+        {(entry.worker, entry.number): entry.attempt for entry in _entries(side)} for side in sides
     )
     for taken, attempt in debited.items():
         if credited.get(taken, attempt) != attempt:
             yield f"input {taken[1]} of {taken[0]}: debit by {attempt}, credit by {credited[taken]}"
 
 
-def _fates_not_met(sides: Sequence[Side], fates: Mapping[str, Fate]) -> Iterator[str]:
-    """Aborted attempts that are seen, and committed ones that are not."""
+def _fates_not_met(sides: Sequence[Side], outcomes_by_attempt: Mapping[str, Outcome]) -> Iterator[str]:
+    """Yield visible aborted attempts, and invisible committed ones."""
     seen = {entry.attempt for side in sides for entry in _entries(side)}
     for attempt in seen:
-        if attempt.endswith(TO_BE_ABORTED) or fates.get(attempt) is Fate.ABORTED:
+        if attempt.endswith(TO_BE_ABORTED) or outcomes_by_attempt.get(attempt) is Outcome.ABORTED:
             yield f"attempt {attempt} was aborted and is seen"
-    for attempt, fate in fates.items():
-        if fate is Fate.COMMITTED and attempt not in seen:
+    for attempt, fate in outcomes_by_attempt.items():
+        if fate is Outcome.COMMITTED and attempt not in seen:
             yield f"attempt {attempt} was committed and is not seen"
 
 
 def _out_of_order(side: Side) -> Iterator[str]:
-    """Entries of a clerk that come before an earlier input in the same partition."""
+    """Yield entries of a worker that are out of order in a partition."""
     for partition, entries in enumerate(side):
         last: dict[int, int] = defaultdict(lambda: -1)
         for entry in entries:
-            if entry.number < last[entry.clerk]:
-                before = last[entry.clerk]
-                yield f"partition {partition}: input {entry.number} of {entry.clerk} after {before}"
-            last[entry.clerk] = entry.number
+            if entry.number < last[entry.worker]:
+                before = last[entry.worker]
+                yield f"partition {partition}: input {entry.number} of {entry.worker} after {before}"
+            last[entry.worker] = entry.number

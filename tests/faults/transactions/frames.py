@@ -1,4 +1,4 @@
-"""The requests of a transaction, written byte by byte, and what their answers say.
+"""The requests of a transaction, encoded by hand, and the error codes of their responses.
 
 All with header v1:
 
@@ -26,11 +26,11 @@ TRANSACTIONAL = 0x10
 ALL_REPLICAS = -1
 WAIT_MS = 10_000
 ABOVE_BODY = 4
-"""The correlation id, before every answer."""
+"""Size of the correlation id before every response."""
 
 
 class Identity(NamedTuple):
-    """Who a producer is."""
+    """A producer: transactional id, producer id and epoch."""
 
     transactional_id: str
     producer_id: int
@@ -49,7 +49,7 @@ def init_producer_id(transactional_id: str, timeout_ms: int) -> bytes:
 
 
 def initialised(answer: bytes) -> tuple[int, int, int]:
-    """Error code, producer id, epoch."""
+    """Decode error code, producer id and epoch."""
     code, producer_id, epoch = struct.unpack_from(">hqh", answer, ABOVE_BODY + 4)
     return code, producer_id, epoch
 
@@ -96,12 +96,12 @@ def end(who: Identity, commits: bool) -> bytes:
 
 
 def code_of(answer: bytes) -> int:
-    """The error code of an answer that has only one."""
+    """Decode the error code of a response that has only one."""
     return int(struct.unpack_from(">h", answer, ABOVE_BODY + 4)[0])
 
 
 def codes_of(answer: bytes, *, is_produce: bool = False) -> list[int]:
-    """The error codes of the partitions, be it an answer to Produce or to one of the others."""
+    """Decode the error codes of the partitions of a Produce or other response."""
     at = ABOVE_BODY if is_produce else ABOVE_BODY + 4
     skipped = 24 if is_produce else 0
     (topics,) = struct.unpack_from(">i", answer, at)

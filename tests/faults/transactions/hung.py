@@ -1,7 +1,7 @@
-"""A producer that stops in the midst of a transaction holds readers back for its timeout and one look.
+"""A producer that hangs in a transaction blocks readers for its timeout and one cleanup interval.
 
-Beside it a plain producer goes on in the same partition: a read_committed reader sees none of that until the
-coordinator has aborted what hangs. After that the one that hung is refused.
+A plain producer continues in the same partition: a read_committed reader sees none of its records until the
+coordinator has aborted the hung transaction. After that the hung producer is fenced.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TOPIC = "held"
 TIMEOUT_MS = 4_000
 LOOK_MS = 500
 SLACK_SECONDS = 5.0
-"""For markers to be written, and for a machine that does something else as well."""
+"""Slack for writing markers on a busy machine."""
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LOOK_MS)}
 
 
 def play(directory: Path, times: int, seed: int) -> FaultReport:
-    """Hang so many transactions on a broker of ours."""
+    """Hang ``times`` transactions on a new broker."""
     broker = Broker(directory, SETTINGS).start()
     try:
         report = play_on(broker, times, seed)
@@ -43,14 +43,14 @@ def play(directory: Path, times: int, seed: int) -> FaultReport:
 
 
 def play_on(broker: Killable, times: int, seed: int) -> FaultReport:
-    """The same on any broker that is running; every other time it is killed while the transaction hangs."""
+    """The same on a running broker; every other time it is killed while the transaction hangs."""
     report = FaultReport("transactions that hang", seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     with RawConnection(broker.bootstrap) as connection:
         report.check(create(connection, TOPIC) == 0, "the topic was not created")
         await_coordinators(connection, report)
     for number in range(times):
-        _hang(broker, f"hung-{number}", kills=number % 2 == 1, after=chance.random(), report=report)
+        _hang(broker, f"hung-{number}", kills=number % 2 == 1, after=rng.random(), report=report)
     return report
 
 
@@ -116,7 +116,7 @@ def _check_refused(connection: RawConnection, who: Identity, report: FaultReport
 
 
 def _stable(connection: RawConnection) -> int:
-    """The last stable offset; -1 while there is no leader."""
+    """Return the last stable offset; -1 while there is no leader."""
     wanted = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
     request = fetch.FetchRequest(
         max_wait=timedelta(0),

@@ -1,6 +1,6 @@
-"""Many small transactions of many clerks, abandoned, aborted and doubled, over a broker that is killed.
+"""Many small transactions of many workers, abandoned, aborted and doubled, on a broker that is killed.
 
-A read_committed reader watches from the first to the last; ``transactions_judge.py`` has the word.
+A read_committed reader reads all the time; ``checker.py`` checks what it saw.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Protocol
 
 from tests.faults.broker_partitions import create
 from tests.faults.fault_report import FaultReport
-from tests.faults.transactions.checker import SIDES, judge
+from tests.faults.transactions.checker import SIDES, check_history
 from tests.faults.transactions.reader import Reader
-from tests.faults.transactions.worker import INPUTS, Clerk
+from tests.faults.transactions.worker import INPUTS, Worker
 from tests.support.broker import Broker
 from tests.support.kio_requests import kio_requests
 from tests.support.raw_connection import RawConnection
@@ -34,7 +34,7 @@ find_coordinator = kio_requests("find_coordinator", 2)
 
 
 class Killable(Protocol):
-    """A broker, whoever wrote it."""
+    """Any broker that can be killed and restarted."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -43,7 +43,7 @@ class Killable(Protocol):
 
 
 def play(directory: Path, transactions: int, kills: int, seed: int) -> FaultReport:
-    """Commit so many transactions on a broker of ours that is killed so many times meanwhile."""
+    """Commit ``transactions`` on a new broker that is killed ``kills`` times meanwhile."""
     broker = Broker(directory, SETTINGS).start()
     try:
         report = play_on(broker, transactions, kills, seed)
@@ -55,44 +55,44 @@ def play(directory: Path, transactions: int, kills: int, seed: int) -> FaultRepo
 
 
 def play_on(broker: Killable, transactions: int, kills: int, seed: int) -> FaultReport:
-    """The same on any broker that is running."""
+    """The same on a running broker."""
     report = FaultReport("transactions abandoned, aborted and doubled, kill -9 of the broker", seed)
     prepare(broker.bootstrap, CLERKS, PARTITIONS, report)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     reader = Reader(broker.bootstrap, PARTITIONS)
-    clerks = [
-        Clerk(broker.bootstrap, number, -(-transactions // CLERKS), PARTITIONS, chance.getrandbits(32))
+    workers = [
+        Worker(broker.bootstrap, number, -(-transactions // CLERKS), PARTITIONS, rng.getrandbits(32))
         for number in range(CLERKS)
     ]
-    for one in (reader, *clerks):
+    for one in (reader, *workers):
         one.start()
-    _kill_between(broker, clerks, transactions, kills, report)
-    for clerk in clerks:
-        clerk.join()
-        if not clerk.wrong:
-            clerk.begin_and_go()
+    _kill_between(broker, workers, transactions, kills, report)
+    for worker in workers:
+        worker.join()
+        if not worker.wrong:
+            worker.begin_and_go()
     reader.finish()
-    _count(report, clerks, reader)
-    for words in judge(
+    _count(report, workers, reader)
+    for words in check_history(
         reader.sides(),
-        {number: clerk.position for number, clerk in enumerate(clerks)},
-        {name: fate for clerk in clerks for name, fate in clerk.fates.items()},
+        {number: worker.position for number, worker in enumerate(workers)},
+        {name: fate for worker in workers for name, fate in worker.outcomes_by_attempt.items()},
     ):
         report.violate(words)
     return report
 
 
-def prepare(address: str, clerks: int, partitions: int, report: FaultReport) -> None:
-    """Make the topics; the first to ask for a coordinator has its topic made."""
+def prepare(address: str, workers: int, partitions: int, report: FaultReport) -> None:
+    """Create the topics, and the coordinators' topics by a first request."""
     with RawConnection(address) as connection:
-        report.check(create(connection, INPUTS, clerks) == 0, "the topic of inputs was not created")
+        report.check(create(connection, INPUTS, workers) == 0, "the topic of inputs was not created")
         for side in SIDES:
             report.check(create(connection, side, partitions) == 0, f"{side} was not created")
         await_coordinators(connection, report)
 
 
 def await_coordinators(connection: RawConnection, report: FaultReport) -> None:
-    """Ask until one of groups and one of transactions is there."""
+    """Wait for a group and a transaction coordinator."""
     for kind in (0, 1):
         request = find_coordinator.FindCoordinatorRequest(key="somebody", key_type=kind)
         while (code := connection.exchange(request).error_code) in NOT_THERE_YET:
@@ -101,13 +101,13 @@ def await_coordinators(connection: RawConnection, report: FaultReport) -> None:
 
 
 def _kill_between(
-    broker: Killable, clerks: Sequence[Clerk], transactions: int, kills: int, report: FaultReport
+    broker: Killable, workers: Sequence[Worker], transactions: int, kills: int, report: FaultReport
 ) -> None:
-    """Kill whenever another part of all transactions is done."""
+    """Kill the broker after each equal part of the transactions."""
     for number in range(1, kills + 1):
         due = transactions * number // (kills + 1)
-        while sum(clerk.committed for clerk in clerks) < due:
-            if not any(clerk.is_alive() for clerk in clerks):
+        while sum(worker.committed for worker in workers) < due:
+            if not any(worker.is_alive() for worker in workers):
                 return
             time.sleep(0.02)
         broker.kill()
@@ -115,11 +115,11 @@ def _kill_between(
         report.outcomes["kills of the broker"] += 1
 
 
-def _count(report: FaultReport, clerks: Sequence[Clerk], reader: Reader) -> None:
-    for clerk in clerks:
-        report.outcomes.update(clerk.outcomes)
-        report.acknowledged += clerk.committed
-        report.violations += clerk.wrong
+def _count(report: FaultReport, workers: Sequence[Worker], reader: Reader) -> None:
+    for worker in workers:
+        report.outcomes.update(worker.outcomes)
+        report.acknowledged += worker.committed
+        report.violations += worker.wrong
     report.violations += reader.wrong
     report.outcomes["batches of aborted transactions not shown"] = reader.aborted_batches
     report.outcomes["transactions committed"] = report.acknowledged

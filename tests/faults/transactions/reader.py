@@ -1,7 +1,7 @@
-"""A read_committed reader by hand: it fetches, drops what the list of aborted transactions names, and notes.
+"""A read_committed reader on a raw connection: it fetches, and drops the batches of aborted transactions.
 
-It goes on where it was when the broker comes back. That it is never served beyond the last stable offset, and
-that this never falls behind what it has read, is checked with every answer.
+It continues at its position after a broker restart. With every response it checks that nothing beyond the
+last stable offset is returned, and that the last stable offset never falls behind its position.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ Place = tuple[str, int]
 
 
 class Aborted:
-    """The list of aborted transactions of one answer, gone through as a client does."""
+    """The aborted transactions of one response, applied as a client does."""
 
     def __init__(self, listed: Iterable[tuple[int, int]]) -> None:
         self._listed = deque(sorted(listed))
         self._open: set[int] = set()
 
     def has(self, producer_id: int, end: int) -> bool:
-        """True if a batch of this producer, which ends here, is part of an aborted transaction."""
+        """Return whether a batch of this producer with this last offset is part of an aborted transaction."""
         self._reach(end)
         return producer_id in self._open
 
     def ends(self, producer_id: int, end: int) -> None:
-        """A marker of this producer: only that of an abort can end what is listed."""
+        """Process a marker of this producer: an abort marker ends its aborted transaction."""
         self._reach(end)
         self._open.discard(producer_id)
 
@@ -52,7 +52,7 @@ class Aborted:
 
 
 class Reader(threading.Thread):
-    """Reads both sides all the time."""
+    """Reads both topics continuously."""
 
     def __init__(self, address: str, partitions: int) -> None:
         super().__init__(daemon=True)
@@ -74,7 +74,7 @@ class Reader(threading.Thread):
                     self._poll(connection)
 
     def finish(self) -> None:
-        """Read to the end of the logs; transactions that stay open are noted as wrong."""
+        """Read to the end of the logs; transactions that stay open are violations."""
         self._ending.set()
         self.join()
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
@@ -86,7 +86,7 @@ class Reader(threading.Thread):
                 self.wrong.append(f"{place}: stable to {self._stable[place]} of {self._ends[place]}")
 
     def sides(self) -> list[list[Sequence[Entry]]]:
-        """What was seen, for the judge."""
+        """Return the entries read, for the checker."""
         return [[self._seen[side, number] for number in range(self._partitions)] for side in SIDES]
 
     def _is_at_end(self, answered: int) -> bool:
@@ -94,7 +94,7 @@ class Reader(threading.Thread):
         return at_end and answered == len(self._places)
 
     def _poll(self, connection: RawConnection) -> int:
-        """One fetch; how many partitions answered without an error."""
+        """Fetch once; return the number of partitions without an error."""
         answered = 0
         for topic in connection.exchange(self._request()).responses:
             for entry in topic.partitions:

@@ -1,9 +1,9 @@
-"""Three kinds of clients consume, transform and produce, and die at every step; so does the broker.
+"""Three kinds of clients consume, transform and produce, and are killed at every step; so is the broker.
 
-A step is a request of a transaction; the victim, the client or the broker, is killed before it is sent, as it
-is under way, before its answer and after it (``tests/support/proxy.py``). What died is started again. Some
-requests come twice. After the steps a second instance with the same transactional id is started beside a live
-one, which has to end. Each input below the committed offset is there exactly once.
+A step is a request of a transaction; the victim, the client or the broker, is killed before it is sent, in
+flight, before its response and after it (``tests/support/proxy.py``), and restarted. Some requests are sent
+twice. After the steps a second instance with the same transactional id is started beside a live one, which
+must be fenced. Each input below the committed offset is there exactly once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tests.faults.broker_partitions import append, batch_of, create
 from tests.faults.fault_report import FaultReport
 from tests.faults.transactions.app import FAILED, FENCED, INPUTS, STUCK
-from tests.faults.transactions.checker import SIDES, judge
+from tests.faults.transactions.checker import SIDES, check_history
 from tests.faults.transactions.ledger import NOT_THERE_YET, Killable, await_coordinators
 from tests.faults.transactions.reader import Reader
 from tests.support.broker import Broker, free_port
@@ -38,7 +38,7 @@ APIS = {
     26: "EndTxn",
 }
 FIRST = 22
-"""The request that only comes at the start of an instance."""
+"""The request sent only at the start of an instance."""
 DOUBLED = frozenset(APIS) - {FIRST}
 """A second InitProducerId would fence the first."""
 VICTIMS = ("client", "broker")
@@ -50,17 +50,16 @@ STOP_SECONDS_MAX = 120.0
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "transaction.state.log.num.partitions": "5"}
 
 FOR_EVER: dict[str, str | None] = {"retention.ms": "-1"}
-"""Inputs are of a day long ago. A broker that lives for 30 s looks for what is too old, and would leave
-nothing to do: on a busy machine it comes to that."""
+"""Inputs have old timestamps: a broker that runs for 30 s would delete them by retention."""
 
 UNSTABLE = 88
-"""The error code of an offset that a transaction is about to change."""
+"""Error code of an offset with a pending transaction."""
 
 offset_fetch = kio_requests("offset_fetch", 7)
 
 
 class Step(NamedTuple):
-    """Who dies at what."""
+    """Victim, request and moment of a kill."""
 
     client: str
     api_key: int
@@ -76,11 +75,11 @@ def all_steps() -> list[Step]:
 
 
 def some_steps(seed: int) -> list[Step]:
-    """Every request with every victim once; clients and moments in turn."""
-    chance = random.Random(seed)
+    """Return every request with every victim once; clients and moments in turn."""
+    rng = random.Random(seed)
     drawn = list(product(APIS, VICTIMS))
-    chance.shuffle(drawn)
-    moments, start = list(Moment), chance.randrange(12)
+    rng.shuffle(drawn)
+    moments, start = list(Moment), rng.randrange(12)
     return [
         Step(CLIENTS[(start + number) % 3], api_key, moments[(start + number) % 4], victim)
         for number, (api_key, victim) in enumerate(drawn)
@@ -88,7 +87,7 @@ def some_steps(seed: int) -> list[Step]:
 
 
 class App:
-    """The instances of one kind of client, one after the other."""
+    """The instances of one client, one after another."""
 
     def __init__(self, client: str, number: int, bootstrap: str, directory: Path) -> None:
         self.client = client
@@ -103,7 +102,7 @@ class App:
             return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def again(self) -> subprocess.Popen[bytes]:
-        """Start another instance; the one before it, which may be alive."""
+        """Start another instance; return the previous one, which may be alive."""
         before, self.process = self.process, self._begin()
         return before
 
@@ -127,7 +126,7 @@ class Stage:
         }
 
     def play(self, step: Step) -> None:
-        """Wait for the step, kill, and start again."""
+        """Wait for the step, kill, and restart."""
         app = self.apps[step.client]
         kill = app.kill if step.victim == "client" else self._broker.kill
         trap = self._proxy.arm(Point(f"app-{step.client}", step.api_key, step.moment), kill)
@@ -142,9 +141,9 @@ class Stage:
         self._report.outcomes[f"{step.victim} killed {step.moment.value}"] += 1
 
     def double(self, client: str) -> None:
-        """Start a twin beside a live instance: the older one has to end, and to say that it was fenced."""
+        """Start a twin beside a live instance: the older one must exit as fenced."""
         app = self.apps[client]
-        self._goes_on(client)  # An instance that has not begun yet would fence its twin.
+        self._goes_on(client)  # An instance that has not initialised its producer yet would fence its twin.
         before = app.again()
         if not self._wait(lambda: before.poll() is not None):
             before.kill()
@@ -155,19 +154,19 @@ class Stage:
         self._report.outcomes[f"{client}: the older of two was fenced"] += 1
 
     def go_on(self) -> None:
-        """After the last fault every app finds its way again."""
+        """Check that every app makes progress after the last fault."""
         for client in self.apps:
             self._goes_on(client)
 
     def stop(self) -> None:
-        """End all apps between two transactions; one that fails meanwhile has to begin and end again."""
+        """Stop all apps between two transactions; restart and stop those that fail meanwhile."""
         for client, app in self.apps.items():
             deadline, pause_seconds = time.monotonic() + STOP_SECONDS_MAX, 1.0
             app.process.terminate()
             while app.process.poll() != 0 and time.monotonic() < deadline:
                 if app.process.poll() is not None:
                     app.again()
-                    pause_seconds *= 2  # One that has just begun may not know yet how to end in order.
+                    pause_seconds *= 2  # One that has just started may not have its signal handler yet.
                     time.sleep(pause_seconds)
                     app.process.terminate()
                 time.sleep(0.05)
@@ -176,14 +175,14 @@ class Stage:
                 self._report.violate(f"{client} did not end in order: {app.output()}")
 
     def _goes_on(self, client: str) -> None:
-        """Wait until an app has committed more than there was."""
+        """Wait until an app has committed more inputs."""
         address = self._broker.bootstrap
         offset = _committed(address, client)
         if not self._wait(lambda: _committed(address, client) > offset):
             self._report.violate(f"{client} did not go on: {self.apps[client].output()}")
 
     def _wait(self, is_so: Callable[[], bool]) -> bool:
-        """Wait, and start again what ends meanwhile; False if it takes too long."""
+        """Wait, restarting apps that exit; return False after a timeout."""
         deadline = time.monotonic() + REACHED_SECONDS_MAX
         while not is_so():
             if time.monotonic() > deadline:
@@ -199,7 +198,7 @@ class Stage:
 
 
 def play(directory: Path, steps: list[Step], twins: int, seed: int) -> FaultReport:
-    """Play steps on a broker of ours."""
+    """Run the steps on a new broker."""
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
@@ -220,7 +219,7 @@ def play(directory: Path, steps: list[Step], twins: int, seed: int) -> FaultRepo
 def play_on(
     directory: Path, broker: Killable, proxy: Proxy, steps: list[Step], twins: int, seed: int
 ) -> FaultReport:
-    """Play steps on any broker that advertises the proxy."""
+    """Run the steps on any broker that advertises the proxy."""
     report = FaultReport("clients and broker killed at the steps of transactions", seed)
     reader = Reader(broker.bootstrap, PARTITIONS)
     _prepare(broker.bootstrap, report)
@@ -238,7 +237,7 @@ def play_on(
             app.kill()
     ends = {app.number: _committed(broker.bootstrap, app.client) for app in stage.apps.values()}
     reader.finish()
-    report.violations += [*reader.wrong, *judge(reader.sides(), ends, {})]
+    report.violations += [*reader.wrong, *check_history(reader.sides(), ends, {})]
     report.outcomes["requests that came twice"] = proxy.doubled
     _count(report, reader, ends)
     return report
@@ -254,7 +253,7 @@ def _count(report: FaultReport, reader: Reader, ends: dict[int, int]) -> None:
 
 
 def _prepare(address: str, report: FaultReport) -> None:
-    """Make the topics, fill those of the inputs."""
+    """Create the topics and write the inputs."""
     with RawConnection(address) as connection:
         for side in SIDES:
             report.check(create(connection, side, PARTITIONS) == 0, f"{side} was not created")

@@ -1,8 +1,8 @@
-"""A clerk takes inputs and writes transactions, by hand and fast; chance says what becomes of its instances.
+"""A worker that reads inputs and writes transactions on raw connections, with random failures of its instances.
 
-One transactional id, one group, one input partition each. Instances of a clerk are abandoned before any step,
-abort, and live on as zombies beside their successor; the broker may go away at any time. A clerk knows the
-fate of its attempts: an attempt whose end was asked for and not answered is decided by the committed offset.
+Each worker has one transactional id, one group and one input partition. Its instances are abandoned before
+any step, abort, or continue as zombies beside their successor; the broker may be killed at any time. A
+worker knows the outcome of its attempts: an EndTxn without a response is decided by the committed offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from contextlib import suppress
 
 from tests.faults.transactions import frames
-from tests.faults.transactions.checker import SIDES, TO_BE_ABORTED, Entry, Fate
+from tests.faults.transactions.checker import SIDES, TO_BE_ABORTED, Entry, Outcome
 from tests.faults.transactions.frames import Identity
 from tests.support.kio_requests import kio_requests
 from tests.support.raw_connection import ConnectionEnded, RawConnection
@@ -25,16 +25,16 @@ TIMEOUT_MS = 30_000
 SIZE_MAX = 3
 ANSWER_SECONDS_MAX = 40.0
 AGAIN = (3, 5, 6, 14, 15, 16, 19, 51, 88)
-"""A leader or a coordinator on its way, or the transaction before not yet done: the same request again."""
+"""Retriable error codes: no leader or coordinator yet, or a transaction still completing."""
 REFUSALS = (47, 49, 90, 48)
-"""What a zombie is told: an old epoch, in two ways; another producer id; nothing is going on."""
+"""Error codes for a zombie: old epoch, other producer id, invalid transaction state."""
 STEPS = 3
 
 offset_fetch = kio_requests("offset_fetch", 7)
 
 
 class Refused(Exception):
-    """An error code that a request should not have got."""
+    """Raised for an unexpected error code."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what}: error {code}")
@@ -42,15 +42,15 @@ class Refused(Exception):
 
 
 class Instance:
-    """A producer from its InitProducerId on; it begins where its group is."""
+    """A producer instance; it starts at the committed offset of its group."""
 
-    def __init__(self, address: str, clerk: int) -> None:
-        self._clerk = clerk
-        self._group = f"group-{clerk}"
+    def __init__(self, address: str, worker: int) -> None:
+        self._clerk = worker
+        self._group = f"group-{worker}"
         self._connection = RawConnection(address)
         self._sequences: Counter[tuple[str, int]] = Counter()
         try:
-            self.who = self._initialise(f"clerk-{clerk}")
+            self.who = self._initialise(f"clerk-{worker}")
             self.began_at = self._committed()
         except (ConnectionEnded, OSError, Refused):
             self.close()
@@ -60,7 +60,7 @@ class Instance:
         self._connection.close()
 
     def _committed(self) -> int:
-        """Where the group is; only what is stable is told."""
+        """Return the committed offset; only a stable one."""
         topic = offset_fetch.OffsetFetchRequestTopic(name=INPUTS, partition_indexes=(self._clerk,))
         request = offset_fetch.OffsetFetchRequest(group_id=self._group, topics=(topic,), require_stable=True)
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
@@ -72,7 +72,7 @@ class Instance:
             _pause(code, deadline, "OffsetFetch")
 
     def announce(self, places: list[tuple[str, int]]) -> None:
-        """First step: say where the transaction writes."""
+        """First step: add partitions and offsets to the transaction."""
         partitions, offsets = (
             frames.add_partitions(self.who, places),
             frames.add_offsets(self.who, self._group),
@@ -80,7 +80,7 @@ class Instance:
         self._all_fine("AddPartitionsToTxn, AddOffsetsToTxn", [partitions, offsets])
 
     def write(self, places: list[tuple[str, int]], entries: list[Entry], offset: int) -> None:
-        """Second step: the entries and the offset."""
+        """Second step: write the entries and the offset."""
         values = [entry.value() for entry in entries]
         batches = {place: frames.batch(self.who, self._sequences[place], values) for place in places}
         offsets = frames.commit_offsets(self.who, self._group, INPUTS, self._clerk, offset)
@@ -89,11 +89,11 @@ class Instance:
             self._sequences[place] += len(entries)
 
     def end(self, commits: bool) -> None:
-        """Third step."""
+        """Third step: end the transaction."""
         self._all_fine("EndTxn", [frames.end(self.who, commits)])
 
     def codes(self, bodies: list[bytes]) -> list[list[int]]:
-        """Send requests together; their error codes."""
+        """Send pipelined requests; return their error codes."""
         for body in bodies:
             self._connection.send_frame(body)
         return [_codes(body, self._connection.receive_frame()) for body in bodies]
@@ -126,14 +126,14 @@ def _codes(body: bytes, answer: bytes) -> list[int]:
 
 
 def _pause(code: int, deadline: float, what: str) -> None:
-    """Wait a little before the same request goes again; Refused if it must not, or has gone too often."""
+    """Wait before a retry; raises Refused if the error is not retriable, or the deadline has passed."""
     if code not in AGAIN or time.monotonic() > deadline:
         raise Refused(what, code)
     time.sleep(0.002)
 
 
-class Clerk(threading.Thread):
-    """One instance after the other until so many attempts have been committed."""
+class Worker(threading.Thread):
+    """Runs instances one after another until enough attempts are committed."""
 
     def __init__(self, address: str, number: int, wanted: int, partitions: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -146,7 +146,7 @@ class Clerk(threading.Thread):
         self._undecided: tuple[str, int] | None = None
         self.position = 0
         self.committed = 0
-        self.fates: dict[str, Fate] = {}
+        self.outcomes_by_attempt: dict[str, Outcome] = {}
         self.outcomes: Counter[str] = Counter()
         self.wrong: list[str] = []
 
@@ -158,14 +158,14 @@ class Clerk(threading.Thread):
                 self.outcomes["instances that lost the broker"] += 1
                 time.sleep(0.05)
             except Refused as refused:
-                self.wrong.append(f"clerk {self._number}: {refused}")
+                self.wrong.append(f"worker {self._number}: {refused}")
 
     def begin_and_go(self) -> None:
-        """Begin once more, which ends what the last instance left open."""
+        """Start one more instance, which aborts an open transaction of the last one."""
         self._begin().close()
 
     def _live(self) -> None:
-        """One instance: until it is abandoned, or has a successor."""
+        """Run one instance until it is abandoned or replaced."""
         one = self._begin()
         try:
             while self.committed < self._wanted and not self.wrong:
@@ -179,22 +179,22 @@ class Clerk(threading.Thread):
         if self._undecided is not None:
             self._decide(*self._undecided, one.began_at)
         elif one.began_at != self.position:
-            self.wrong.append(f"clerk {self._number}: {one.began_at} is committed, not {self.position}")
+            self.wrong.append(f"worker {self._number}: {one.began_at} is committed, not {self.position}")
         self.outcomes["instances"] += 1
         return one
 
     def _decide(self, name: str, offset: int, found: int) -> None:
-        """The broker went away with the end of an attempt: it has one all the same."""
+        """Decide an attempt whose EndTxn has no response."""
         self._undecided = None
         if found == offset:
             self._has_committed(name, offset)
         elif found == self.position:
-            self.fates[name] = Fate.ABORTED
+            self.outcomes_by_attempt[name] = Outcome.ABORTED
         else:
-            self.wrong.append(f"clerk {self._number}: {found} is committed, not {self.position} or {offset}")
+            self.wrong.append(f"worker {self._number}: {found} is committed, not {self.position} or {offset}")
 
     def _attempt(self, one: Instance) -> bool:
-        """One transaction; False if the instance ends with it."""
+        """Run one transaction; return False if the instance ends with it."""
         size, dies_at = self._chance.randint(1, SIZE_MAX), None
         drawn = self._chance.random()
         aborts = drawn < 0.05
@@ -205,7 +205,7 @@ class Clerk(threading.Thread):
         entries = [Entry(self._number, number, name, size) for number in range(self.position, offset)]
         places = [(SIDES[0], self._number % self._partitions)]
         places.append((SIDES[1], self._chance.randrange(self._partitions)))
-        self.fates[name] = Fate.ABORTED
+        self.outcomes_by_attempt[name] = Outcome.ABORTED
         steps = (
             lambda: one.announce(places),
             lambda: one.write(places, entries, offset),
@@ -220,7 +220,7 @@ class Clerk(threading.Thread):
 
     def _end(self, one: Instance, name: str, offset: int, commits: bool) -> None:
         if commits:
-            self.fates[name], self._undecided = Fate.UNKNOWN, (name, offset)
+            self.outcomes_by_attempt[name], self._undecided = Outcome.UNKNOWN, (name, offset)
         one.end(commits)
         if commits:
             self._undecided = None
@@ -229,12 +229,12 @@ class Clerk(threading.Thread):
             self.outcomes["attempts aborted"] += 1
 
     def _has_committed(self, name: str, offset: int) -> None:
-        self.fates[name] = Fate.COMMITTED
+        self.outcomes_by_attempt[name] = Outcome.COMMITTED
         self.position = offset
         self.committed += 1
 
     def _leave(self, one: Instance, places: list[tuple[str, int]], entries: list[Entry], before: int) -> None:
-        """Vanish before a step, or live on as a zombie whose successor is there: all it asks is refused."""
+        """Abandon the instance before a step, or continue as a zombie whose requests must fail."""
         if self._chance.random() < 0.5:
             self.outcomes[f"instances abandoned before step {before}"] += 1
             return
@@ -254,7 +254,7 @@ class Clerk(threading.Thread):
         self.outcomes[f"zombies refused from step {before} on"] += 1
 
     def _check_refused(self, one: Instance, body: bytes) -> None:
-        """A zombie may have to ask again, but is never served."""
+        """Check that a zombie's request fails, after retries."""
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while True:
             (codes,) = one.codes([body])
