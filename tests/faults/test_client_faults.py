@@ -25,7 +25,7 @@ Logs = tuple[dict[int, list[tuple[int, str]]], dict[int, list[tuple[int, str]]]]
 
 
 @pytest.mark.timeout(600)
-def test_nothing_is_lost_doubled_or_reordered_when_the_broker_restarts_under_our_clients(
+def test_clients_survive_broker_restarts(
     tmp_path: Path,
 ) -> None:
     report = restarts.play(tmp_path, 2, SEED)
@@ -34,7 +34,7 @@ def test_nothing_is_lost_doubled_or_reordered_when_the_broker_restarts_under_our
     assert report.violations == []
 
 
-# The judge.
+# The checker.
 
 
 def fine() -> tuple[History, Logs]:
@@ -59,11 +59,11 @@ def found_after(change: Callable[[History, Logs], None]) -> list[str]:
     return check_history(history, written, logs[1])
 
 
-def test_a_history_in_which_all_is_well_is_not_blamed() -> None:
+def test_valid_history_has_no_violations() -> None:
     assert found_after(lambda _history, _logs: None) == []
 
 
-def test_a_record_that_was_given_up_may_be_there_once() -> None:
+def test_failed_send_may_be_written_once() -> None:
     def change(_history: History, logs: Logs) -> None:
         for log in logs:
             log[1].append((1, "p-2"))
@@ -152,5 +152,5 @@ def _stumble(history: History, _logs: Logs) -> None:
         (_stumble, "a: KeyError: 3"),
     ],
 )
-def test_what_is_wrong_is_found_and_named(change: Callable[[History, Logs], None], name: str) -> None:
+def test_each_violation_is_detected(change: Callable[[History, Logs], None], name: str) -> None:
     assert any(one.startswith(name) for one in found_after(change)), found_after(change)

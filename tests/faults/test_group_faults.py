@@ -21,15 +21,15 @@ def check(report: FaultReport) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_members_that_come_go_hang_and_die_keep_the_place_of_their_group(tmp_path: Path) -> None:
+def test_group_keeps_offsets_while_members_join_leave_and_die(tmp_path: Path) -> None:
     check(chaos.play(tmp_path, 12, SEED))
 
 
-def test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances(tmp_path: Path) -> None:
+def test_no_committed_offset_is_lost_when_broker_is_killed(tmp_path: Path) -> None:
     check(broker_kills.play(tmp_path, 3, SEED))
 
 
-# The judge.
+# The checker.
 
 FINE: dict[str, list[Event]] = {
     "a": [
@@ -51,41 +51,41 @@ def with_events(**more: list[Event]) -> dict[str, list[Event]]:
     return {name: [*FINE.get(name, []), *more.get(name, [])] for name in {**more, **FINE}}
 
 
-def test_a_group_that_kept_its_place_is_not_blamed() -> None:
+def test_valid_journals_have_no_violations() -> None:
     assert checker.check_history(FINE, OBSERVED, STORED) == []
 
 
-def test_a_partition_owned_twice_in_a_generation_is_found() -> None:
+def test_partition_owned_twice_in_a_generation_is_detected() -> None:
     (found,) = checker.check_history(with_events(c=[Owned(45, 2, (0,))]), OBSERVED, STORED)
     assert found == "partition 0 owned by c and b in 2"
 
 
-def test_an_accepted_commit_of_a_zombie_is_found() -> None:
+def test_accepted_commit_of_a_zombie_is_detected() -> None:
     (found,) = checker.check_history(with_events(a=[Committed(80, 65, {0: 5})]), OBSERVED, STORED)
     assert found == "partition 0: commit of 5 acknowledged after one of 10"
 
 
-def test_two_commits_under_way_at_the_same_time_may_come_in_any_order() -> None:
+def test_concurrent_commits_may_be_in_any_order() -> None:
     assert checker.check_history(with_events(a=[Committed(80, 58, {0: 5})]), [], STORED) == []
 
 
 @pytest.mark.parametrize("late", [Observed(65, {0: 9}), Observed(75, {1: 1})])
-def test_an_offset_that_is_told_and_then_taken_back_is_found(late: Observed) -> None:
+def test_decreasing_committed_offset_is_detected(late: Observed) -> None:
     (found,) = checker.check_history(FINE, [*OBSERVED, late], STORED)
     assert "was told after" in found
 
 
-def test_an_owner_that_begins_below_what_was_committed_is_found() -> None:
+def test_owner_starting_below_committed_offset_is_detected() -> None:
     (found,) = checker.check_history(with_events(c=[Owned(65, 3, (0,)), Seen(66, ((0, 7, 9),))]), [], STORED)
     assert found == "partition 0: c began at 7, below 10"
 
 
-def test_a_record_nobody_saw_is_found() -> None:
+def test_unread_record_is_detected() -> None:
     (found,) = checker.check_history(FINE, OBSERVED, {0: 11})
     assert found == "partition 0: 1 of 11 records never seen, first 10"
 
 
-def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_journal_round_trip(tmp_path: Path) -> None:
     journal = Writer(str(tmp_path / "journal"))
     journal.owned(3, [2, 1])
     journal.seen([(1, 5), (2, 0), (1, 6), (1, 9)])

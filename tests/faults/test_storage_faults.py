@@ -31,24 +31,24 @@ def check(report: FaultReport) -> None:
     assert report.violations == []
 
 
-def test_a_batch_cut_at_any_byte_is_gone_and_all_before_it_is_there(tmp_path: Path) -> None:
+def test_torn_batch_is_truncated_and_earlier_batches_are_kept(tmp_path: Path) -> None:
     check(torn_tails.play(tmp_path))
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_no_flipped_bit_is_served_or_breaks_the_broker(clean: bool) -> None:
+def test_flipped_bits_are_neither_served_nor_crash_the_broker(clean: bool) -> None:
     check(bit_flips.play(250, SEED, clean=clean))
 
 
-def test_a_damaged_file_is_served_around_or_named_by_a_process(tmp_path: Path) -> None:
+def test_broker_process_with_damaged_file(tmp_path: Path) -> None:
     check(bit_flips_process.play(tmp_path, 4, SEED))
 
 
-def test_what_was_acknowledged_survives_kills_under_load(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_kills_under_load(tmp_path: Path) -> None:
     check(kills.play(tmp_path, 3, SEED))
 
 
-def test_what_was_acknowledged_survives_a_kill_at_each_step_of_rolls_deletion_compaction_and_moves(
+def test_acknowledged_records_survive_kills_at_each_file_operation(
     tmp_path: Path,
 ) -> None:
     report = kill_points.play(tmp_path, list(kill_points.SHORT_FORM), SEED)
@@ -57,15 +57,15 @@ def test_what_was_acknowledged_survives_a_kill_at_each_step_of_rolls_deletion_co
 
 
 @pytest.mark.skipif(full_disk.why_no_disk() is not None, reason=str(full_disk.why_no_disk()))
-def test_a_full_disk_refuses_loses_nothing_and_goes_on(tmp_path: Path) -> None:
+def test_full_disk_loses_nothing_and_recovers(tmp_path: Path) -> None:
     check(full_disk.play(tmp_path, 1))
 
 
-def test_a_failing_disk_refuses_and_loses_nothing() -> None:
+def test_failing_disk_loses_nothing() -> None:
     check(io_errors.play(100, SEED))
 
 
-def test_a_start_tells_what_it_cut_and_what_it_could_not_read(
+def test_startup_logs_truncations_and_unreadable_checkpoints(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -92,7 +92,7 @@ def test_a_start_tells_what_it_cut_and_what_it_could_not_read(
     assert "00000000000000000000.log at position" in told[1]
 
 
-def test_the_tally_counts_what_must_not_happen() -> None:
+def test_fault_report_counts_violations() -> None:
     report = FaultReport("nothing", SEED)
     report.check(True, "holds")
     report.check(False, "does not hold")

@@ -23,22 +23,22 @@ def check(report: FaultReport) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_each_input_is_seen_exactly_once_over_ten_thousand_transactions(tmp_path: Path) -> None:
+def test_exactly_once_over_ten_thousand_transactions(tmp_path: Path) -> None:
     report = ledger.play(tmp_path, TRANSACTIONS, 2, SEED)
     check(report)
     assert report.acknowledged >= TRANSACTIONS
 
 
 @pytest.mark.timeout(600)
-def test_clients_and_the_broker_may_die_at_any_step_of_a_transaction(tmp_path: Path) -> None:
+def test_exactly_once_with_kills_at_any_step_of_a_transaction(tmp_path: Path) -> None:
     check(steps.play(tmp_path, steps.some_steps(SEED), 3, SEED))
 
 
-def test_a_hung_transaction_holds_readers_back_for_its_timeout_and_one_look(tmp_path: Path) -> None:
+def test_hung_transaction_blocks_readers_for_its_timeout(tmp_path: Path) -> None:
     check(hung.play(tmp_path, 2, SEED))
 
 
-def test_the_short_form_has_every_request_with_every_victim_and_every_client_and_moment() -> None:
+def test_short_form_covers_all_requests_victims_clients_and_moments() -> None:
     for seed in range(20):
         drawn = steps.some_steps(seed)
         assert {(one.api_key, one.victim) for one in drawn} == {
@@ -49,7 +49,7 @@ def test_the_short_form_has_every_request_with_every_victim_and_every_client_and
         }
 
 
-# The judge.
+# The checker.
 
 DEBITS = [[Entry(0, 0, "a", 2), Entry(0, 1, "a", 2), Entry(0, 2, "b", 1)], [Entry(1, 0, "c", 1)]]
 CREDITS = [[Entry(0, 0, "a", 2), Entry(0, 1, "a", 2), Entry(1, 0, "c", 1)], [Entry(0, 2, "b", 1)]]
@@ -57,61 +57,61 @@ ENDS = {0: 3, 1: 1}
 FATES = {"a": Outcome.COMMITTED, "b": Outcome.UNKNOWN, "c": Outcome.COMMITTED, "x": Outcome.ABORTED}
 
 
-def test_what_was_done_exactly_once_is_not_blamed() -> None:
+def test_valid_entries_have_no_violations() -> None:
     assert check_history([DEBITS, CREDITS], ENDS, FATES) == []
 
 
-def test_an_entry_that_is_there_twice_is_found() -> None:
+def test_duplicate_entry_is_detected() -> None:
     twice = [DEBITS[0], [*DEBITS[1], Entry(1, 0, "c", 1)]]
     assert "debits: input 0 of 1 is there 2 times" in check_history([twice, CREDITS], ENDS, FATES)
 
 
-def test_an_input_done_by_two_attempts_is_found() -> None:
+def test_input_of_two_attempts_is_detected() -> None:
     sides = [[*side, [Entry(0, 2, "d", 1)]] for side in (DEBITS, CREDITS)]
     found = check_history(sides, ENDS, FATES)
     assert found == ["debits: input 2 of 0 is there 2 times", "credits: input 2 of 0 is there 2 times"]
 
 
-def test_an_input_that_was_consumed_and_not_written_is_found() -> None:
+def test_consumed_input_without_entries_is_detected() -> None:
     assert check_history([DEBITS, CREDITS], {0: 4, 1: 1}, FATES) == [
         "debits: input 3 of 0 is there 0 times",
         "credits: input 3 of 0 is there 0 times",
     ]
 
 
-def test_entries_whose_offset_was_not_committed_are_found() -> None:
+def test_entries_without_committed_offset_are_detected() -> None:
     found = check_history([DEBITS, CREDITS], {0: 2, 1: 1}, FATES)
     assert found[0] == "debits: input 2 of 0 is there, and was not consumed: 2 is committed"
 
 
-def test_a_torn_transaction_is_found() -> None:
+def test_torn_transaction_is_detected() -> None:
     found = check_history([[DEBITS[0][:-1], DEBITS[1]], CREDITS], ENDS, FATES)
     assert found[0] == "attempt b: 0 of 1 entries among the debits"
 
 
-def test_two_halves_of_different_attempts_are_found() -> None:
+def test_halves_of_different_attempts_are_detected() -> None:
     sides = [DEBITS, [CREDITS[0], [Entry(0, 2, "d", 1)]]]
     assert "input 2 of 0: debit by b, credit by d" in check_history(sides, ENDS, FATES)
 
 
 @pytest.mark.parametrize("name", ["x", "mine!"])
-def test_an_aborted_attempt_that_is_seen_is_found(name: str) -> None:
+def test_visible_aborted_attempt_is_detected(name: str) -> None:
     sides = [[*side, [Entry(1, 1, name, 1)]] for side in (DEBITS, CREDITS)]
     assert check_history(sides, {0: 3, 1: 2}, FATES) == [f"attempt {name} was aborted and is seen"]
 
 
-def test_a_committed_attempt_that_is_not_seen_is_found() -> None:
+def test_invisible_committed_attempt_is_detected() -> None:
     assert check_history([DEBITS, CREDITS], ENDS, {**FATES, "e": Outcome.COMMITTED}) == [
         "attempt e was committed and is not seen"
     ]
 
 
-def test_entries_out_of_order_are_found() -> None:
+def test_out_of_order_entries_are_detected() -> None:
     found = check_history([[DEBITS[0][::-1], DEBITS[1]], CREDITS], ENDS, FATES)
     assert "debits: partition 0: input 1 of 0 after 2" in found
 
 
-def test_an_entry_is_read_as_it_was_written() -> None:
+def test_entry_round_trip() -> None:
     entry = Entry(3, 41, "app-7!", 2)
     assert Entry.read(entry.value()) == entry
 
@@ -119,7 +119,7 @@ def test_an_entry_is_read_as_it_was_written() -> None:
 # The reader.
 
 
-def test_a_batch_is_aborted_from_the_first_offset_listed_to_the_marker() -> None:
+def test_batches_are_aborted_from_first_offset_to_marker() -> None:
     aborted = Aborted([(10, 7)])
     assert not aborted.has(7, end=10)
     assert not aborted.has(8, end=12)
@@ -128,7 +128,7 @@ def test_a_batch_is_aborted_from_the_first_offset_listed_to_the_marker() -> None
     assert not aborted.has(7, end=15)
 
 
-def test_two_aborted_transactions_of_one_producer_are_told_apart() -> None:
+def test_two_aborted_transactions_of_one_producer() -> None:
     aborted = Aborted([(20, 7), (10, 7)])
     assert aborted.has(7, end=12)
     aborted.ends(7, end=13)

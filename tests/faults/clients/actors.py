@@ -39,7 +39,7 @@ class Actor(threading.Thread):
     def run(self) -> None:
         try:
             self.play()
-        except Exception as wrong:  # noqa: BLE001 - whatever it is, the judge must hear of it
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, the checker must see it
             self._part.problem = f"{type(wrong).__name__}: {wrong}"
 
     def play(self) -> None:

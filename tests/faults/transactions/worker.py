@@ -1,4 +1,4 @@
-"""A worker that reads inputs and writes transactions on raw connections, with random failures of its instances.
+"""A worker that reads inputs and writes transactions, with random failures of its instances.
 
 Each worker has one transactional id, one group and one input partition. Its instances are abandoned before
 any step, abort, or continue as zombies beside their successor; the broker may be killed at any time. A
@@ -45,7 +45,7 @@ class Instance:
     """A producer instance; it starts at the committed offset of its group."""
 
     def __init__(self, address: str, worker: int) -> None:
-        self._clerk = worker
+        self._worker = worker
         self._group = f"group-{worker}"
         self._connection = RawConnection(address)
         self._sequences: Counter[tuple[str, int]] = Counter()
@@ -61,7 +61,7 @@ class Instance:
 
     def _committed(self) -> int:
         """Return the committed offset; only a stable one."""
-        topic = offset_fetch.OffsetFetchRequestTopic(name=INPUTS, partition_indexes=(self._clerk,))
+        topic = offset_fetch.OffsetFetchRequestTopic(name=INPUTS, partition_indexes=(self._worker,))
         request = offset_fetch.OffsetFetchRequest(group_id=self._group, topics=(topic,), require_stable=True)
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while True:
@@ -83,7 +83,7 @@ class Instance:
         """Second step: write the entries and the offset."""
         values = [entry.value() for entry in entries]
         batches = {place: frames.batch(self.who, self._sequences[place], values) for place in places}
-        offsets = frames.commit_offsets(self.who, self._group, INPUTS, self._clerk, offset)
+        offsets = frames.commit_offsets(self.who, self._group, INPUTS, self._worker, offset)
         self._all_fine("Produce, TxnOffsetCommit", [frames.produce(self.who, batches), offsets])
         for place in places:
             self._sequences[place] += len(entries)
