@@ -98,7 +98,7 @@ def batch_headers(data: bytes) -> list[tuple[int, int, int, int]]:
 
 
 def batch_magics(data: bytes) -> list[int]:
-    """Return the magic of each batch or message in a fetched buffer; it has the same position in all formats."""
+    """Return the magic of each batch or message in a fetched buffer."""
     found = []
     position = 0
     while position + 17 <= len(data):
