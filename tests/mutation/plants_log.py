@@ -128,7 +128,7 @@ LOG_PLANTS: list[Plant] = [
         "",
         (
             "unit/log/recovery/test_log_loader.py::test_torn_last_batch_is_truncated_at_any_byte",
-            "faults/test_storage_faults.py::test_a_batch_cut_at_any_byte_is_gone_and_all_before_it_is_there",
+            "faults/test_storage_faults.py::test_torn_batch_is_truncated_and_earlier_batches_are_kept",
         ),
     ),
     Plant(
@@ -358,8 +358,8 @@ LOG_PLANTS: list[Plant] = [
         "    if end_offset is None or not how.had_clean_shutdown:\n        recovered.dropped",
         (
             "compat/test_restarts.py::test_acknowledged_records_topics_and_configs_survive",
-            "faults/test_storage_faults.py::test_what_was_acknowledged_survives_kills_under_load",
-            "faults/test_group_faults.py::test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances",
+            "faults/test_storage_faults.py::test_acknowledged_records_survive_kills_under_load",
+            "faults/test_group_faults.py::test_no_committed_offset_is_lost_when_broker_is_killed",
         ),
     ),
     Plant(
