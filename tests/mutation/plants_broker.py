@@ -304,9 +304,7 @@ BROKER_PLANTS: list[Plant] = [
         f"{REPLICATION}/alter_log_dirs.py",
         "        end_offset = min(end_offset, epoch_end, future_end)",
         "        end_offset = min(end_offset, epoch_end)",
-        (
-            "unit/replication/test_future_log_truncation.py::test_common_end_by_leader_epochs",
-        ),
+        ("unit/replication/test_future_log_truncation.py::test_common_end_by_leader_epochs",),
     ),
     Plant(
         "appends of one connection stay in order on threads",

@@ -143,8 +143,8 @@ async def _children_or_none(store: Store, path: str) -> list[str]:
         return []
 
 
-async def _delete_existing(store: Store, nodes: Sequence[str], fence: Fence | None) -> None:
-    nodes = await store.get_many(nodes)
-    ops: list[Op] = [DeleteOp(path) for path, node in zip(nodes, nodes, strict=True) if node is not None]
+async def _delete_existing(store: Store, node_paths: Sequence[str], fence: Fence | None) -> None:
+    nodes = await store.get_many(node_paths)
+    ops: list[Op] = [DeleteOp(path) for path, node in zip(node_paths, nodes, strict=True) if node is not None]
     if ops:
         await fenced_multi(store, fence, ops)
