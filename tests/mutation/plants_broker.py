@@ -19,7 +19,7 @@ BROKER_PLANTS: list[Plant] = [
         "    if group",
         (
             "unit/coordinators/groups/test_offset_commit_validation.py::test_commit_of_an_old_member_is_fenced",
-            "faults/test_group_faults.py::test_no_place_is_lost_when_the_broker_is_killed_during_commits_and_rebalances",
+            "faults/test_group_faults.py::test_no_committed_offset_is_lost_when_broker_is_killed",
             "unit/coordinators/groups/test_group_invariants.py::test_group_invariants_hold_for_any_sequence_of_events",
         ),
     ),
