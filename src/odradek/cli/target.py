@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from odradek.cli.connection_failure import ConnectionFailureHandler
-from odradek.cli.errors import CommandFailed, usage_error
+from odradek.cli.errors import CommandFailed, print_error, usage_error
 
 if TYPE_CHECKING:
     from odradek.client.blocking.admin import Admin
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 VARIABLE: Final = "ODRADEK_BOOTSTRAP"
 DEFAULT: Final = "127.0.0.1:9092"
 FIRST_RESPONSE_S: Final = 4.0
-"""How long a command waits for the first response before it fails."""
+"""Time a command waits for the first response before it fails."""
+
+_NET_LOGGER: Final = "odradek.net"
+_CONNECTION_FAILED: Final = "net.connection_failed"
 
 Bootstrap = Annotated[
     str | None,
@@ -122,6 +125,37 @@ class Target:
                 f"{message if failure.reason is None else f'{message}: {failure.reason}'}. "
                 "Start a broker with `odradek serve`, or select another with -b HOST:PORT"
             ) from error
+
+
+class ConnectionFailureHandler(logging.Handler):
+    """Prints the first failed connection to stderr, and keeps its ``reason``.
+
+    A host name that does not resolve is not printed: an error follows at once.
+    """
+
+    def __init__(self, action: str) -> None:
+        super().__init__(logging.WARNING)
+        self.reason: str | None = None
+        self._action = action
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        log = logging.getLogger(_NET_LOGGER)
+        log.addHandler(self)
+        try:
+            yield
+        finally:
+            log.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = getattr(record, "fields", {})
+        if self.reason is not None or getattr(record, "event", None) != _CONNECTION_FAILED:
+            return
+        broker = fields["broker"]
+        reason = str(fields["reason"]).removesuffix(f" (broker {broker})")
+        self.reason = reason.removeprefix("Connection failed: ")
+        if "does not resolve" not in self.reason:
+            print_error(f"{broker}: {self.reason}; {self._action}")
 
 
 def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ Offsets = dict["TopicPartition", int]
 
 
 class ResetTarget(NamedTuple):
-    """Reset options, of which exactly partition is set."""
+    """Reset options, of which exactly one is set."""
 
     to_earliest: bool
     to_latest: bool

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odradek.client.blocking.producer import Producer
 
 MAX_BLOCK_MS = 10_000
-"""How long a send waits for metadata or buffer space before the command fails."""
+"""Time a send waits for metadata or buffer space before the command fails."""
 
 KeySeparator = Annotated[
     str | None,

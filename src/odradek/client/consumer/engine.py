@@ -47,7 +47,7 @@ from odradek.records.codec import ColumnBuilder
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 BUFFERED_POLL_MS: Final = 50
-"""How long after a full poll buffered records are returned without serving the group and positions."""
+"""Time after a full poll in which buffered records are returned without serving the group."""
 
 RANGE_TOPICS_MAX: Final = 64
 """Topics whose metadata is kept while ranges of different topics are read in turn."""

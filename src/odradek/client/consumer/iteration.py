@@ -52,7 +52,7 @@ class ReturnedRecords(CompletedFetch):
 
 
 class IterationBuffer:
-    """Used where records are read: for a blocking consumer, in the application's thread."""
+    """Batches for iteration; used in the thread that reads records (blocking: the application's)."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from odradek.telemetry import events
 _log: Final = events.logger("consumer")
 
 COMMITTED_TIMEOUT_MS: Final = 30_000
-"""How long one fetch of committed offsets may take before it is restarted."""
+"""Timeout of one fetch of committed offsets, after which it is restarted."""
 
 _CALL_ENDED: Final = object()
 """Result of a callback that was not called because the enclosing call had ended."""

@@ -20,7 +20,7 @@ PartitionRacks = Mapping[str, Sequence[frozenset[str]]]
 
 
 class RebalanceProtocol(enum.Enum):
-    """Whether members keep their partitions during a rebalance.
+    """Rebalance protocol of a group: revoke all partitions, or only those that move.
 
     >>> RebalanceProtocol("eager")
     <RebalanceProtocol.EAGER: 'eager'>

@@ -51,7 +51,7 @@ _CLOSE_TIMEOUT_MS: Final = 1000
 
 
 class Fetcher:
-    """``notify`` is called whenever a waiting ``poll`` should check again."""
+    """Sends fetches and fills the buffer; ``notify`` is called when a waiting ``poll`` should check again."""
 
     def __init__(
         self,

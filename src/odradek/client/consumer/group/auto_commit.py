@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class AutoCommit:
-    """Pure: the time is passed in. At most one auto commit is in flight."""
+    """Timer of auto commits, of which at most one is in flight. Pure: the time is passed in."""
 
     def __init__(self, enabled: bool, interval_ms: int) -> None:
         self.enabled = enabled

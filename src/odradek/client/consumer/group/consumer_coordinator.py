@@ -63,7 +63,7 @@ _log: Final = events.logger("consumer")
 _TOPICS_FRESH_MS: Final = 1000
 """Topics are requested once per rebalance, even if it takes several rounds."""
 _CLOSING_REBALANCE_MS: Final = 5000
-"""How long ``close`` waits for a rebalance in progress, so that its last commit is accepted."""
+"""Time ``close`` waits for a rebalance in progress, so that its last commit is accepted."""
 
 
 class ConsumerCoordinator:

@@ -15,7 +15,7 @@ from odradek.ports.entropy import Entropy
 
 
 class GroupContext(NamedTuple):
-    """``notify`` is called when a waiting poll should check again."""
+    """Dependencies of one member; ``notify`` is called when a waiting poll should check again."""
 
     network: NetworkClient
     settings: Settings

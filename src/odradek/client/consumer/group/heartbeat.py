@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class Heartbeat:
-    """Pure: the time is passed in."""
+    """Timers of one member. Pure: the time is passed in."""
 
     def __init__(self, interval_ms: int, session_timeout_ms: int, poll_interval_max_ms: int) -> None:
         self._interval_ms = interval_ms

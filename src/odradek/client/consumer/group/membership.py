@@ -142,7 +142,7 @@ class AssignmentChanges(NamedTuple):
 
 
 class Membership:
-    """Synchronous; the coordinator performs the actions it returns."""
+    """One member; synchronous. The consumer coordinator performs the actions it returns."""
 
     def __init__(
         self, group_id: str, instance_id: str | None, assignors: Sequence[Assignor], rack: str | None = None

@@ -45,7 +45,7 @@ _EPOCHS_SINCE: Final = 3
 
 
 class OffsetFetcher:
-    """``notify`` is called when positions have changed."""
+    """Resets and validates positions, and looks up offsets; ``notify`` is called when positions change."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from odradek.records.layout import INT64_MAX
 
 
 class OffsetReset(enum.Enum):
-    """Where to start without a position: the values of ``auto.offset.reset``."""
+    """Reset strategy of a partition without a valid position: the values of ``auto.offset.reset``."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -73,7 +73,7 @@ class Truncation(NamedTuple):
 
 
 class TopicPartitionState:
-    """Modified only by ``SubscriptionState`` and the classes it is passed to."""
+    """State of one assigned partition, modified only by ``SubscriptionState`` and classes it is passed to."""
 
     __slots__ = (
         "end_offset_requested",

@@ -47,7 +47,7 @@ _AUTO_ASSIGNED: Final = frozenset({_T.AUTO_TOPICS, _T.AUTO_PATTERN})
 
 
 class SubscriptionState:
-    """Synchronous; owned by the consumer's event loop."""
+    """Subscription and partition states; synchronous, owned by the consumer's event loop."""
 
     def __init__(self, reset: OffsetReset) -> None:
         self.reset_policy = reset
