@@ -115,7 +115,7 @@ def test_unknown_topic_error_has_hint(run: Run, topic: str) -> None:
         ["consume", topic, "-n", "1"],
         ["configs", "describe", "--topic", topic],
         ["perf", "produce", topic],
-        ["groups", "reset-offsets", "nobody", "--topic", topic, "--to-latest"],
+        ["groups", "reset-offsets", "no-members", "--topic", topic, "--to-latest"],
     ):
         error_line = run(*arguments, status=1).error_line
         assert topic in error_line

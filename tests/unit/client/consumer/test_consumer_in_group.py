@@ -22,20 +22,20 @@ BROKER = {
 }
 
 
-def member(stage: ConsumerFixture, **options: Any) -> Consumer:
-    return stage.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
+def member(fixture: ConsumerFixture, **options: Any) -> Consumer:
+    return fixture.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
 
 
 def test_member_starts_at_offset_committed_on_close() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1", b"2")
-        first = member(stage, max_poll_records=2)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1", b"2")
+        first = member(fixture, max_poll_records=2)
         first.subscribe(["a"])
         assert values_of(await first.poll(10)) == [b"0", b"1"]
         assert first.assignment() == {A0}
         await first.close()
-        second = member(stage)
+        second = member(fixture)
         second.subscribe(["a"])
         assert values_of(await second.poll(10)) == [b"2"]
 
@@ -43,16 +43,16 @@ def test_member_starts_at_offset_committed_on_close() -> None:
 
 
 def test_manual_commit() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1", b"2")
-        first = member(stage, enable_auto_commit=False)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1", b"2")
+        first = member(fixture, enable_auto_commit=False)
         first.subscribe(["a"])
         assert len(await read_some(first, 3, 10)) == 3
         await first.commit({A0: OffsetAndMetadata(1, "one")})
         assert await first.committed(A0, A1) == {A0: OffsetAndMetadata(1, "one"), A1: None}
         await first.close()
-        second = member(stage, enable_auto_commit=False)
+        second = member(fixture, enable_auto_commit=False)
         second.subscribe(["a"])
         assert values_of(await second.poll(10)) == [b"1", b"2"]
         await second.commit()
@@ -62,10 +62,10 @@ def test_manual_commit() -> None:
 
 
 def test_auto_commit_covers_exactly_polled_records() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1", b"2", b"3")
-        reader = member(stage, max_poll_records=1, auto_commit_interval_ms=100)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1", b"2", b"3")
+        reader = member(fixture, max_poll_records=1, auto_commit_interval_ms=100)
         reader.subscribe(["a"])
         for count in range(4):
             assert len(await reader.poll(10)) == 1
@@ -80,10 +80,10 @@ def test_auto_commit_covers_exactly_polled_records() -> None:
 
 
 def test_commit_async_calls_back_in_later_poll() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1")
-        reader = member(stage, enable_auto_commit=False)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1")
+        reader = member(fixture, enable_auto_commit=False)
         reader.subscribe(["a"])
         await read_some(reader, 2, 10)
         completed: list[tuple[Any, ClientError | None]] = []
@@ -122,10 +122,10 @@ class Listener:
 
 
 def test_listener_can_seek_and_commit() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a", 2)
-        await stage.write(A0, b"0", b"1", b"2")
-        reader = member(stage, enable_auto_commit=False)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a", 2)
+        await fixture.write(A0, b"0", b"1", b"2")
+        reader = member(fixture, enable_auto_commit=False)
         listener = Listener(reader)
         reader.subscribe(["a"], listener=listener)
         assert values_of(await read_some(reader, 2, 10)) == [b"1", b"2"]
@@ -138,9 +138,9 @@ def test_listener_can_seek_and_commit() -> None:
 
 
 def test_poll_inside_listener_raises_in_outer_poll() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        reader = member(stage)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        reader = member(fixture)
 
         class PollingListener:
             async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
@@ -154,9 +154,9 @@ def test_poll_inside_listener_raises_in_outer_poll() -> None:
 
 
 def test_listener_called_after_wakeup_belongs_to_next_poll() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        reader = member(stage)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        reader = member(fixture)
         listener = Listener(reader)
         reader.subscribe(["a"], listener=listener)
         reader.wakeup()
@@ -167,7 +167,7 @@ def test_listener_called_after_wakeup_belongs_to_next_poll() -> None:
             with pytest.raises((WakeupError, ConcurrentUse)):
                 await reader.poll(30)
             await asyncio.sleep(0.01)
-        await stage.write(A0, b"0", b"1")
+        await fixture.write(A0, b"0", b"1")
         assert values_of(await reader.poll(30)) == [b"1"]
         assert [name for name, partitions in listener.calls if partitions] == ["assigned"]
 
@@ -175,10 +175,10 @@ def test_listener_called_after_wakeup_belongs_to_next_poll() -> None:
 
 
 def test_poll_cancelled_during_listener_can_be_continued() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1")
-        reader = member(stage)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1")
+        reader = member(fixture)
 
         class SlowListener(Listener):
             async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
@@ -198,8 +198,8 @@ def test_poll_cancelled_during_listener_can_be_continued() -> None:
 
 
 def test_rebalance_loses_no_records() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a", 2)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a", 2)
         seen: list[tuple[int, int]] = []
 
         async def run(consumer: Consumer, rounds: int) -> None:
@@ -210,14 +210,14 @@ def test_rebalance_loses_no_records() -> None:
 
         async def write() -> None:
             for index in range(40):
-                await stage.write(A0, b"%d" % index)
-                await stage.write(A1, b"%d" % index)
+                await fixture.write(A0, b"%d" % index)
+                await fixture.write(A1, b"%d" % index)
                 await asyncio.sleep(0.1)
 
-        first = asyncio.create_task(run(member(stage), 25))
-        second = asyncio.create_task(run(member(stage), 60))
+        first = asyncio.create_task(run(member(fixture), 25))
+        second = asyncio.create_task(run(member(fixture), 60))
         await asyncio.gather(write(), first, second)
-        last = member(stage)
+        last = member(fixture)
         last.subscribe(["a"])
         seen.extend((record.partition, record.offset) for record in await read_some(last, 80, 5))
         assert sorted(set(seen)) == [(partition, offset) for partition in (0, 1) for offset in range(40)]
@@ -227,16 +227,16 @@ def test_rebalance_loses_no_records() -> None:
 
 
 def test_pattern_subscription_includes_new_topics() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0")
-        reader = member(stage, metadata_max_age_ms=1000)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0")
+        reader = member(fixture, metadata_max_age_ms=1000)
         reader.subscribe(pattern="a.*")
         assert values_of(await reader.poll(10)) == [b"0"]
-        await stage.create("ab")
-        await stage.create("b")
-        await stage.write(TopicPartition("ab", 0), b"1")
-        await stage.write(TopicPartition("b", 0), b"2")
+        await fixture.create("ab")
+        await fixture.create("b")
+        await fixture.write(TopicPartition("ab", 0), b"1")
+        await fixture.write(TopicPartition("b", 0), b"2")
         assert values_of(await read_some(reader, 1, 30)) == [b"1"]
         assert reader.subscription() == {"a", "ab"}
 
@@ -244,15 +244,15 @@ def test_pattern_subscription_includes_new_topics() -> None:
 
 
 def test_manual_assignment_can_commit_to_group() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1")
-        reader = member(stage, max_poll_records=1)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1")
+        reader = member(fixture, max_poll_records=1)
         reader.assign([A0])
         assert values_of(await reader.poll(10)) == [b"0"]
         await reader.commit()
         await reader.close()
-        restarted = member(stage)
+        restarted = member(fixture)
         restarted.assign([A0])
         assert values_of(await restarted.poll(10)) == [b"1"]
 
@@ -260,12 +260,12 @@ def test_manual_assignment_can_commit_to_group() -> None:
 
 
 def test_join_error_names_group_and_broker() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        first = member(stage, partition_assignment_strategy="range")
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        first = member(fixture, partition_assignment_strategy="range")
         first.subscribe(["a"])
         await first.poll(5)
-        second = member(stage, partition_assignment_strategy="sticky")
+        second = member(fixture, partition_assignment_strategy="sticky")
         second.subscribe(["a"])
         with pytest.raises(RequestRefused, match="JoinGroup of group g") as error:
             await second.poll(5)

@@ -35,8 +35,8 @@ QUICK = {
 class GroupReaders:
     """Members of one group that read numbers while they are written."""
 
-    def __init__(self, stage: ConsumerFixture, strategy: str) -> None:
-        self.stage = stage
+    def __init__(self, fixture: ConsumerFixture, strategy: str) -> None:
+        self.fixture = fixture
         self.strategy = strategy
         self.read: list[int] = []
         self.written = 0
@@ -44,7 +44,7 @@ class GroupReaders:
         self.rebalances = 0
 
     async def join(self) -> None:
-        consumer = self.stage.consumer(partition_assignment_strategy=self.strategy, **QUICK)
+        consumer = self.fixture.consumer(partition_assignment_strategy=self.strategy, **QUICK)
         consumer.subscribe(["t"])
         stop = asyncio.Event()
         self.running.append((asyncio.create_task(self._read(consumer, stop)), stop))
@@ -67,7 +67,7 @@ class GroupReaders:
     async def write(self, count: int) -> None:
         for _ in range(count):
             partition = TopicPartition("t", self.written % PARTITIONS)
-            await self.stage.write(partition, b"%d" % self.written)
+            await self.fixture.write(partition, b"%d" % self.written)
             self.written += 1
 
     async def finish(self) -> None:
@@ -99,9 +99,9 @@ _CLOSING = [("join", 0, 249), ("join", 0, 876), ("write", 1, 0), ("leave", 0, 0)
 @given(st.sampled_from(STRATEGIES), steps)
 @example("cooperative-sticky", _CLOSING)
 def test_records_are_read_once_through_rebalances(strategy: str, events: list[tuple[str, int, int]]) -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("t", PARTITIONS)
-        readers = GroupReaders(stage, strategy)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("t", PARTITIONS)
+        readers = GroupReaders(fixture, strategy)
         for event, number, pause_ms in events:
             if event == "join" and len(readers.running) < 4:
                 await readers.join()
@@ -120,7 +120,7 @@ def test_records_are_read_once_through_rebalances(strategy: str, events: list[tu
 
 rough_steps = st.lists(
     st.tuples(
-        st.sampled_from(["join", "join", "leave", "write", "cut", "restart", "silence", "hear"]),
+        st.sampled_from(["join", "join", "leave", "write", "cut", "restart", "partition", "heal"]),
         st.integers(0, 12),
         st.integers(0, 8000),
     ),
@@ -133,10 +133,10 @@ rough_steps = st.lists(
 def test_no_records_are_lost_through_network_failures(
     strategy: str, events: list[tuple[str, int, int]]
 ) -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        network = stage.memory.network
-        await stage.create("t", PARTITIONS)
-        readers = GroupReaders(stage, strategy)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        network = fixture.memory.network
+        await fixture.create("t", PARTITIONS)
+        readers = GroupReaders(fixture, strategy)
         for event, number, pause_ms in events:
             if event == "join" and len(readers.running) < 4:
                 await readers.join()
@@ -147,12 +147,12 @@ def test_no_records_are_lost_through_network_failures(
             elif event == "cut":
                 network.reset_all(CLIENT_HOST)
             elif event == "restart":
-                await stage.broker.stop()
+                await fixture.broker.stop()
                 await asyncio.sleep(number)
-                stage.broker = await stage.memory.start(BROKER)
-            elif event == "silence":
+                fixture.broker = await fixture.memory.start(BROKER)
+            elif event == "partition":
                 network.part(CLIENT_HOST, "broker")
-            elif event == "hear":
+            elif event == "heal":
                 network.heal()
             await asyncio.sleep(pause_ms / 1000)
         network.heal()
@@ -164,9 +164,9 @@ def test_no_records_are_lost_through_network_failures(
 
 @pytest.mark.parametrize("reads", ["records", "nothing", "paused"])
 def test_long_poll_does_not_expire_poll_timeout(reads: str) -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("t", 1)
-        consumer, other = stage.consumer(**QUICK), stage.consumer(**QUICK)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("t", 1)
+        consumer, other = fixture.consumer(**QUICK), fixture.consumer(**QUICK)
         members = [consumer, other] if reads == "nothing" else [consumer]
         for member in members:
             member.subscribe(["t"])
@@ -183,15 +183,15 @@ def test_long_poll_does_not_expire_poll_timeout(reads: str) -> None:
 
 
 def test_auto_commit_during_waiting_poll() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("t", 1)
-        consumer = stage.consumer(auto_commit_interval_ms=2000, **QUICK)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("t", 1)
+        consumer = fixture.consumer(auto_commit_interval_ms=2000, **QUICK)
         consumer.subscribe(["t"])
         partition = TopicPartition("t", 0)
-        await stage.write(partition, b"1")
+        await fixture.write(partition, b"1")
         while not await consumer.poll(1):
             pass
-        other = stage.consumer(group_id="g")
+        other = fixture.consumer(group_id="g")
         waiting = asyncio.create_task(consumer.poll(60))
         await asyncio.sleep(8)
         committed = await other.committed(partition)
@@ -204,14 +204,14 @@ def test_auto_commit_during_waiting_poll() -> None:
 
 
 def test_waiting_poll_takes_part_in_rebalance() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("t", 2)
-        first = stage.consumer(**QUICK)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("t", 2)
+        first = fixture.consumer(**QUICK)
         first.subscribe(["t"])
         waiting = asyncio.create_task(first.poll(50))
         await asyncio.sleep(5)
         assert len(first.assignment()) == 2
-        second = stage.consumer(**QUICK)
+        second = fixture.consumer(**QUICK)
         second.subscribe(["t"])
         second_poll = asyncio.create_task(second.poll(40))
         await asyncio.sleep(10)
@@ -224,20 +224,20 @@ def test_waiting_poll_takes_part_in_rebalance() -> None:
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
 def test_only_eager_members_stop_during_slow_join(strategy: str) -> None:
     # A member that does not poll delays the rebalance.
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("t", PARTITIONS)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("t", PARTITIONS)
         options: dict[str, Any] = {**QUICK, "partition_assignment_strategy": strategy}
-        busy, reader = stage.consumer(**options), stage.consumer(**options)
+        busy, reader = fixture.consumer(**options), fixture.consumer(**options)
         for member in (busy, reader):
             member.subscribe(["t"])
         while [len(busy.assignment()), len(reader.assignment())] != [2, 2]:
             await asyncio.gather(busy.poll(0.2), reader.poll(0.2))
-        newcomer = stage.consumer(**options)
+        newcomer = fixture.consumer(**options)
         newcomer.subscribe(["t"])
         joining = asyncio.create_task(newcomer.poll(40))
         await asyncio.sleep(3)
         for partition in sorted(reader.assignment()):
-            await stage.write(partition, b"x")
+            await fixture.write(partition, b"x")
         read = []
         for _ in range(20):
             read += await reader.poll(1)

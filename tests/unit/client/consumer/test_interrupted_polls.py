@@ -28,15 +28,15 @@ BROKER = {
 }
 
 
-def member(stage: ConsumerFixture, **options: Any) -> Consumer:
-    return stage.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
+def member(fixture: ConsumerFixture, **options: Any) -> Consumer:
+    return fixture.consumer(**{"group_id": "g", "auto_offset_reset": "earliest", **options})
 
 
 def test_committed_offsets_are_fetched_again_after_reassignment() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1", b"2")
-        reader, other = member(stage), member(stage)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1", b"2")
+        reader, other = member(fixture), member(fixture)
         reader.assign([A0])
         assert await reader.poll(0) == []
         await asyncio.sleep(5)  # the request was in flight, and nothing is committed yet
@@ -63,12 +63,14 @@ class SlowListener:
         await asyncio.sleep(self.delay_s)
 
 
-async def reader_with_slow_listener(stage: ConsumerFixture, **options: Any) -> tuple[Consumer, SlowListener]:
+async def reader_with_slow_listener(
+    fixture: ConsumerFixture, **options: Any
+) -> tuple[Consumer, SlowListener]:
     """Return a member that has read one record of fifty, and whose listener is about to be called."""
-    await stage.create("a")
-    await stage.write(A0, *(b"%d" % number for number in range(RECORDS)))
+    await fixture.create("a")
+    await fixture.write(A0, *(b"%d" % number for number in range(RECORDS)))
     strategy = "cooperative-sticky"
-    reader = member(stage, partition_assignment_strategy=strategy, max_poll_records=1, **options)
+    reader = member(fixture, partition_assignment_strategy=strategy, max_poll_records=1, **options)
     listener = SlowListener()
     reader.subscribe(["a"], listener=listener)
     assert values_of(await reader.poll(10)) == [b"0"]
@@ -79,9 +81,9 @@ async def reader_with_slow_listener(stage: ConsumerFixture, **options: Any) -> t
 
 
 def test_outcome_of_earlier_poll_is_not_reused() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
+    async def scenario(fixture: ConsumerFixture) -> None:
         reader, listener = await reader_with_slow_listener(
-            stage, max_poll_interval_ms=20_000, session_timeout_ms=10_000, enable_auto_commit=False
+            fixture, max_poll_interval_ms=20_000, session_timeout_ms=10_000, enable_auto_commit=False
         )
         listener.delay_s = 1.0
         while not listener.is_called.is_set():
@@ -89,7 +91,7 @@ def test_outcome_of_earlier_poll_is_not_reused() -> None:
             await asyncio.sleep(0.1)
         await asyncio.sleep(60)
         # The member has been expired from its group.
-        other = member(stage)
+        other = member(fixture)
         other.subscribe(["a"])
         assert len(await read_some(other, RECORDS)) == RECORDS
         await other.close()
@@ -100,14 +102,14 @@ def test_outcome_of_earlier_poll_is_not_reused() -> None:
 
 
 def test_unfinished_poll_does_not_commit_returned_records() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        reader, listener = await reader_with_slow_listener(stage, auto_commit_interval_ms=1500)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        reader, listener = await reader_with_slow_listener(fixture, auto_commit_interval_ms=1500)
         listener.delay_s = 3.0
         while not listener.is_called.is_set():
             await asyncio.sleep(0.1)
             records = await reader.poll(0.3)
         await asyncio.sleep(10)  # the application processes the records, and may fail
-        watcher = member(stage)
+        watcher = member(fixture)
         committed = (await watcher.committed(A0))[A0]
         first_returned = int(records[0].value or b"") if records else RECORDS
         assert committed is not None
@@ -117,10 +119,10 @@ def test_unfinished_poll_does_not_commit_returned_records() -> None:
 
 
 def test_unsubscribe_during_join_does_not_rejoin() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0")
-        reader = member(stage, heartbeat_interval_ms=3000)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0")
+        reader = member(fixture, heartbeat_interval_ms=3000)
         reader.subscribe(["a"])
         poll = asyncio.create_task(reader.poll(10))
         await asyncio.sleep(1)  # waits for the initial rebalance delay
@@ -138,16 +140,18 @@ def test_unsubscribe_during_join_does_not_rejoin() -> None:
 
 @pytest.mark.parametrize("trigger", ["rebalance", "close"])
 def test_deleted_topic_does_not_delay_last_commit(trigger: str) -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.create("b")
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.create("b")
         b0 = TopicPartition("b", 0)
         for partition in (A0, b0):
-            await stage.write(partition, b"0")
-        reader = member(stage, auto_commit_interval_ms=3_600_000, allow_auto_create_topics=False)
+            await fixture.write(partition, b"0")
+        reader = member(fixture, auto_commit_interval_ms=3_600_000, allow_auto_create_topics=False)
         reader.subscribe(["a", "b"])
         assert len(await read_some(reader, 2, 10)) == 2
-        response = await stage.ask(DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000))
+        response = await fixture.ask(
+            DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000)
+        )
         assert response.responses[0].error_code == 0
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -155,11 +159,11 @@ def test_deleted_topic_does_not_delay_last_commit(trigger: str) -> None:
             await reader.close()
         else:
             reader.enforce_rebalance("topic deleted")
-            await stage.write(b0, b"1")
+            await fixture.write(b0, b"1")
             await asyncio.sleep(1)
             assert values_of(await reader.poll(60)) == [b"1"]
         assert loop.time() - began_s < 5
-        assert await member(stage).committed(b0) == {b0: OffsetAndMetadata(1, "", 0)}
+        assert await member(fixture).committed(b0) == {b0: OffsetAndMetadata(1, "", 0)}
 
     play(scenario, BROKER)
 

@@ -27,11 +27,11 @@ RECORDS = 60
 BATCH = 7
 
 
-async def fill(stage: ConsumerFixture) -> None:
-    await stage.create("a", len(PARTITIONS))
+async def fill(fixture: ConsumerFixture) -> None:
+    await fixture.create("a", len(PARTITIONS))
     for partition in PARTITIONS:
         for start in range(0, RECORDS, BATCH):
-            await stage.write(partition, *(b"%d" % n for n in range(start, min(start + BATCH, RECORDS))))
+            await fixture.write(partition, *(b"%d" % n for n in range(start, min(start + BATCH, RECORDS))))
 
 
 async def loop_into(offsets: list[int], reader: Consumer) -> None:
@@ -153,10 +153,10 @@ steps = st.tuples(actions, st.integers(1, 40), st.sampled_from(PARTITIONS))
 
 @given(st.lists(steps, max_size=25), st.sampled_from([1, 3, 500]), st.booleans())
 def test_iteration_agrees_with_positions(program: list[Any], records_max: int, deserializes: bool) -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
         options = {"value_deserializer": lambda value: bytes(value)} if deserializes else {}
-        reader = stage.reader(
+        reader = fixture.reader(
             *PARTITIONS,
             group_id="g",
             enable_auto_commit=False,
@@ -177,9 +177,9 @@ def test_iteration_agrees_with_positions(program: list[Any], records_max: int, d
 
 
 def test_batch_size_follows_speed_of_loop() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
-        reader = stage.reader(A0)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
+        reader = fixture.reader(A0)
         batch_sizes: list[int] = []
         take = reader._engine._buffer.take
 
@@ -204,12 +204,12 @@ def test_batch_size_follows_speed_of_loop() -> None:
 
 
 def test_slow_loop_stays_in_group_and_commits_consumed_records() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
         options = {"group_id": "g", "auto_offset_reset": "earliest", "max_poll_interval_ms": 10_000}
-        reader = stage.consumer(**options, auto_commit_interval_ms=1000)
+        reader = fixture.consumer(**options, auto_commit_interval_ms=1000)
         reader.subscribe(["a"])
-        other = stage.consumer(**options)
+        other = fixture.consumer(**options)
         seen = dict.fromkeys(PARTITIONS, 0)
         async for record in reader:
             partition = TopicPartition("a", record.partition)
@@ -234,9 +234,9 @@ def test_deserialization_error_in_loop_keeps_position() -> None:
     def deserialize(value: bytes) -> int:
         return 1 // (int(value) - 20) and int(value)
 
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
-        reader = stage.reader(A0, value_deserializer=deserialize)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
+        reader = fixture.reader(A0, value_deserializer=deserialize)
         seen: list[int] = []
         for _ in range(2):
             with pytest.raises(SerializationFailed, match="offset 20 "):
@@ -262,9 +262,9 @@ def test_returned_records_are_not_processed_twice() -> None:
         deserialized.append(value)
         return value
 
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
-        reader = stage.reader(A0, value_deserializer=deserialize, interceptors=[EvenFilter()])
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
+        reader = fixture.reader(A0, value_deserializer=deserialize, interceptors=[EvenFilter()])
         seen = []
         for count in (9, 3, 5):
             seen += [record.offset for record in await loop_over(reader, count)]
@@ -279,9 +279,9 @@ def test_returned_records_are_not_processed_twice() -> None:
 
 
 def test_returned_records_are_not_fetched_again() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
-        reader = stage.reader(A0)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
+        reader = fixture.reader(A0)
         await loop_over(reader, 1)
         await asyncio.sleep(1)  # everything is fetched meanwhile
         read_bytes = reader.metrics()["bytes-consumed-total"]
@@ -297,9 +297,9 @@ def test_returned_records_are_not_fetched_again() -> None:
 
 
 def test_nested_loops_share_records() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
-        reader = stage.reader(A0)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
+        reader = fixture.reader(A0)
         seen = []
         async for outer in reader:
             seen.append(outer.offset)
@@ -312,9 +312,9 @@ def test_nested_loops_share_records() -> None:
 
 
 def test_iteration_during_call_of_another_task_fails() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await fill(stage)
-        reader = stage.reader(A0)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fill(fixture)
+        reader = fixture.reader(A0)
         await loop_over(reader, 20)
         other = asyncio.create_task(reader.end_offsets(PARTITIONS))
         await asyncio.sleep(0)

@@ -33,32 +33,32 @@ async def read_range(
     return offsets
 
 
-async def write_records(stage: ConsumerFixture, *partitions: TopicPartition) -> None:
+async def write_records(fixture: ConsumerFixture, *partitions: TopicPartition) -> None:
     for partition in partitions:
         for start in range(0, 30, 5):
-            await stage.write(partition, *(b"%d" % index for index in range(start, start + 5)))
+            await fixture.write(partition, *(b"%d" % index for index in range(start, start + 5)))
 
 
 def test_no_fetch_is_in_flight_after_range() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a", 2)
-        await write_records(stage, A0, A1)
-        consumer = stage.consumer(auto_offset_reset="none", fetch_max_wait_ms=3_600_000)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a", 2)
+        await write_records(fixture, A0, A1)
+        consumer = fixture.consumer(auto_offset_reset="none", fetch_max_wait_ms=3_600_000)
         assert await read_range(consumer, A0, 3, 30) == list(range(3, 30))
         assert consumer._engine._fetcher._in_flight == {}
-        began_ms = stage.memory.clock.monotonic_ms()
+        began_ms = fixture.memory.clock.monotonic_ms()
         assert await read_range(consumer, A1, 0, 30) == list(range(30))
         assert await read_range(consumer, A0, 29, 30) == [29]
-        assert stage.memory.clock.monotonic_ms() - began_ms < 1000
+        assert fixture.memory.clock.monotonic_ms() - began_ms < 1000
 
     play(scenario)
 
 
 def test_next_range_uses_buffered_records() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await write_records(stage, A0)
-        consumer = stage.consumer(auto_offset_reset="none")
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await write_records(fixture, A0)
+        consumer = fixture.consumer(auto_offset_reset="none")
         assert await read_range(consumer, A0, 0, 7) == list(range(7))
         fetched = consumer.metrics()["bytes-consumed-total"]
         buffered_bytes = consumer._engine._buffer.size_bytes
@@ -78,11 +78,11 @@ def _fetch_count(consumer: Consumer) -> float:
 
 
 def test_ranges_of_alternating_topics_need_one_metadata_request() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.create("b")
-        await write_records(stage, A0, B0)
-        consumer = stage.consumer(auto_offset_reset="none")
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.create("b")
+        await write_records(fixture, A0, B0)
+        consumer = fixture.consumer(auto_offset_reset="none")
         for partition in (A0, B0):
             await read_range(consumer, partition, 0, 5)
         metadata = consumer._engine._network.metadata
@@ -96,10 +96,10 @@ def test_ranges_of_alternating_topics_need_one_metadata_request() -> None:
 @settings(max_examples=15)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.sampled_from([1, 40, 10_000]))
 def test_adjacent_ranges_read_each_record_once(boundaries: list[int], bytes_max: int) -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await write_records(stage, A0)
-        consumer = stage.consumer(auto_offset_reset="none", max_partition_fetch_bytes=200)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await write_records(fixture, A0)
+        consumer = fixture.consumer(auto_offset_reset="none", max_partition_fetch_bytes=200)
         offsets: list[int] = []
         for start, stop in pairwise([0, *sorted(boundaries), 30]):
             offsets += await read_range(consumer, A0, start, stop, bytes_max)

@@ -24,10 +24,10 @@ class Index:
 
 @pytest.mark.parametrize("offset", ["1", None, 1.0, -1, OffsetAndMetadata(-1), True, 2**63])
 def test_invalid_offset_is_rejected(offset: Any) -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1")
-        reader = stage.reader(A0, group_id="g")
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1")
+        reader = fixture.reader(A0, group_id="g")
         with pytest.raises(InvalidState, match="a-0"):
             reader.seek(A0, offset)
         with pytest.raises(InvalidState, match="a-0"):
@@ -41,10 +41,10 @@ def test_invalid_offset_is_rejected(offset: Any) -> None:
 
 
 def test_index_objects_are_valid_offsets() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0", b"1")
-        reader = stage.reader(A0, group_id="g")
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0", b"1")
+        reader = fixture.reader(A0, group_id="g")
         offset: Any = Index()
         reader.seek(A0, offset)
         assert values_of(await reader.poll(5)) == [b"1"]
@@ -55,8 +55,8 @@ def test_index_objects_are_valid_offsets() -> None:
 
 
 def test_invalid_pattern_is_rejected() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        reader = stage.consumer(group_id="g")
+    async def scenario(fixture: ConsumerFixture) -> None:
+        reader = fixture.consumer(group_id="g")
         with pytest.raises(InvalidState, match=r"pattern must be a regular expression, got '\('"):
             reader.subscribe(pattern="(")
         assert reader.subscription() == frozenset()
@@ -66,10 +66,10 @@ def test_invalid_pattern_is_rejected() -> None:
 
 
 def test_poll_without_timeout_waits_for_records() -> None:
-    async def scenario(stage: ConsumerFixture) -> None:
-        await stage.create("a")
-        await stage.write(A0, b"0")
-        reader = stage.reader(A0)
+    async def scenario(fixture: ConsumerFixture) -> None:
+        await fixture.create("a")
+        await fixture.write(A0, b"0")
+        reader = fixture.reader(A0)
         assert values_of(await reader.poll(None)) == [b"0"]
         with pytest.raises(InvalidState, match="'soon'"):
             await reader.poll("soon")  # type: ignore[arg-type]

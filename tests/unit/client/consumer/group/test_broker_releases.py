@@ -27,18 +27,18 @@ GROUP_APIS = {8: 9, 9: 9, 11: 9, 12: 4, 14: 5}
 def play(release: str, scenario: Any) -> None:
     async def main() -> None:
         memory = MemoryCluster()
-        stage = ClientFixture(memory, await memory.start(BROKER))
-        proxy = ReleaseProxy(stage.network, "proxy", RELEASES[release], ("broker", 9092))
+        fixture = ClientFixture(memory, await memory.start(BROKER))
+        proxy = ReleaseProxy(fixture.network, "proxy", RELEASES[release], ("broker", 9092))
         await proxy.listen(9092)
-        readers = GroupMembers(stage)
+        readers = GroupMembers(fixture)
         try:
             await scenario(readers, proxy)
             await readers.close()
             assert proxy.refused == []
-            await stage.close()
+            await fixture.close()
         finally:
             proxy.close()
-            await stage.broker.stop()
+            await fixture.broker.stop()
             await memory.close()
 
     run_virtually(main)

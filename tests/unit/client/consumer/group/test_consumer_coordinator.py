@@ -37,14 +37,14 @@ def play() -> Play:
         async def main() -> None:
             memory = MemoryCluster()
             overrides = {name.replace("_", "."): value for name, value in settings.items()}
-            stage = ClientFixture(memory, await memory.start({**BROKER, **overrides}))
-            readers = GroupMembers(stage)
+            fixture = ClientFixture(memory, await memory.start({**BROKER, **overrides}))
+            readers = GroupMembers(fixture)
             try:
                 await scenario(readers)
                 await readers.close()
-                await stage.close()
+                await fixture.close()
             finally:
-                await stage.broker.stop()
+                await fixture.broker.stop()
                 await memory.close()
 
         run_virtually(main)
@@ -140,9 +140,9 @@ def test_heartbeats_continue_between_polls(play: Play) -> None:
         second = await group.polling("b", "t")
         await group.until_shared([first, second], partitions)
         await first.stop_polling()
-        heard = len(second.heard)
+        call_count = len(second.heard)
         await asyncio.sleep(50)
-        assert len(second.heard) == heard
+        assert len(second.heard) == call_count
         assert await first.poll()
         assert first.words[-1] == "assigned"
 
@@ -208,10 +208,10 @@ def test_group_survives_coordinator_restart(play: Play, strategy: str, kill: boo
         options = {"partition_assignment_strategy": strategy}
         both = [await group.polling("a", "t", **options), await group.polling("b", "t", **options)]
         await group.until_shared(both, partitions)
-        stage = group.stage
-        await (stage.broker.kill() if kill else stage.broker.stop())
+        fixture = group.stage
+        await (fixture.broker.kill() if kill else fixture.broker.stop())
         await asyncio.sleep(3)
-        stage.broker = await stage.memory.start(BROKER)
+        fixture.broker = await fixture.memory.start(BROKER)
         await asyncio.sleep(20)
         await group.until_shared(both, partitions)
         await both[0].coordinator.commit({partitions[0]: OffsetAndMetadata(7)}, 20_000)
@@ -285,13 +285,13 @@ def test_static_member_regains_partitions_after_restart(play: Play) -> None:
         first = await group.polling("a", "t", group_instance_id="one")
         second = await group.polling("b", "t", group_instance_id="two")
         await group.until_shared([first, second], partitions)
-        assigned, heard = first.assigned, list(second.heard)
+        assigned, calls = first.assigned, list(second.heard)
         await first.close()
         await asyncio.sleep(5)
         restarted = await group.polling("c", "t", group_instance_id="one")
         await group.until_shared([restarted, second], partitions)
         assert restarted.assigned == assigned
-        assert second.heard == heard, "no rebalance"
+        assert second.heard == calls, "no rebalance"
 
     play(scenario)
 

@@ -28,8 +28,8 @@ EVENTS = [
     "join",
     "close",
     "die",
-    "silence",
-    "hear",
+    "partition",
+    "heal",
     "stall",
     "poll",
     "grow",
@@ -47,9 +47,9 @@ strategies = st.sampled_from(
 class History:
     """One random history of a group."""
 
-    def __init__(self, stage: ClientFixture, strategy: str) -> None:
-        self.group = GroupMembers(stage)
-        self.stage = stage
+    def __init__(self, fixture: ClientFixture, strategy: str) -> None:
+        self.group = GroupMembers(fixture)
+        self.fixture = fixture
         self.strategy = strategy
         self.members: list[GroupMember] = []
         self.stalled: set[GroupMember] = set()
@@ -67,11 +67,11 @@ class History:
         elif event in ("restart", "kill"):
             # A killed broker may lose the group, and its generations start again at 1.
             self.generations_restarted = self.generations_restarted or event == "kill"
-            await (self.stage.broker.stop() if event == "restart" else self.stage.broker.kill())
+            await (self.fixture.broker.stop() if event == "restart" else self.fixture.broker.kill())
             await asyncio.sleep(number)
-            self.stage.broker = await self.stage.memory.start(BROKER)
-        elif event == "hear":
-            self.stage.network.heal()
+            self.fixture.broker = await self.fixture.memory.start(BROKER)
+        elif event == "heal":
+            self.fixture.network.heal()
         elif reader is not None:
             await getattr(self, f"_{event}")(reader)
 
@@ -89,8 +89,8 @@ class History:
         self.members.remove(reader)
         await reader.die()
 
-    async def _silence(self, reader: GroupMember) -> None:
-        self.stage.network.part(reader.name, "broker")
+    async def _partition(self, reader: GroupMember) -> None:
+        self.fixture.network.part(reader.name, "broker")
 
     async def _stall(self, reader: GroupMember) -> None:
         self.stalled.add(reader)
@@ -105,7 +105,7 @@ class History:
         reader.coordinator.request_rejoin("test")
 
     async def finish(self) -> None:
-        self.stage.network.heal()
+        self.fixture.network.heal()
         for reader in self.stalled & set(self.members):
             reader.keep_polling()
         if not self.members:
@@ -146,8 +146,8 @@ def test_every_partition_has_one_owner_eventually(
 ) -> None:
     async def main() -> None:
         memory = MemoryCluster(seed, delay_max_ms=20)
-        stage = ClientFixture(memory, await memory.start(BROKER))
-        history = History(stage, strategy)
+        fixture = ClientFixture(memory, await memory.start(BROKER))
+        history = History(fixture, strategy)
         watch = asyncio.create_task(check_continuously(history))
         try:
             await history.group.create("t", 3)
@@ -159,10 +159,10 @@ def test_every_partition_has_one_owner_eventually(
             history.check_callbacks()
             watch.cancel()
             await history.group.close()
-            await stage.close()
+            await fixture.close()
         finally:
             watch.cancel()
-            await stage.broker.stop()
+            await fixture.broker.stop()
             await memory.close()
 
     run_virtually(main)

@@ -54,9 +54,9 @@ def joining(membership: Membership, owned: Any = ()) -> Membership:
     return membership
 
 
-def joined(code: ErrorCode = OK, leader: str = "other", **how: Any) -> JoinResponse:
-    how = {"generation": 1, "protocol": "range", "member_id": "me", **how}
-    return JoinResponse(code, leader=leader, **how)
+def joined(code: ErrorCode = OK, leader: str = "other", **fields: Any) -> JoinResponse:
+    fields = {"generation": 1, "protocol": "range", "member_id": "me", **fields}
+    return JoinResponse(code, leader=leader, **fields)
 
 
 def stable(*assignors: Assignor, protocol: str = "range", instance_id: str | None = None) -> Membership:

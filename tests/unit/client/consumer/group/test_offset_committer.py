@@ -46,15 +46,15 @@ def play() -> Play:
     def run(scenario: Callable[[GroupMembers], Any]) -> None:
         async def main() -> None:
             memory = MemoryCluster()
-            stage = ClientFixture(memory, await memory.start(BROKER))
-            readers = GroupMembers(stage)
+            fixture = ClientFixture(memory, await memory.start(BROKER))
+            readers = GroupMembers(fixture)
             try:
                 await readers.create("t", 2)
                 await scenario(readers)
                 await readers.close()
-                await stage.close()
+                await fixture.close()
             finally:
-                await stage.broker.stop()
+                await fixture.broker.stop()
                 await memory.close()
 
         run_virtually(main)
@@ -270,15 +270,15 @@ def test_manual_assignment_commits_without_generation(play: Play) -> None:
 def test_commit_retries_until_coordinator_returns_or_timeout(play: Play) -> None:
     async def scenario(group: GroupMembers) -> None:
         reader = await alone(group)
-        stage = group.stage
-        await stage.broker.stop()
+        fixture = group.stage
+        await fixture.broker.stop()
         with pytest.raises(TimedOut, match="offsets not committed within 2000 ms"):
             await reader.coordinator.commit({T0: OffsetAndMetadata(1)}, 2000)
         with pytest.raises(TimedOut, match="committed offsets not received"):
             await reader.coordinator.committed([T0], 2000)
         waiting = asyncio.create_task(reader.coordinator.commit({T0: OffsetAndMetadata(2)}, 30_000))
         await asyncio.sleep(1)
-        stage.broker = await stage.memory.start(BROKER)
+        fixture.broker = await fixture.memory.start(BROKER)
         await waiting
         assert await committed(reader) == [2, None]
 

@@ -156,8 +156,8 @@ def test_reset_without_leader_requests_metadata() -> None:
     play(scenario)
 
 
-def validating(**how: Any) -> OffsetFetcherFixture:
-    fixture = OffsetFetcherFixture(T0, **how)
+def validating(**options: Any) -> OffsetFetcherFixture:
+    fixture = OffsetFetcherFixture(T0, **options)
     fixture.subscription.of(T0).seek_validated(FetchPosition(10, 3, 1, 4))
     fixture.offsets.on_leaders_changed()
     assert fixture.subscription.of(T0).state is S.AWAITING_VALIDATION

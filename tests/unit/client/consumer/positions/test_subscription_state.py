@@ -47,7 +47,7 @@ def test_subscription_types_are_exclusive(first: str, second: str) -> None:
     if first == second:
         SUBSCRIBE[second](state)
         return
-    with pytest.raises(InvalidState, match="exclude state other"):
+    with pytest.raises(InvalidState, match="exclude each other"):
         SUBSCRIBE[second](state)
     state.unsubscribe()
     SUBSCRIBE[second](state)
