@@ -86,7 +86,7 @@ def test_data_without_a_store_prevents_startup(stopped_broker: Broker) -> None:
 def test_corrupt_store_prevents_startup(stopped_broker: Broker) -> None:
     data = stopped_broker.directory / "data"
     (data / STORE).write_bytes(b"not a database at all " * 500)
-    assert "damaged or not a store" in _startup_error(stopped_broker, data)
+    assert "corrupt or not a store" in _startup_error(stopped_broker, data)
 
 
 def _other_broker_id(settings: dict[str, str], tmp_path: Path) -> str:
@@ -99,7 +99,7 @@ def _disagreeing_directories(settings: dict[str, str], tmp_path: Path) -> str:
     other.mkdir()
     (other / META).write_text("version=0\nbroker.id=5\n")
     settings["log.dirs"] = f"{tmp_path}/home/data,{other}"
-    return "disagree"
+    return "must be the same in all log.dirs"
 
 
 def _directory_twice(settings: dict[str, str], tmp_path: Path) -> str:
