@@ -130,7 +130,7 @@ class Scenario:
         assert stored is not None
         entry = transaction_record(ID, stored._replace(producer_epoch=int(words[0])))
         self.world.committed.append(entry)
-        self.world.shard.apply(entry)
+        self.world.shard.replay(entry)
 
     def _set(self, words: list[str], _options: dict[str, str]) -> None:
         self.world.set(**{words[0]: int(words[1])})

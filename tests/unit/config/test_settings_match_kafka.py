@@ -119,6 +119,6 @@ def test_every_setting_has_a_description() -> None:
 
 def test_topic_setting_has_the_default_of_its_synonyms() -> None:
     for setting, synonyms in topic.SYNONYMS.items():
-        last = next(s for s in reversed(synonyms) if setting.setting.default is not None)
+        last = next(each for each in reversed(synonyms) if each.setting.default is not None)
         inherited = last.setting.default if last.factor == 1 else last.setting.default * last.factor
         assert setting.default == inherited, setting.name

@@ -261,7 +261,7 @@ def test_load_does_not_block_the_event_loop_on_disk_reads() -> None:
         fixture.partition.log.roll(fixture.clock.wall_ms())
         fixture.submit("set", b"z", 1)
         fixture.runtime.unload(0)
-        fixture.partition.log.segments[0].context.opened.let_all_go()
+        fixture.partition.log.segments[0].context.opened.release_all()
         for name in fixture.files.list_names("/data/__counters-0"):
             fixture.files.evict_from_cache(f"/data/__counters-0/{name}")
         fixture.runtime.load(fixture.partition)

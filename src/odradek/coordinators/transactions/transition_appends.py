@@ -12,7 +12,6 @@ derives the next step from the current state, wherever the transaction stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from odradek.coordinators.append_errors import transaction_error
@@ -38,8 +37,7 @@ _APPEND_STATUS: Final[dict[ErrorCode, AppendStatus]] = {
 """Errors after which a record may be in the log: it waits for replication, or a flush failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryTimer:
+class RetryTimer(NamedTuple):
     """Timer of a transactional id whose transaction has to be resumed."""
 
     transactional_id: str

@@ -82,7 +82,7 @@ def test_every_option_can_be_given_its_default_under_both_names(table: ClientCon
         ("security.protocol", "SASL_SSL", "only PLAINTEXT connections can be made"),
         ("security.protocol", "TLS", "String must be one of (case insensitive): PLAINTEXT, SSL"),
         ("transactional.id", "", "String must be non-empty"),
-        ("key.serializer", "org.example.Thing", "give a function or"),
+        ("key.serializer", "org.example.Thing", "pass a function or"),
         ("partitioner.class", "org.example.Thing", "in the keyword argument partitioner"),
         ("interceptor.classes", "org.example.Thing", "in the keyword argument interceptors"),
     ],

@@ -65,8 +65,8 @@ OFFSET_KEY = RECORDS[1][0]
     ("key", "value", "reason"),
     [
         (None, b"", "The record has no key."),
-        (b"\x00", b"", "a record of 1 bytes has no version"),
-        (OFFSET_KEY, b"", "a record of 0 bytes has no version"),
+        (b"\x00", b"", "a record must start with a version, got 1 bytes"),
+        (OFFSET_KEY, b"", "a record must start with a version, got 0 bytes"),
         (OFFSET_KEY, b"\x00\x09\x01", "OffsetCommitValue has no version 9"),
     ],
 )

@@ -56,8 +56,8 @@ def test_dump_log_command_shows_the_records(tmp_path: Path) -> None:
     ("key", "value", "reason"),
     [
         (None, b"", "The record has no key."),
-        (b"\x00", b"", "a record of 1 bytes has no version"),
-        (RECORDS[0][0], b"", "a record of 0 bytes has no version"),
+        (b"\x00", b"", "a record must start with a version, got 1 bytes"),
+        (RECORDS[0][0], b"", "a record must start with a version, got 0 bytes"),
         (RECORDS[0][0], b"\x00\x09\x01", "TransactionLogValue has no version 9"),
     ],
 )

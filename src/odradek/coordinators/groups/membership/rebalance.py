@@ -8,8 +8,7 @@ DelayedJoin, DelayedSync and DelayedHeartbeat.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.coordinators.groups.commands import NO_MEMBER, JoinGroupResult, SyncGroupResult
 from odradek.coordinators.groups.event_context import EventContext
@@ -23,19 +22,16 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 first member id delays the rebalance."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTimer:
+class SessionTimer(NamedTuple):
     group_id: str
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class JoinTimer:
+class JoinTimer(NamedTuple):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SyncTimer:
+class SyncTimer(NamedTuple):
     group_id: str
 
 
