@@ -37,7 +37,7 @@ def evict_from_cache(harness):
     files, log = harness.cluster.files, log_of(harness)
     for segment in list(log.segments)[:-1]:
         segment.close()
-        segment._largest = None
+        segment._max_timestamp_and_offset = None
     active = f"{log.segments[-1].base_offset:020d}"
     for name in files.list_names(log.directory):
         if not name.startswith(active):
@@ -183,7 +183,7 @@ def test_cleaner_reads_segment_timestamps_on_a_thread(run_scenario):
         await log_of(harness).flush()
         files = evict_from_cache(harness)
         await harness.cluster.clock.sleep_ms(60_000)
-        assert all(segment.is_timed for segment in list(log_of(harness).segments)[:1])
+        assert all(segment.timestamps_loaded for segment in list(log_of(harness).segments)[:1])
         assert files.blocking_reads == 0
 
     run_scenario(scenario, {"log.cleaner.backoff.ms": "1000"})

@@ -25,7 +25,7 @@ def evict_from_cache(harness):
     """Evict all sealed segments from memory and close their files."""
     files = harness.cluster.files
     partition = harness.broker._replica_manager.find("orders", 0)
-    partition.log.segments[0].context.opened.let_all_go()
+    partition.log.segments[0].context.opened.release_all()
     directory = partition.log.directory
     active = f"{partition.log.segments[-1].base_offset:020d}"
     for name in files.list_names(directory):
@@ -134,7 +134,7 @@ def test_timestamp_lookup_in_a_cold_log_does_not_block_the_event_loop(run_scenar
         await fill(harness)
         files = evict_from_cache(harness)
         for segment in harness.broker._replica_manager.find("orders", 0).log.segments:
-            segment._largest = None  # as after a start
+            segment._max_timestamp_and_offset = None  # as after a start
         assert await offset_of(harness, timestamp) == (0, offset)
         assert files.blocking_reads == 0
 

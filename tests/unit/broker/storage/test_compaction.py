@@ -146,7 +146,7 @@ def test_broker_stopped_during_a_cleaner_run_resumes_it_after_restart():
         await harness.create(cleanup_policy="compact")
         await harness.fill(20)
         await asyncio.sleep(BACKOFF_S + 1)
-        assert memory_broker.broker._cleaner._under_way
+        assert memory_broker.broker._cleaner._in_progress
         began_s = asyncio.get_running_loop().time()
         await memory_broker.stop()
         assert asyncio.get_running_loop().time() - began_s < 1

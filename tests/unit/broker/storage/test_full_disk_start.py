@@ -171,7 +171,7 @@ def test_aborted_transactions_stay_hidden_with_read_committed(run_with_restarts,
         harness = await start_broker()
         log = harness.broker._replica_manager.find("orders", 0).log
         assert any(segment.has_unwritten for segment in log.segments)
-        log.segments[0].context.opened.let_all_go()
+        log.segments[0].context.opened.release_all()
         assert await aborted(harness) == before
         await harness.cluster.clock.sleep_ms(60_000)
         disk.is_full = False
