@@ -9,7 +9,7 @@ from odradek.config import broker, topic
 from odradek.config.definition import Settings
 from odradek.config.endpoints import parse_limits, split_list
 from odradek.config.types import HOUR_MS, LONG_MAX, MINUTE_MS
-from odradek.model.protocol_enums import Compression, TimestampType
+from odradek.model.protocol_enums import Compression
 
 UNLIMITED = -1
 
@@ -79,22 +79,6 @@ def zookeeper_connection_timeout_ms(settings: Settings) -> int:
     return settings[broker.ZOOKEEPER_SESSION_TIMEOUT_MS] if millis is None else millis
 
 
-def is_compacted(settings: Settings) -> bool:
-    """Return whether a topic is compacted."""
-    return "compact" in settings[topic.CLEANUP_POLICY]
-
-
-def is_deleted(settings: Settings) -> bool:
-    """Return whether retention applies to a topic."""
-    return "delete" in settings[topic.CLEANUP_POLICY]
-
-
-def timestamp_type(settings: Settings) -> TimestampType:
-    """Return a topic's timestamp type."""
-    label = settings[topic.MESSAGE_TIMESTAMP_TYPE]
-    return TimestampType.LOG_APPEND_TIME if label == "LogAppendTime" else TimestampType.CREATE_TIME
-
-
 def topic_timestamp_before_max_ms(settings: Settings) -> int:
     limit = settings[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS]
     return settings[topic.MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS] if limit == LONG_MAX else limit
@@ -112,19 +96,3 @@ CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-_LEVELS = {
-    Compression.GZIP: topic.COMPRESSION_GZIP_LEVEL,
-    Compression.LZ4: topic.COMPRESSION_LZ4_LEVEL,
-    Compression.ZSTD: topic.COMPRESSION_ZSTD_LEVEL,
-}
-
-
-def stored_compression(settings: Settings) -> Compression | None:
-    """Return the codec of a topic's stored batches; None keeps the producer's codec."""
-    return CODECS.get(settings[topic.COMPRESSION_TYPE])
-
-
-def compression_level(settings: Settings, codec: Compression) -> int:
-    """Return a topic's compression level for a codec; -1 for codecs without levels."""
-    setting = _LEVELS.get(codec)
-    return -1 if setting is None else settings[setting]

@@ -36,9 +36,6 @@ class Listeners(NamedTuple):
     inter_broker: str
     control_plane: str | None
 
-    def advertised_as(self, name: str) -> ListenerEndpoint | None:
-        return next((endpoint for endpoint in self.advertised if endpoint.name == name), None)
-
 
 def listeners(settings: Settings) -> Listeners:
     """Return the listeners of a configuration without ``problems``."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-CURRENT: Final = "3.9-IV0"
-
 # fmt: off
 KNOWN: Final = (
     "0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0-IV0", "0.10.0-IV1", "0.10.1-IV0", "0.10.1-IV1",

@@ -5,7 +5,6 @@ import pytest
 from odradek.config import broker, derived, topic
 from odradek.config.definition import Settings, parse_settings
 from odradek.config.dynamic.broker_config import DynamicBrokerConfig
-from odradek.model.protocol_enums import Compression, TimestampType
 
 
 def settings(raw_values: dict[str, str]) -> Settings:
@@ -63,25 +62,3 @@ def test_deprecated_timestamp_limit_is_a_fallback() -> None:
     inherited = topic_settings({}, {"log.message.timestamp.difference.max.ms": "10"})
     assert inherited[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS] == 10
     assert derived.topic_timestamp_after_max_ms(inherited) == 10
-
-
-def test_topic_values_are_converted_to_enums() -> None:
-    plain = topic_settings({})
-    assert derived.stored_compression(plain) is None
-    assert derived.timestamp_type(plain) is TimestampType.CREATE_TIME
-    assert (derived.is_deleted(plain), derived.is_compacted(plain)) == (True, False)
-    other = topic_settings(
-        {
-            "compression.type": "zstd",
-            "compression.zstd.level": "7",
-            "message.timestamp.type": "LogAppendTime",
-            "cleanup.policy": "compact",
-        }
-    )
-    assert derived.stored_compression(other) is Compression.ZSTD
-    assert derived.compression_level(other, Compression.ZSTD) == 7
-    assert derived.compression_level(other, Compression.SNAPPY) == -1
-    assert derived.timestamp_type(other) is TimestampType.LOG_APPEND_TIME
-    assert (derived.is_deleted(other), derived.is_compacted(other)) == (False, True)
-    uncompressed = topic_settings({"compression.type": "uncompressed"})
-    assert derived.stored_compression(uncompressed) is Compression.NONE

@@ -42,10 +42,8 @@ def test_listener_names_are_mapped_to_protocols() -> None:
         )
     )
     assert result.inter_broker == "IN"
-    assert result.advertised_as("OUT") == ListenerEndpoint(
-        "OUT", SecurityProtocol.SASL_SSL, "kafka.example", 443
-    )
-    assert result.advertised_as("NO") is None
+    assert [str(endpoint) for endpoint in result.advertised] == ["OUT://kafka.example:443", "IN://h:1"]
+    assert [endpoint.protocol for endpoint in result.advertised] == [SecurityProtocol.SASL_SSL, PLAINTEXT]
 
 
 @pytest.mark.parametrize(
